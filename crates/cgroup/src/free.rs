@@ -1,14 +1,14 @@
-//! How much memory is free: of the machine, and of each limited cgroup in which this process is counted.
+//! How much memory is free: on the machine, and in each limited cgroup in which this process is counted.
 //!
 //! ```text
 //!   the machine     MemAvailable of MemTotal                        /proc/meminfo
-//!   each level      limit - use + pages of files that can go        memory.max, .high, .current (version 2),
-//!                   of its limit                                    memory.limit_in_bytes, .usage_in_bytes
-//! (version 1)
+//!   each level      limit - use + reclaimable pages of files        version 2: memory.max, .high, .current
+//!                                                                   version 1: memory.limit_in_bytes,
+//!                                                                              memory.usage_in_bytes
 //! ```
 //!
-//! What can't be told is never taken for "no limit": where cgroups with limits may exist that this process can't
-//! look into, nothing is known.
+//! An unknown limit is never taken for "no limit": if there may be limited cgroups that this process cannot
+//! see, nothing is known.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::{Cgroup, field_kib, find};
 /// One bound on the memory of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes that may still be taken.
+    /// Number of bytes that may still be used.
     pub available: u64,
-    /// Of so many in all.
+    /// The total that this is a part of.
     pub total: u64,
 }
 
-/// All bounds: the machine's, and that of each limited cgroup from this process's own upwards. `None` where they
-/// are not known.
+/// All bounds: the machine's, and those of each limited cgroup from this process's own upwards. `None` if
+/// they are not known.
 pub fn rooms() -> Option<Vec<Room>> {
     let mut rooms = vec![machine(&read_to_string("/proc/meminfo").ok()?)?];
     if let Some(group) = own_group()? {
@@ -40,18 +40,18 @@ fn machine(meminfo: &str) -> Option<Room> {
     Some(Room { available, total })
 }
 
-/// What `/proc/self/cgroup` said, and the group that this means.
+/// The contents of `/proc/self/cgroup`, and the cgroup that they name.
 type Known = (String, Option<Cgroup>);
 
-/// The process's memory cgroup; `Some(None)` if it is in none, `None` if that can't be told. Mounts are read
-/// again only when the process has moved to another group, or its directory is no longer seen: there may be
-/// hundreds.
+/// The process's memory cgroup; `Some(None)` if it is in none, `None` if that is unknown. Mounts are read
+/// again only when the process has moved to another cgroup, or its directory is no longer visible: there may
+/// be hundreds of them.
 fn own_group() -> Option<Option<Cgroup>> {
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
     // A kernel without cgroups has no such file.
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    // A forked child may have got it locked.
+    // In a forked child it may have been inherited locked.
     let mut known = KNOWN.try_lock().ok();
     if let Some(Some((before, group))) = known.as_deref()
         && *before == groups
@@ -67,7 +67,7 @@ fn own_group() -> Option<Option<Cgroup>> {
     Some(group)
 }
 
-/// Every cgroup's directory has this file.
+/// Every cgroup's directory contains this file.
 fn is_seen(group: &Cgroup) -> bool {
     group.directory.join("cgroup.procs").exists()
 }
@@ -80,29 +80,30 @@ fn group_of(groups: &str, mounts: &str, hierarchies: &str) -> Option<Option<Cgro
     if found.is_some() || groups.is_empty() {
         return Some(found);
     }
-    // name, hierarchy, number of groups, enabled. Where there is only the root, nobody has a limit.
+    // name, hierarchy, number of groups, enabled. If there is only the root cgroup, there is no limit.
     let memory = hierarchies.lines().find_map(|line| line.strip_prefix("memory\t"))?;
     let mut fields = memory.split('\t').skip(1).map(|number| number.parse::<u32>().ok());
     let (count, enabled) = (fields.next()??, fields.next()??);
     (count <= 1 || enabled == 0).then_some(None)
 }
 
-/// Files with a limit, and with what counts to it.
+/// Files with a limit, and with the use that counts towards it.
 const VERSION_1: [(&str, &str); 2] = [
     ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-    // With swap, where that is counted.
+    // Including swap, where that is counted.
     ("memory.memsw.limit_in_bytes", "memory.memsw.usage_in_bytes"),
 ];
-/// Above `memory.high` the kernel lets nobody go on at full speed.
+/// Above `memory.high` the kernel throttles the processes.
 const VERSION_2: [(&str, &str); 2] = [("memory.max", "memory.current"), ("memory.high", "memory.current")];
 
-/// The bounds of a group and of those above it; `None` if a limit is there whose use can't be read.
+/// The bounds of a cgroup and of its ancestors; `None` if there is a limit whose use cannot be read.
 fn of_group(group: &Cgroup) -> Option<Vec<Room>> {
     let mut rooms = Vec::new();
     let kinds = if group.version == 1 { VERSION_1 } else { VERSION_2 };
     for directory in group.levels() {
         let limits = kinds.map(|(limit, usage)| (limit_in(directory, limit), usage));
-        // A group's own figure of version 1 has the limits of those above it, which a container may not see.
+        // In version 1 a cgroup's own figure includes the limits of its ancestors, which may be invisible in
+        // a container.
         let is_own = directory == group.directory;
         let above = if is_own && group.version == 1 { group.limit_now() } else { None };
         let above = above.filter(|least| limits[0].0.is_none_or(|limit| *least < limit));
@@ -118,12 +119,12 @@ fn of_group(group: &Cgroup) -> Option<Vec<Room>> {
 
 fn limit_in(directory: &Path, file: &str) -> Option<u64> {
     let bytes = read_to_string(directory.join(file)).ok()?.trim().parse().ok()?;
-    // Version 1 says "no limit" with the largest number of whole pages, version 2 with "max".
+    // Version 1 expresses "no limit" as the largest number of whole pages, version 2 as "max".
     (bytes < 1 << 62).then_some(bytes)
 }
 
-/// Pages of files that nobody has used lately, and half of the others: the kernel takes them before it lets a
-/// program fail. Memory of tmpfs does not count to them.
+/// Pages of files that were not used recently, and half of the others: the kernel reclaims them before it
+/// lets a program fail. Memory of tmpfs is not included.
 fn can_go(directory: &Path, version: u8) -> u64 {
     let Ok(stat) = read_to_string(directory.join("memory.stat")) else { return 0 };
     let prefix = if version == 1 { "total_" } else { "" };
@@ -139,7 +140,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// A group below `top`, with these files.
+    /// A cgroup below `top`, with these files.
     fn group(top: &Path, below: &str, files: &[(&str, &str)]) {
         let directory = top.join(below);
         fs::create_dir_all(&directory).unwrap();
@@ -177,10 +178,10 @@ mod tests {
         group(top.path(), "a/b/c", &high);
         let found = group_of("0::/a/b/c\n", &mounts("cgroup2", top.path(), "x"), "").unwrap().unwrap();
         let room = |available, total| Room { available, total };
-        // 1000 in use, of which 300 and half of 200 can go.
+        // 1000 in use, of which 300 and half of 200 can be reclaimed.
         let rooms = [room(7400, 8000), room(4400, 5000), room(2000, 9000)];
         assert_eq!(of_group(&found), Some(rooms.to_vec()));
-        // A use that can't be read is not taken for none.
+        // If the use cannot be read, it is not taken for zero.
         fs::remove_file(top.path().join("a/memory.current")).unwrap();
         assert_eq!(of_group(&found), None);
     }
@@ -209,12 +210,12 @@ mod tests {
     fn what_is_not_seen_is_not_known() {
         let top = tempfile::tempdir().unwrap();
         let version_2 = mounts("cgroup2", top.path(), "x");
-        // The hierarchy of the memory controller is not mounted, another one is.
+        // The hierarchy of the memory controller is not mounted, but another one is.
         assert_eq!(group_of("4:memory:/job\n0::/\n", &version_2, ""), None);
         assert_eq!(group_of("0::/job\n", "", ""), None);
-        // It is mounted, but the directory is no cgroup.
+        // It is mounted, but the directory is not a cgroup.
         assert_eq!(group_of("0::/\n", &version_2, ""), None);
-        // Nobody made a group, the controller is off, or the kernel has no cgroups.
+        // There is no cgroup but the root, the controller is off, or the kernel has no cgroups.
         assert_eq!(group_of("4:memory:/\n", "", "#subsys_name\nmemory\t4\t1\t1\n"), Some(None));
         assert_eq!(group_of("0::/\n", "", "memory\t0\t12\t0\n"), Some(None));
         assert_eq!(group_of("4:memory:/\n", "", "memory\t4\t30\t1\n"), None);

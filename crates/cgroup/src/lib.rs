@@ -1,9 +1,8 @@
-//! The memory cgroup this process lives in, version 1 or 2: its limit, and
-//! where its directory is. And how much memory is free (`free.rs`).
+//! The memory cgroup of this process, version 1 or 2: its limit, and its directory. Also how much memory is
+//! free (`free.rs`).
 //!
-//! A cgroup's path is relative to the root of its hierarchy; a mount shows a
-//! part of that hierarchy somewhere. In a container the two need not meet;
-//! then the mount's own root is what can be known.
+//! A cgroup's path is relative to the root of its hierarchy; a mount shows a part of that hierarchy at some
+//! place. In a container the path may lie outside the mount; then only the mount's own root is known.
 
 mod free;
 
@@ -18,9 +17,9 @@ pub struct Cgroup {
     pub version: u8,
     /// Its directory.
     pub directory: PathBuf,
-    /// Where the hierarchy is mounted: the highest directory above it.
+    /// The highest visible directory above it: the mount point of the hierarchy.
     pub top: PathBuf,
-    /// The least limit of it and its ancestors, in bytes.
+    /// The lowest limit of it and its ancestors, in bytes.
     pub limit: Option<u64>,
 }
 
@@ -35,7 +34,7 @@ fn of(process: &str) -> Option<Cgroup> {
     find(&groups, &mounts)
 }
 
-/// Directories of the cgroups in which this process's tasks are counted: its own and those above it.
+/// Directories of the cgroups in which this process's tasks are counted: its own and its ancestors.
 pub fn of_pids() -> impl Iterator<Item = PathBuf> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
@@ -81,7 +80,7 @@ fn find(groups: &str, mounts: &str) -> Option<Cgroup> {
     Some(Cgroup { version: 2, directory, top: mount.point, limit })
 }
 
-/// The first mount of this type, with this option if it is not empty.
+/// The first mount of this type, with this option unless it is empty.
 fn mount_of(mounts: &str, kind: &str, option: &str) -> Option<Mount> {
     mounts.lines().find_map(|line| {
         // id parent major:minor ROOT POINT options [optional fields] - TYPE source OPTIONS
@@ -95,7 +94,7 @@ fn mount_of(mounts: &str, kind: &str, option: &str) -> Option<Mount> {
     })
 }
 
-/// Blanks and the like are written as octal numbers.
+/// Spaces and the like are written as octal numbers.
 fn unescape(text: &str) -> String {
     text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")
 }
@@ -103,7 +102,7 @@ fn unescape(text: &str) -> String {
 fn directory_of(mount: &Mount, path: &str) -> PathBuf {
     let inside = if mount.root == "/" { Some(path) } else { path.strip_prefix(mount.root.as_str()) };
     match inside {
-        // "/.." appears when the group lies outside of this process's cgroup namespace.
+        // "/.." appears when the cgroup lies outside this process's cgroup namespace.
         Some(inside) if !inside.starts_with("/..") => {
             let directory = mount.point.join(inside.trim_start_matches('/'));
             if directory.is_dir() { directory } else { mount.point.clone() }
@@ -113,7 +112,7 @@ fn directory_of(mount: &Mount, path: &str) -> PathBuf {
 }
 
 impl Cgroup {
-    /// The least limit as it is now.
+    /// The lowest limit at this moment.
     pub fn limit_now(&self) -> Option<u64> {
         match self.version {
             1 => limit_1(&self.directory),
@@ -121,13 +120,13 @@ impl Cgroup {
         }
     }
 
-    /// Its directory, and those of the cgroups above it.
+    /// Its directory, and those of its ancestors.
     pub fn levels(&self) -> impl Iterator<Item = &Path> {
         self.directory.ancestors().take_while(|directory| directory.starts_with(&self.top))
     }
 }
 
-/// Version 1 says the least limit of the whole path itself.
+/// In version 1 the file contains the lowest limit of the whole path.
 fn limit_1(directory: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(directory.join("memory.stat")).ok()?;
     let bytes: u64 = text.lines().find_map(|l| l.strip_prefix("hierarchical_memory_limit "))?.parse().ok()?;
@@ -148,14 +147,14 @@ pub fn physical_memory() -> Option<u64> {
     field_kib(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")
 }
 
-/// Value in bytes of a line like `Anonymous:    120 kB`.
+/// The value, in bytes, of a line like `Anonymous:    120 kB`.
 pub fn field_kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|l| l.strip_prefix(name))?;
     let number = line.split_ascii_whitespace().next()?;
     number.parse::<u64>().ok().map(|kib| kib << 10)
 }
 
-/// What a percentage is of: physical memory, or the cgroup's limit if that is less.
+/// The memory that percentages refer to: physical memory, or the cgroup's limit if that is lower.
 pub fn memory_that_counts() -> Option<u64> {
     memory_that_counts_for(None)
 }

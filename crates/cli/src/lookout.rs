@@ -1,14 +1,14 @@
-//! The lookout: a thread of the supervisor that watches processes which have no thread of memfold. It reads
-//! what each has resident, writes that into its slot, tells it how near the limit is, and gives it a keeper
-//! when it grows by touching alone (`doors`).
+//! The lookout: a thread of the supervisor that watches processes without a thread of memfold. It reads the
+//! resident size of each, writes it to the process's slot, tells the process how near the limit is, and gives
+//! it a keeper when it grows just by touching memory (`doors`).
 //!
-//! It sleeps for as long as it would take to fill the room that is left, as keepers do
-//! (`memfold_shared::near`): 1 to 100 ms. A process that has a keeper watches itself. When the supervisor
-//! ends before its tree, those that are left get a keeper each.
+//! It sleeps for the time that it would take to fill the remaining room, as keepers do
+//! (`memfold_shared::near`): 1 to 100 ms. A process with a keeper watches itself. When the supervisor ends
+//! before its tree, each remaining process gets a keeper.
 //!
 //! ```text
-//!  slots without a keeper ──(statm)──> resident ──> room ──> call: FAR, NEAR, NOW ──> hooks of the library
-//! (`begin.rs`) └──────────> doors
+//!  slots without a keeper ──(statm)──> resident ──> room ──> call: FAR, NEAR, NOW ──> the library (`begin.rs`)
+//!                                                    └─────> doors
 //! ```
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "lookout/none.rs")]
@@ -31,39 +31,39 @@ use crate::sys;
 pub use doors::are_possible;
 use doors::{Doors, Sent};
 
-/// A look may take one part in this many of the time.
+/// Looks may take one part in this many of the time.
 const SHARE: u32 = 12;
-/// Processes that can grow by no more than this without a call of the library need no closer look than every
-/// few ms, bytes.
+/// Processes that can grow by no more than this without calling the library need a look only every few ms,
+/// bytes.
 const LITTLE: u64 = 4 << 20;
-/// One that may grow much by touching alone is given a keeper near the limit if it is older than this:
-/// short-lived ones are left alone.
+/// A process that may grow much just by touching memory gets a keeper near the limit if it is older than
+/// this: short-lived processes are left alone.
 const YOUNG: Duration = Duration::from_millis(50);
-/// The next try comes this long after a thread was sent through a door, or was refused.
+/// How long after a thread was sent through a door, or was refused, the next try comes.
 const AFTER: Duration = Duration::from_millis(100);
-/// And this long after all threads that could be sent were stopped in vain: they must get to run in between.
+/// The same after all candidate threads were stopped in vain: they must get to run in between.
 const BETWEEN: Duration = Duration::from_millis(2);
-/// Looks in vain for a thread that runs, after which one that sleeps will do.
+/// Number of looks in vain for a running thread, after which a sleeping one is accepted.
 const IN_VAIN: u32 = 16;
-/// The peaks are noted so often.
+/// How often peaks are recorded.
 const PEAKS: Duration = Duration::from_millis(10);
-/// For how long memory counts as freed lately.
+/// How long memory counts as recently freed.
 const LATELY: Duration = Duration::from_millis(500);
-/// When the supervisor ends: so long it tries to give keepers to those that are left.
+/// When the supervisor ends: how long it tries to give keepers to the remaining processes.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// What the walker of the tree knows of slots, for the lookout.
+/// What the walk of the tree has found out about slots, for the lookout.
 pub struct Known {
-    /// The process of a slot, as this process knows it: one in a pid namespace of its own writes the id that
-    /// it has there.
+    /// The process of a slot, as this process knows it: a process in a pid namespace of its own writes the id
+    /// that it has there.
     outer: [AtomicI32; SLOTS],
-    /// The program image with which a slot is not its process's any more: that one goes on as a program that
-    /// is not managed.
+    /// The program image with which a slot no longer belongs to its process, which continues as a program
+    /// that is not managed.
     left: [AtomicU64; SLOTS],
 }
 
 impl Known {
-    /// Nothing.
+    /// Nothing is known yet.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             outer: [const { AtomicI32::new(0) }; SLOTS],
@@ -71,7 +71,8 @@ impl Known {
         })
     }
 
-    /// Notes whose a slot is, and whether that one still runs the program that took it.
+    /// Records which process a slot belongs to, and whether that process still runs the program that took the
+    /// slot.
     pub fn note(&self, number: usize, slot: &Slot, pid: i32, managed: bool) {
         self.outer[number].store(pid, Relaxed);
         self.left[number].store(if managed { 0 } else { slot.image.load(Relaxed) }, Relaxed);
@@ -82,14 +83,14 @@ impl Known {
     }
 }
 
-/// The thread, as its maker has it.
+/// The thread, as seen by its creator.
 pub struct Lookout {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Lookout {
-    /// Starts it; processes are told that they are watched once it has looked for the first time. None if
+    /// Starts it; processes are told that they are watched once it has looked for the first time. `None` if
     /// there can be no thread.
     pub fn start(shared: &'static Shared, known: Arc<Known>) -> Option<Self> {
         let ends = Arc::new(AtomicBool::new(false));
@@ -101,7 +102,7 @@ impl Lookout {
         Some(Self { ends, thread })
     }
 
-    /// Ends it: whoever is left of the tree watches itself from now on.
+    /// Ends it: the remaining processes of the tree watch themselves from now on.
     pub fn end(self) {
         self.ends.store(true, Release);
         self.thread.thread().unpark();
@@ -114,24 +115,25 @@ struct Watched {
     said: u32,
     image: u64,
     pid: i32,
-    /// Its `statm`, kept open as long as there are descriptors.
+    /// Its `statm`, kept open if there are enough descriptors.
     statm: Option<File>,
     since: Instant,
     resident: u64,
-    /// What it may write to and has not touched.
+    /// Memory that it may write to and has not touched.
     untouched: u64,
-    /// It may not be traced: its own threads are to start its keeper.
+    /// It cannot be traced: its own threads must start its keeper.
     refuses: bool,
-    /// No thread of it is sent through a door before; and for how many looks none was found that could be.
+    /// The time before which no thread of it is sent through a door; and the number of looks that found no
+    /// suitable thread.
     next_try: Instant,
     in_vain: u32,
 }
 
-/// One process that has a keeper, near the limit.
+/// A process with a keeper, near the limit.
 struct Kept {
     said: u32,
     pid: i32,
-    /// None if it is not the process that it is taken for.
+    /// `None` if the process is not the expected one.
     statm: Option<File>,
 }
 
@@ -167,7 +169,7 @@ impl Watcher {
     }
 
     fn run(&mut self, ends: &AtomicBool) {
-        // Others wait for it, in a way: it must run when its time has come.
+        // Others depend on it: it must run when its time has come.
         sys::shorten_slice();
         sys::hurry_this_thread();
         while !ends.load(Acquire) {
@@ -179,7 +181,7 @@ impl Watcher {
         self.say_farewell();
     }
 
-    /// Looks once. Returns when to look again.
+    /// Looks once. Returns the time until the next look.
     fn look(&mut self) -> Duration {
         let shared = self.shared;
         shared.got.store(0, Relaxed);
@@ -197,7 +199,8 @@ impl Watcher {
             shared.note_peaks();
         }
         self.doors.go_on();
-        // What forked processes share may become pages of their own, and no count of theirs changes by it.
+        // Pages that forked processes share may become pages of their own, and none of their counters
+        // changes.
         let copies = shared.tree_resident_unshared().saturating_sub(shared.tree_resident_least());
         let could_copy = copies >= near::floor(limit) && shared.copies_could_pass();
         let mut may_grow = 0u64;
@@ -205,7 +208,7 @@ impl Watcher {
             let slot = &shared.slots[*number];
             let unseen = one.untouched.saturating_add(copies.min(one.resident));
             let mut wanted = wanted(shared, one, unseen, room, self.cpus, now);
-            // It takes a while to protect shared pages, so this starts before anybody writes to them.
+            // Protecting shared pages takes a while, so it starts before processes write to them.
             if could_copy && wanted.call != call::NOW && one.is_settled(shared, now) {
                 wanted = Wanted { call: call::NOW, is_urgent: false };
             }
@@ -218,7 +221,7 @@ impl Watcher {
         self.next_look(room, may_grow)
     }
 
-    /// Near the limit, notices the end of processes that have a keeper. The walker of the tree would notice it
+    /// Near the limit, notices the end of processes with a keeper. The walk of the tree would notice it
     /// later.
     fn look_for_ends(&mut self, limit: u64) {
         let (shared, now) = (self.shared, Instant::now());
@@ -261,7 +264,7 @@ impl Watcher {
             Ok(memory) => memory.is_some_and(|memory| memory.anonymous == 0),
             Err(_) => true,
         };
-        // A process whose first thread alone has ended reads as empty, too.
+        // A process of which only the first thread has ended reads as empty, too.
         is_empty && procfs::has_ended(*pid) && slot.pid.load(Acquire) == said
     }
 
@@ -275,7 +278,7 @@ impl Watcher {
         Duration::from_nanos(near::next_look(room, self.cpus, fastest))
     }
 
-    /// Reads what each process has that does not watch itself.
+    /// Reads the memory of each process that does not watch itself.
     fn read_all(&mut self) {
         let (shared, now) = (self.shared, Instant::now());
         let mut unmeasured = 0;
@@ -294,7 +297,7 @@ impl Watcher {
         shared.unmeasured.store(unmeasured, Relaxed);
     }
 
-    /// Whether the process of a slot is to be watched; then it is known.
+    /// Whether the process of a slot is to be watched; if so, it is known afterwards.
     fn watches(&mut self, number: usize, slot: &Slot, said: u32, now: Instant) -> bool {
         let image = slot.image.load(Relaxed);
         let alone = slot.keeper.load(Acquire) != 0
@@ -314,8 +317,8 @@ impl Watcher {
             () if image == 0 => return false,
             () if runs(said as i32) => (said as i32, false),
             () if outer > 0 && runs(outer) => (outer, false),
-            // The kernel does not tell what it runs, so it may not be traced either: its own threads are to
-            // start its keeper.
+            // The kernel does not reveal which program it runs, so it cannot be traced either: its own
+            // threads must start its keeper.
             () if outer > 0 => (outer, true),
             () => {
                 slot.call.store(call::NOW, Relaxed);
@@ -340,7 +343,7 @@ impl Watcher {
         true
     }
 
-    /// Reads what a process has; false if it is gone.
+    /// Reads a process's memory; `false` if the process is gone.
     fn read(&mut self, number: usize, slot: &Slot) -> bool {
         let shared = self.shared;
         let Some(one) = self.watched.get_mut(&number) else { return false };
@@ -361,7 +364,7 @@ impl Watcher {
         }
         (one.resident, one.untouched) =
             (memory.anonymous, memory.writable.saturating_sub(memory.anonymous + near::OWN_UNTOUCHED));
-        // It may have got a keeper just now, which says it itself.
+        // It may have just got a keeper, which writes this itself.
         if slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said {
             slot.resident.store(memory.anonymous, Relaxed);
         }
@@ -371,7 +374,7 @@ impl Watcher {
     fn say_farewell(&mut self) {
         let shared = self.shared;
         shared.flags.fetch_and(!flags::OUTSIDE, Relaxed);
-        // Who begins just now sees that, or is seen here (`Runtime::is_watched`).
+        // A process that is just starting sees this, or is seen here (`Runtime::is_watched`).
         fence(SeqCst);
         let begin = Instant::now();
         loop {
@@ -397,13 +400,13 @@ impl Watched {
         self.resident >= shared.least_managed() && now.duration_since(self.since) >= YOUNG
     }
 
-    /// Gives it a keeper, if it is time to try.
+    /// Gives the process a keeper, if it is time to try.
     fn send(&mut self, shared: &Shared, doors: &mut Doors, slot: &Slot, now: Instant, is_urgent: bool) {
         if self.refuses || now < self.next_try {
             return;
         }
         if slot.door.load(Acquire) == door::SANITIZER {
-            // Its threads may never call the library, which would say it.
+            // Its threads may never call the library, which would report it.
             if slot.state.swap(state::STOPPED, Relaxed) != state::STOPPED {
                 shared.say(self.said, door::SANITIZED);
             }
@@ -422,11 +425,11 @@ impl Watched {
 
 struct Wanted {
     call: u32,
-    /// It grows, or will: in a thread that runs. Otherwise one that sleeps will do too.
+    /// It grows, or will grow, in a running thread. Otherwise a sleeping one is accepted, too.
     is_urgent: bool,
 }
 
-/// What a process is to be told that can grow by so many bytes without a call of the library.
+/// What to tell a process that can grow by `unseen` bytes without calling the library.
 fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now: Instant) -> Wanted {
     let limit = shared.limit_bytes.load(Relaxed);
     let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;

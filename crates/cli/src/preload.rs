@@ -1,27 +1,24 @@
-//! Where the preload library is.
+//! Finding the preload library.
 //!
-//! In this order:
+//! It is looked for in this order:
 //!
-//! 1. beside the executable (a build directory, an unpacked archive);
-//! 2. in `../lib/memfold` from it (`make install`);
-//! 3. the copy inside the executable, written to a file once and used again
-//!    by every later run (`cargo install`).
+//! 1. Beside the executable (a build directory, an unpacked archive).
+//! 2. In `../lib/memfold` relative to it (`make install`).
+//! 3. The copy inside the executable, which is written to a file once and reused by every later run (`cargo
+//!    install`).
 //!
-//! What programs are told is a path through a directory of links (see
-//! [`layout`]): `LD_PRELOAD=.../$PLATFORM/libmemfold_preload.so`. The loader puts
-//! the processor's name there, so 32-bit programs find a library that is empty
-//! instead of one of which they would complain on standard error. musl's loader
-//! knows no such words: it finds nothing, and says nothing.
+//! Programs get a path through a directory of links (see [`layout`]):
+//! `LD_PRELOAD=.../$PLATFORM/libmemfold_preload.so`. The loader substitutes the processor's name there, so
+//! 32-bit programs find an empty library, instead of one that they would complain about on standard error.
+//! musl's loader does not know such variables: it finds nothing, and says nothing.
 //!
-//! The loader of every program of the tree opens the path anew, long after
-//! this: as another user after `setuid`, or in a daemon that outlives the
-//! supervisor. So the file stays (a path like `/proc/PID/fd/N` would end with
-//! the supervisor, and another user may not look into it; a file removed at
-//! the end would make each later exec of a daemon complain), is readable by
-//! all, and lies, for root, where every user can get at it. The name of its directory carries
-//! a hash of its contents, it is replaced by rename only, and one that is
-//! there already is used only if it belongs to this user or root, nobody
-//! else may write it, and it is the same byte for byte.
+//! The loader of every program of the tree opens the path again, possibly much later: as another user after
+//! `setuid`, or in a daemon that outlives the supervisor. So the file stays (a path like `/proc/PID/fd/N`
+//! would end with the supervisor, and another user cannot access it; a file removed at the end would make
+//! each later exec of a daemon complain), is readable by all, and, for root, lies where every user can reach
+//! it. The name of its directory contains a hash of its contents, it is replaced only by rename, and an
+//! existing one is used only if it belongs to this user or root, no other user can write it, and it is byte
+//! for byte the same.
 
 mod layout;
 
@@ -38,17 +35,17 @@ use crate::{rlimits, sys};
 /// File name of the library.
 pub const NAME: &str = "libmemfold_preload.so";
 
-/// The library that was built with this executable.
+/// The library that was built together with this executable.
 static EMBEDDED: &[u8] = include_bytes!(env!("MEMFOLD_PRELOAD"));
-/// Directory of the written copy; a hash of its contents.
+/// The directory of the written copy: a hash of its contents.
 const WRITTEN: &str = env!("MEMFOLD_PRELOAD_HASH");
 
-/// The library, where programs can load it.
+/// The library, at a place where programs can load it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
     /// The file.
     pub file: PathBuf,
-    /// What the loader is told.
+    /// The path that the loader is given.
     pub entry: OsString,
 }
 
@@ -56,13 +53,13 @@ pub struct Library {
 pub fn find() -> Result<Library, Failure> {
     let is_root = nix::unistd::geteuid().is_root();
     let found = std::env::current_exe().ok().and_then(|executable| installed(&executable));
-    // Root's programs become other users, and those must be able to load it too.
+    // Root's programs may become other users, and those must be able to load it, too.
     if let Some(file) = found.filter(|path| !is_root || is_open_to_all(path)) {
         let through = places()
             .iter()
             .filter(|place| is_possible(place))
             .find_map(|place| layout::of_file(place, &file).ok());
-        // Without the links 32-bit programs complain, and run.
+        // Without the links 32-bit programs complain, but run.
         let entry = through.unwrap_or_else(|| file.clone().into());
         return Ok(Library { file, entry });
     }
@@ -91,7 +88,7 @@ pub fn find() -> Result<Library, Failure> {
     )))
 }
 
-/// The copy that came with this executable, if it was installed so.
+/// The copy that came with this executable, if it was installed that way.
 fn installed(executable: &Path) -> Option<PathBuf> {
     let directory = executable.parent()?;
     [directory.join(NAME), directory.parent()?.join("lib/memfold").join(NAME)]
@@ -99,13 +96,13 @@ fn installed(executable: &Path) -> Option<PathBuf> {
         .find(|path| is_possible(path) && path.is_file())
 }
 
-/// Whether every user can read a file: it, and the way to it.
+/// Whether every user can read a file: the file itself, and the path to it.
 fn is_open_to_all(path: &Path) -> bool {
     let mode = |path: &Path| std::fs::metadata(path).map_or(0, |meta| meta.mode());
     mode(path) & 0o004 != 0 && path.ancestors().skip(1).all(|directory| mode(directory) & 0o001 != 0)
 }
 
-/// LD_PRELOAD has no way to quote: blanks and colons separate, dollars are replaced.
+/// LD_PRELOAD has no quoting: spaces and colons separate entries, dollar signs are replaced.
 fn is_possible(path: &Path) -> bool {
     path.is_absolute()
         && !path.as_os_str().as_bytes().iter().any(|b| b.is_ascii_whitespace() || matches!(b, b':' | b'$'))
@@ -117,7 +114,7 @@ fn places() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let mut places = Vec::new();
     if user.is_root() {
-        // Programs of root become other users, who cannot look into root's home.
+        // Root's programs may become other users, which have no access to root's home.
         places.push(PathBuf::from("/var/cache/memfold"));
     } else {
         places.extend(variable("XDG_CACHE_HOME").map(|p| p.join("memfold")));
@@ -130,7 +127,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Makes a directory, and those on the way to it, whatever the umask is.
+/// Makes a directory and its missing parents, whatever the umask is.
 fn make_directory(directory: &Path) -> std::io::Result<()> {
     if std::fs::symlink_metadata(directory).is_err() {
         directory.parent().map_or(Ok(()), make_directory)?;
@@ -143,14 +140,15 @@ fn make_directory(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A directory that nobody else can have made, or can change.
+/// A directory that no other user can have made, or can change.
 fn own_directory(directory: &Path) -> std::io::Result<()> {
     make_directory(directory)?;
-    // Checked as it is, not where a link leads: in a directory for everybody, anybody could have put one.
+    // The directory itself is checked, not the target of a link: in a directory open to everybody, anybody
+    // could have put a link.
     trusted(&std::fs::symlink_metadata(directory)?)
 }
 
-/// Puts `bytes` into a file of `directory`, if it is not there yet.
+/// Writes `bytes` to a file in `directory`, if it is not there yet.
 fn extract(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
     own_directory(directory)?;
     let path = directory.join(name);
@@ -172,7 +170,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o644))
 }
 
-/// Nobody but this user and root can have put it there or can change it.
+/// No user but this one and root can have put it there or can change it.
 fn trusted(meta: &std::fs::Metadata) -> std::io::Result<()> {
     let own = [0, nix::unistd::geteuid().as_raw()].contains(&meta.uid());
     if own && meta.mode() & 0o022 == 0 && !meta.is_symlink() {
@@ -194,12 +192,12 @@ fn usable(path: PathBuf) -> std::io::Result<PathBuf> {
     Err(std::io::Error::other("it is mounted noexec"))
 }
 
-/// The value of LD_PRELOAD: ours before what the user has there.
+/// The value of LD_PRELOAD: our library before the user's entries.
 pub fn with_users_own(library: &std::ffi::OsStr, users: Option<&std::ffi::OsStr>) -> OsString {
     let mut value = library.to_owned();
     let entries = users.map(OsStrExt::as_bytes).unwrap_or_default();
     for entry in entries.split(|b| matches!(b, b':' | b' ')).filter(|entry| !entry.is_empty()) {
-        // A memfold inside of a memfold: the inner one manages its program alone.
+        // A memfold inside a memfold: only the inner one manages its program.
         let name = entry.rsplit(|b| *b == b'/').next().unwrap_or(entry);
         if !name.starts_with(b"libmemfold_preload") {
             value.push(":");

@@ -1,5 +1,4 @@
-//! What the user wants, checked, and the shared page that tells it to the
-//! processes of the tree.
+//! The user's settings, checked, and the shared page that passes them on to the processes of the tree.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
@@ -36,26 +35,26 @@ pub struct Settings {
     pub on_full: OnFull,
     /// Bits of `page::flags`.
     pub flags: u32,
-    /// What is done though there is room.
+    /// Eviction although there is room.
     pub proactive: Proactive,
-    /// Where what does not fit goes.
+    /// Where data that do not fit go.
     pub spill: Option<Spill>,
-    /// The instructions that codecs are to use, if not the fastest.
+    /// The instructions for codecs to use, if not the fastest.
     pub cpu: Option<Path>,
 }
 
-/// How memory is taken away although there is room.
+/// How memory is evicted although there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Proactive {
-    /// The share of time in which a thread may wait, of a million; 0: nothing is taken.
+    /// The share of time in which a thread may wait, in millionths; 0: nothing is evicted this way.
     pub stall_ppm: u32,
-    /// What is untouched for so long, ms; 0: as much as that share allows.
+    /// How long memory must be untouched, ms; 0: as much as that share allows.
     pub idle_ms: u32,
 }
 
-/// What `--limit` takes besides sizes.
+/// The value of `--limit` that is not a size.
 pub const AUTO: &str = "auto";
-/// The share of `--stall` where it is not given.
+/// The share if `--stall` is not given.
 pub const STALL_PPM: u32 = 10_000;
 
 impl Settings {
@@ -85,10 +84,10 @@ impl Settings {
     }
 }
 
-/// Of the machine's memory, or the cgroup's, the part that is for others where nobody has said how much, at least.
+/// The fraction of the machine's memory, or the cgroup's, that is left to others if the user gave no limit.
 const SPARE: u64 = 16;
 
-/// The limit where only what is idle is to be compressed.
+/// The limit if only idle memory is to be compressed.
 fn most(whose: Option<i32>) -> Result<u64, Failure> {
     let memory = cgroup::memory_that_counts_for(whose).ok_or_else(|| {
         Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
@@ -122,7 +121,7 @@ fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
     Ok(Proactive { stall_ppm: if wanted { stall_ppm } else { 0 }, idle_ms })
 }
 
-/// `1%`, or `0.01`; kept in millionths.
+/// `1%`, or `0.01`; stored in millionths.
 fn stall(text: &str) -> Result<u32, Failure> {
     let parsed = match text.strip_suffix('%') {
         Some(percent) => percent.trim().parse::<f64>().map(|percent| percent / 100.0),
@@ -136,10 +135,10 @@ fn stall(text: &str) -> Result<u32, Failure> {
     }
 }
 
-/// How limits are written where they are no option.
+/// How to write a limit where it is not an option.
 pub const HOW: &str = "give a size like 512M, 1.5G, a bare number of bytes, or 50%, or auto";
 
-/// The limit of `memfold run`, with a word where something else may stand in its way.
+/// The limit of `memfold run`, with a warning if something may prevent it from being held.
 fn limit(text: Option<&str>) -> Result<u64, Failure> {
     const HOW: &str =
         "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
@@ -151,18 +150,19 @@ fn limit(text: Option<&str>) -> Result<u64, Failure> {
     Ok(limit.bytes)
 }
 
-/// A limit that may be held.
+/// A limit that can be set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
     /// In bytes.
     pub bytes: u64,
-    /// As little as the programs need is kept resident, though there is room.
+    /// Only as much as the programs need is kept resident, even if there is room.
     pub is_auto: bool,
-    /// What may stand in its way.
+    /// What may prevent it from being held.
     pub warning: Option<String>,
 }
 
-/// A limit, as it is written; `how` says how, if it is not. Shares are of the memory that there is for process `whose`, or for this one.
+/// Reads a limit; `how` explains the syntax for the error message. Percentages refer to the memory available
+/// to process `whose`, or to this one.
 pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Failure> {
     if text.trim() == AUTO {
         return Ok(Limit { bytes: most(whose)?, is_auto: true, warning: None });
@@ -198,7 +198,7 @@ pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Fa
     Ok(Limit { bytes, is_auto: false, warning })
 }
 
-/// `56/64`, or any fraction; kept in 1/64.
+/// `56/64`, or any fraction; stored in 1/64.
 fn fill_ratio(text: &str) -> Result<u32, Failure> {
     let parsed = text.split_once('/').and_then(|(above, below)| {
         let (above, below) = (above.trim().parse::<u32>().ok()?, below.trim().parse::<u32>().ok()?);
@@ -212,22 +212,22 @@ fn fill_ratio(text: &str) -> Result<u32, Failure> {
     })
 }
 
-/// The shared page, and the descriptor under which others find it.
+/// The shared page, and the descriptor through which others find it.
 pub struct SharedPage {
     /// The page itself.
     pub page: &'static Shared,
-    /// What follows it if something is to be spilled.
+    /// The area that follows it if there is a spill target.
     pub area: Option<&'static Area>,
     /// Where others find it.
     place: Place,
 }
 
-/// What the page is.
+/// The kind of memory that the page is.
 enum Place {
-    /// A file of memory; closed at exec.
+    /// A memory file; closed at exec.
     File(OwnedFd),
-    /// A segment of System V, by its number, where the limit of file sizes allows no such file. Other users'
-    /// programs can't open it.
+    /// A System V segment, by its number, where the file size limit does not allow a memory file. Other
+    /// users' programs cannot open it.
     Segment(i32),
 }
 
@@ -239,7 +239,7 @@ impl Place {
             Err(Errno::EFBIG) => return Ok(Self::Segment(sys::make_segment(bytes)?)),
             other => other?,
         }
-        // Whoever looks at it must not be ended because somebody made it shorter.
+        // A process that reads the page must not crash because another process has truncated it.
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
         Ok(Self::File(file))
@@ -263,8 +263,8 @@ impl SharedPage {
         let place = Place::make(bytes).map_err(failed)?;
         let page = place.map();
         if let Place::Segment(number) = place {
-            // Nothing is left behind, however this process ends. Linux lets others attach it all the same, as
-            // long as somebody has it.
+            // Nothing is left behind, however this process ends. Linux still lets others attach the segment
+            // while any process has it.
             sys::disown_segment(number);
         }
         let page: &Shared = page.map_err(failed)?;
@@ -308,12 +308,12 @@ impl SharedPage {
         }
     }
 
-    /// Another descriptor for it, if it has one.
+    /// Another descriptor of it, if it has one.
     pub fn file(&self) -> Option<OwnedFd> {
         self.descriptor().and_then(|fd| sys::duplicate(fd).ok())
     }
 
-    /// What to put into the environment.
+    /// The value for the environment variable.
     pub fn path(&self) -> String {
         match &self.place {
             Place::File(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
@@ -331,23 +331,23 @@ fn prepare(area: &Area, spill: &Spill, limit: u64) -> Result<(), Failure> {
     area.seal.store(if spill.is_encrypted { area::seal::ENCRYPTED } else { area::seal::CHECKED }, Relaxed);
     area.batch_bytes.store(Area::batch_bytes_for(limit) as u32, Relaxed);
     area.next_batch.store(1, Relaxed);
-    // A kernel without such namespaces has no such file.
+    // A kernel without such namespaces does not have this file.
     let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
     area.namespace.store(namespace, Relaxed);
     area.server.store(std::process::id(), Relaxed);
     Ok(())
 }
 
-/// Whether a file of memory keeps its size for ever.
+/// Whether a memory file keeps its size for ever.
 pub fn is_sealed(file: &impl std::os::fd::AsFd) -> bool {
     fcntl(file, FcntlArg::F_GET_SEALS)
         .is_ok_and(|seals| SealFlag::from_bits_truncate(seals).contains(SealFlag::F_SEAL_SHRINK))
 }
 
-/// A file of memory, closed at exec, that is not among the standard three.
+/// A memory file, closed at exec, whose descriptor is not one of the standard three.
 pub fn memory_file(name: &std::ffi::CStr, wanted: MFdFlags) -> nix::Result<OwnedFd> {
     let always = MFdFlags::MFD_CLOEXEC;
-    // Kernels that do not know a flag refuse the call.
+    // Kernels refuse the call if they do not know a flag.
     let known_long = always | wanted & MFdFlags::MFD_ALLOW_SEALING;
     let file = memfd_create(name, always | wanted).or_else(|_| memfd_create(name, known_long))?;
     sys::above_standard(file).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))

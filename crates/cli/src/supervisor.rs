@@ -1,14 +1,12 @@
-//! The supervisor: stays while the program runs, watches the tree, and keeps
-//! what the statistics need.
+//! The supervisor: it stays while the program runs, watches the tree, and collects data for the statistics.
 //!
-//! It is a loop around one wait: for a signal, for a process that calls
-//! because the limit is near, or for the next sample. Samples are far apart
-//! while there is room (100 ms) and close together near the limit (10 ms), so
-//! that what could fill the room fills it no faster than it is seen.
+//! It is a loop around one wait: for a signal, for a call of a process because the limit is near, or for the
+//! next sample. Samples are far apart while there is room (100 ms) and close together near the limit (10 ms),
+//! so that the room cannot be filled faster than this is noticed.
 //!
-//! Its own memory counts towards the limit, so it has little: no thread but
-//! tiny ones that wait for calls and look out for processes without a keeper (`lookout`), and no list that
-//! grows but the members. With `--spill` there are the threads and lists of that (`spill/`).
+//! Its own memory counts towards the limit, so it uses little: no threads but tiny ones that wait for calls
+//! and watch processes without a keeper (`lookout`), and no growing list but that of the members. With
+//! `--spill` there are also the threads and lists of spilling (`spill/`).
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -38,56 +36,57 @@ use crate::witness::Witness;
 
 const FAR: Duration = Duration::from_millis(100);
 const NEAR: Duration = Duration::from_millis(10);
-/// Near the limit while pages are shared by fork: every first write to one makes a copy, which only the
-/// supervisor sees as growth.
+/// The same near the limit while pages are shared by fork: every first write to one makes a copy, which only
+/// the supervisor sees as growth.
 const NEAR_SHARED: Duration = Duration::from_millis(3);
-/// A call by a process is answered, but not more often than this.
+/// Calls by processes are answered at most this often.
 const CALLED: Duration = Duration::from_millis(2);
-/// Looks at a message that is being written, before it is given up.
+/// How often to look at a message that is being written before it is given up.
 const PATIENCE: u32 = 50;
-/// So long it may take until a lower limit is held.
+/// How long it may take until a lower limit is held.
 const SHRINKS: Duration = Duration::from_secs(5);
-/// Between two looks for memory that is not managed; and before the first.
+/// Time between two looks for unmanaged memory, and before the first.
 const LOOK: Duration = Duration::from_millis(150);
-/// One part of the time in this many, at most, is spent on them; and on processes of no more than this.
+/// At most one part in this many of the time is spent on these looks, and only processes of at most this many
+/// bytes are examined.
 const LOOK_SHARE: u32 = 50;
 const LOOKED_AT: u64 = 16 << 30;
-/// Between two looks at what ended processes have spilled.
+/// Time between two looks at data that ended processes have spilled.
 const SWEEP: Duration = Duration::from_secs(1);
-/// How fast memory is thought to grow, bytes a second.
+/// Assumed growth of memory, bytes a second.
 const GROWTH: u64 = 4 << 30;
 
-/// What only the supervisor has seen.
+/// What only the supervisor has observed.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    /// Most memory of the tree, each page once.
+    /// Peak memory of the tree, each page counted once.
     pub peak_resident: u64,
-    /// Most that the programs believed to have.
+    /// Peak logical size of the programs.
     pub peak_logical: u64,
-    /// What `peak_resident` was taken from.
+    /// The source of `peak_resident`.
     pub source: &'static str,
-    /// How far memory was above the limit at that time, at most, if the limit was changed; what is above a limit that was just lowered does not
-    /// count until it has come below it, or some seconds are over.
+    /// If the limit was changed: by how much memory exceeded the limit of the time, at most. Memory above a
+    /// limit that was just lowered does not count until it has come below it, or some seconds have passed.
     pub over_changed_limit: Option<u64>,
-    /// What was resident over time, and logical: bytes times seconds.
+    /// Integrals over time of resident and logical memory: bytes times seconds.
     pub resident_seconds: f64,
     /// See `resident_seconds`.
     pub logical_seconds: f64,
-    /// Members that could not be managed.
+    /// Number of members that could not be managed.
     pub unmanaged: u64,
-    /// In a member the runtime had stopped, or never began.
+    /// The runtime of a member had stopped, or never began.
     pub stopped: bool,
-    /// Samples taken.
+    /// Number of samples taken.
     pub samples: u64,
     /// Members may have been related by fork, so that sums of gauges count pages twice.
     pub forked: bool,
-    /// What the supervisor itself had resident at the end.
+    /// The supervisor's own resident memory at the end.
     pub own_resident: u64,
     /// Wall time of the program.
     pub wall: Duration,
-    /// What the tier did, if there is one.
+    /// The spilling figures, if there is a tier.
     pub spill: Option<Figures>,
-    /// While the limit was passed: what of the largest process is not managed.
+    /// While the limit was exceeded: the part of the largest process that is not managed.
     pub held: Option<Held>,
 }
 
@@ -100,28 +99,28 @@ pub struct Supervisor<'a> {
     tree: Tree,
     begin: Instant,
     messages_read: u32,
-    /// Looks at the next message in vain.
+    /// Number of looks in vain at the next message.
     looks: u32,
     seen: Seen,
     /// For a report, if one is wanted.
     records: Option<Box<Records>>,
-    /// The limit at the last look, and since when it is lower than what is resident because it was lowered.
+    /// The limit at the last look, and since when resident memory has exceeded it because it was lowered.
     limit: u64,
     lowered: Option<Instant>,
-    /// The last look, and what was resident then, and logical.
+    /// The last look, with the resident and logical memory at that time.
     last: (Instant, u64, u64),
-    /// Serves the spill area, if there is one; when it was last looked after.
+    /// Serves the spill area, if there is one; `swept` is when it was last attended to.
     service: Option<&'a Service>,
     swept: Instant,
     dying: Dying,
-    /// When it was last looked for what is not managed.
+    /// When unmanaged memory was last looked for.
     looked: Instant,
     pids: Pids,
     tracers: Tracers,
 }
 
 impl<'a> Supervisor<'a> {
-    /// Begins to watch a program that has just been started.
+    /// Begins to watch a program that was just started.
     pub fn new(
         page: &SharedPage,
         program: Pid,
@@ -157,7 +156,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Has the lookout told what it is to know.
+    /// Makes it pass information on to the lookout.
     pub fn telling(mut self, known: Arc<Known>) -> Self {
         self.tree.known = Some(known);
         self
@@ -193,7 +192,7 @@ impl<'a> Supervisor<'a> {
         loop {
             let called = self.wait(calls, (last + interval).saturating_duration_since(Instant::now()));
             self.pass_on(witness);
-            // Asked every time: one SIGCHLD can stand for several children.
+            // Reaped every time: one SIGCHLD can stand for several children.
             if let Some(ending) = self.reap() {
                 return ending;
             }
@@ -210,7 +209,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Passes on what has come and the program has not got by itself, as a member of the process group.
+    /// Passes on signals that arrived here and that the program, as a member of the process group, has not
+    /// got itself.
     fn pass_on(&self, witness: Option<&Witness>) {
         let mut for_all = Vec::new();
         let mut sent = self.read_signals(&mut for_all);
@@ -219,8 +219,8 @@ impl<'a> Supervisor<'a> {
             let alone =
                 witness.map_or_else(|| numbers.clone(), |witness| witness.not_for_all(self.program, &sent));
             alone.iter().for_each(|number| sys::send_signal(self.program, *number));
-            // What was for all has come here as well by now: once from who signalled this process before, and
-            // once with the others.
+            // By now signals for all have arrived here as well: once from a sender that had signalled this
+            // process before, and once with the others.
             sent = self.read_signals(&mut for_all);
             sent.retain(|(number, _)| !numbers.contains(number) || alone.contains(number));
             if let Some(witness) = witness {
@@ -232,7 +232,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Signals that processes have sent, and who did. Others go to `for_all`.
+    /// Signals sent by processes, with their senders. Others go to `for_all`.
     fn read_signals(&self, for_all: &mut Vec<i32>) -> Vec<(i32, i32)> {
         let mut sent = Vec::new();
         while let Some(event) = self.signals.next() {
@@ -245,14 +245,14 @@ impl<'a> Supervisor<'a> {
         sent
     }
 
-    /// Waits for a signal, a call, or the time. Returns whether there was a call.
+    /// Waits for a signal, a call, or the timeout. Returns whether there was a call.
     fn wait(&self, calls: Option<&EventFd>, at_most: Duration) -> bool {
         let own = self.signals.as_fd();
         let mut wait = [
             PollFd::new(own, PollFlags::POLLIN),
             PollFd::new(calls.map_or(own, |c| c.as_fd()), PollFlags::POLLIN),
         ];
-        // A part of a millisecond rounds up: a wait of zero would spin.
+        // A fraction of a millisecond rounds up: a wait of zero would spin.
         let at_most = PollTimeout::try_from(at_most + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
         if nix::poll::poll(&mut wait, at_most).unwrap_or(0) == 0 {
             return false;
@@ -263,8 +263,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Collects children that have ended: the program, and orphans of the
-    /// tree, whose parent this process has become.
+    /// Collects children that have ended: the program, and orphans of the tree, whose parent this process has
+    /// become.
     fn reap(&self) -> Option<Ending> {
         while let Some((pid, ending)) = sys::reap() {
             if pid == self.program {
@@ -274,8 +274,8 @@ impl<'a> Supervisor<'a> {
         None
     }
 
-    /// Far apart at the beginning of a process's life too: it starts close
-    /// together and doubles, so that a short program is not missed.
+    /// The time until the next sample. Samples start close together, so that a short program is not missed,
+    /// and the interval at most doubles.
     fn interval(&self, resident: u64, before: Duration) -> Duration {
         let room = self.shared.limit_bytes.load(Relaxed).saturating_sub(resident);
         let near = if self.tree.forks.counted_twice() > 0 { NEAR_SHARED } else { NEAR };
@@ -283,7 +283,7 @@ impl<'a> Supervisor<'a> {
         wanted.min(before * 2)
     }
 
-    /// Looks at the tree once. Returns what is resident.
+    /// Looks at the tree once. Returns its resident memory.
     fn sample(&mut self, now: Instant) -> u64 {
         if let Some(service) = self.service.filter(|_| now.duration_since(self.swept) >= SWEEP) {
             self.swept = now;
@@ -305,7 +305,7 @@ impl<'a> Supervisor<'a> {
                     records.unmanaged(member.pid, member.why, now);
                 }
             }
-            // Of the same members that the scan has seen.
+            // Samples the same members that the scan has seen.
             managed = self.tree.sample(now);
         }
         let shared = self.shared;
@@ -315,12 +315,12 @@ impl<'a> Supervisor<'a> {
         let sum = managed.known + self.tree.unmanaged;
         let (resident, certain, correction) = match self.group.and_then(Group::resident) {
             Some(inside) => {
-                // The gauges move while the kernel is asked: the correction that takes off least is right.
+                // The gauges move while the kernel is asked: the correction that subtracts least is right.
                 let gauges = before.min(self.sum_of_gauges()) + self.tree.unmanaged;
                 let all = inside + self.tree.own;
                 (all, all, all as i64 - gauges as i64)
             }
-            // Something has just begun or ended: what is certain is the least that it can be.
+            // A process has just begun or ended: the certain value is the least that it can be.
             None if !self.tree.forks.is_exact() => {
                 (sum.saturating_sub(twice), managed.least + self.tree.unmanaged_least, -(twice as i64))
             }
@@ -373,8 +373,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// The limit is passed: what of the largest process is not managed. The kernel walks its page tables for
-    /// that, so it is looked for seldom, and not at all where that would take seconds.
+    /// The limit is exceeded: finds the part of the largest process that is not managed. The kernel walks its
+    /// page tables for that, so this is done seldom, and not at all where it would take seconds.
     fn look_for_held(&mut self, now: Instant, resident: u64) {
         let tolerated = self.limit + crate::limit::tolerance(self.limit);
         if resident <= tolerated || now.duration_since(self.looked) < LOOK {
@@ -408,7 +408,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Prints what processes have left in the ring.
+    /// Prints the messages that processes have left in the ring.
     fn print_messages(&mut self) {
         let head = self.shared.message_head.load(Acquire);
         let oldest = head.wrapping_sub(page::MESSAGES as u32);
@@ -421,7 +421,7 @@ impl<'a> Supervisor<'a> {
             let number = self.messages_read;
             let message = &self.shared.messages[number as usize % page::MESSAGES];
             if message.seq.load(Acquire) != number.wrapping_add(1) {
-                // Still being written; or its writer was ended in the middle.
+                // It is still being written; or its writer was ended in the middle.
                 self.looks += 1;
                 if self.looks <= PATIENCE {
                     return;

@@ -1,19 +1,17 @@
-//! The members of the tree: which there are, which are managed, and what
-//! they have resident.
+//! The members of the tree: which there are, which are managed, and how much memory they have resident.
 //!
-//! A member is managed when a slot of the shared page carries its id *and*
-//! the program image that it runs now; a managed process that goes on as a
-//! static program keeps its slot, with gauges that nobody writes any more.
+//! A member is managed when a slot of the shared page contains its id *and* the program image that it runs
+//! now. A managed process that continues as a static program keeps its slot, with gauges that are no longer
+//! written.
 //!
 //! ```text
-//! every sample (5-100 ms): slots -> ended? freed : resident by the kernel's counters
-//! every scan (0.1-2 s):    walk from the supervisor down -> new members, images, who is not managed
+//! every sample (3-100 ms): slots -> ended? freed : resident by the kernel's counters
+//! every scan (0.1-2 s):    walk from the supervisor down -> new members, images, which are not managed
 //! now and then:            page tables of forked members -> what is counted twice (`forks`)
 //! ```
 //!
-//! The gauges of managed members are theirs to write. Everything else is
-//! summed up here into `unmanaged`. A child between vfork and exec shares its
-//! parent's memory and counts nothing.
+//! Managed members write their own gauges. Everything else is summed up here in `unmanaged`. A child between
+//! vfork and exec shares its parent's memory and counts nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,9 +28,10 @@ use crate::program;
 use crate::report::processes::{self, Sums};
 use crate::sys;
 
-/// A member without a slot is given so long to get one before it is named.
+/// How long a member without a slot has to get one before it is reported.
 const GRACE: Duration = Duration::from_secs(1);
-/// A scan may take one part in this many of the time, or of it when something is new.
+/// Scans may take one part in this many of the time, and if there is something new, one part in
+/// `FORCED_SCAN_SHARE`.
 const SCAN_SHARE: u32 = 200;
 const FORCED_SCAN_SHARE: u32 = 30;
 
@@ -44,37 +43,37 @@ struct Member {
     image: Image,
     /// When it was first seen with this image.
     since: Instant,
-    /// What it thinks its id is.
+    /// Its id in its own namespace.
     inner_pid: i32,
     managed: bool,
-    /// Counted as one that is not managed.
+    /// It was counted as unmanaged.
     told: bool,
-    /// Shares the address space of its parent: between vfork and exec.
+    /// It shares the address space of its parent: between vfork and exec.
     borrowed: bool,
-    /// Seen in the scan that runs now.
+    /// It was seen in the present scan.
     seen: bool,
 }
 
-/// A member that is not managed, to be named.
+/// A member that is not managed, to be reported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unmanaged {
     /// Process id.
     pub pid: i32,
     /// Short name.
     pub name: String,
-    /// Why, as far as its file tells.
+    /// The reason, as far as its file shows it.
     pub why: &'static str,
 }
 
-/// Bytes that members have resident, by the kernel's counters.
+/// Resident memory of members, in bytes, by the kernel's counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Resident {
     /// Managed members.
     pub known: u64,
-    /// The same, if those that come from one another by fork share all that they can: the least it can be.
+    /// The same, if members related by fork share all that they can: the least it can be.
     pub least: u64,
-    /// Processes that have taken a slot since the last scan. They may share
-    /// all of it with the process that they were forked from.
+    /// Memory of processes that have taken a slot since the last scan. They may share all of it with the
+    /// process that forked them.
     pub new: u64,
 }
 
@@ -111,25 +110,25 @@ pub struct Tree {
     members: HashMap<i32, Member>,
     has_children_files: bool,
     next_scan: Instant,
-    /// Not before this, even if something is new.
+    /// No scan before this time, even if there is something new.
     earliest_scan: Instant,
-    /// What forked members count twice.
+    /// Memory that forked members count twice.
     pub forks: Forks,
     /// This process and the shared page, in bytes.
     pub own: u64,
-    /// What the spill area takes besides, in bytes.
+    /// Additional memory of the spill area, in bytes.
     pub area_bytes: u64,
-    /// The same and members that are not managed.
+    /// The same, plus unmanaged members.
     pub unmanaged: u64,
-    /// The same, if those that come from one another by fork share all that they can.
+    /// The same, if members related by fork share all that they can.
     pub unmanaged_least: u64,
-    /// Members without a slot that have been counted.
+    /// Number of members without a slot that have been counted.
     pub unmanaged_count: u64,
-    /// A child of the supervisor that is none of the program's.
+    /// A child of the supervisor that does not belong to the program.
     pub not_of_it: Option<i32>,
-    /// Processes that have ended, and their counters, if anybody wants to know.
+    /// Processes that have ended, and their counters, if a report is wanted.
     pub ended: Option<Vec<(u32, Sums)>>,
-    /// What the lookout is to know, if there is one.
+    /// Information for the lookout, if there is one.
     pub known: Option<Arc<Known>>,
 }
 
@@ -157,8 +156,8 @@ impl Tree {
         }
     }
 
-    /// Frees the slots of processes that have ended, and returns what the
-    /// managed members have resident. New processes make a scan due.
+    /// Frees the slots of processes that have ended, and returns the resident memory of the managed members.
+    /// New processes make a scan due.
     pub fn sample(&mut self, now: Instant) -> Resident {
         self.welcome();
         let (mut new, mut due) = (0, false);
@@ -170,15 +169,15 @@ impl Tree {
                 continue;
             };
             if !member.managed && slot.resident.load(Relaxed) > 0 {
-                // It has begun to run another program since the last scan.
+                // It has started to run another program since the last scan.
                 due = true;
             }
             match procfs::anonymous(pid) {
-                // One that goes on as another program is among those that are not managed.
+                // A member that continues as another program is counted among the unmanaged ones.
                 Some(bytes) if bytes > 0 && member.managed => {
                     managed.add(member.image, bytes);
                     if slot.state.load(Relaxed) == state::STOPPED {
-                        // It does not say any more what it has.
+                        // It no longer reports its memory itself.
                         slot.resident.store(bytes, Relaxed);
                     }
                 }
@@ -197,8 +196,8 @@ impl Tree {
         Resident { known: managed.sum(), least: managed.least(), new }
     }
 
-    /// Members that have got a slot since the last scan are managed from now on: what they had without one would be
-    /// counted with what they have now.
+    /// Members that have got a slot since the last scan are managed from now on: otherwise their earlier
+    /// memory would be counted in addition to their present memory.
     fn welcome(&mut self) {
         let managed = |slot| {
             let (pid, member) = self.member_of(slot)?;
@@ -215,8 +214,8 @@ impl Tree {
         }
     }
 
-    /// The member a slot belongs to. One in a pid namespace of its own writes
-    /// the id that it has there.
+    /// The member that a slot belongs to. A member in a pid namespace of its own writes the id that it has
+    /// there.
     fn member_of(&self, slot: &Slot) -> Option<(i32, &Member)> {
         let said = slot.pid.load(Relaxed) as i32;
         if let Some(member) = self.members.get(&said) {
@@ -243,7 +242,7 @@ impl Tree {
         now >= self.next_scan
     }
 
-    /// Walks the tree. Returns members that turned out not to be managed.
+    /// Walks the tree. Returns members that turned out to be unmanaged.
     pub fn scan(&mut self, now: Instant) -> Vec<Unmanaged> {
         let begin = sys::cpu_time();
         for member in self.members.values_mut() {
@@ -266,7 +265,8 @@ impl Tree {
         news
     }
 
-    /// Tells whose slots are; and what was measured of forked processes counts no page twice any more.
+    /// Tells the lookout which process each slot belongs to; and forked processes that were measured no
+    /// longer count pages twice.
     fn tell_lookout(&self) {
         for (number, slot) in self.shared.used().iter().enumerate() {
             let Some((pid, member)) = self.member_of(slot) else { continue };
@@ -279,7 +279,7 @@ impl Tree {
         }
     }
 
-    /// Slots of processes that came and went between two scans.
+    /// Frees slots of processes that came and went between two scans.
     fn free_unknown(&mut self) {
         for slot in self.shared.live_slots() {
             if self.member_of(slot).is_none() && procfs::has_ended(slot.pid.load(Relaxed) as i32) {
@@ -300,7 +300,7 @@ impl Tree {
             }
             return found;
         }
-        // This process has two threads, and children only of the first.
+        // This process has two threads, and only the first has children.
         procfs::children(self.root, 1, &mut found);
         let own: HashMap<i32, u32> = self
             .shared
@@ -313,13 +313,13 @@ impl Tree {
         let mut next = 0;
         while let Some(pid) = found.get(next).copied() {
             let threads = procfs::stat(pid).map_or(1, |stat| stat.threads);
-            // Threads of memfold have no children. Looking at them is expensive: when a thread ends, the kernel
-            // discards what was looked up in its directory, and whoever waits for the process spins until that
-            // is done.
+            // Threads of memfold have no children. Looking at them is expensive: when a thread ends, the
+            // kernel discards the directory entries that were looked up for it, and a thread that waits for
+            // the process spins until that is done.
             procfs::children(pid, threads.saturating_sub(own.get(&pid).copied().unwrap_or(0)), &mut found);
             next += 1;
         }
-        // A process that moves up while the walk goes on is found twice.
+        // A process that moves up during the walk is found twice.
         found.sort_unstable();
         found.dedup();
         found
@@ -357,7 +357,7 @@ impl Tree {
         }
     }
 
-    /// Finds out who is managed and who borrows its parent's memory.
+    /// Finds out which members are managed and which borrow their parent's memory.
     fn judge(&mut self, now: Instant) -> Vec<Unmanaged> {
         let mut news = Vec::new();
         let pids: Vec<i32> = self.members.keys().copied().collect();
@@ -375,7 +375,7 @@ impl Tree {
                 self.unmanaged_count += 1;
                 let is_copy = |parent: &Member| parent.managed && parent.image == member.image;
                 let why = match self.members.get(&member.parent) {
-                    // Made by a bare system call, most likely: it has no environment of its own.
+                    // It was probably made by a bare system call: it has no environment of its own.
                     Some(parent) if member.image.is_known() && is_copy(parent) => {
                         "a copy of its parent that could not be prepared"
                     }
@@ -399,13 +399,14 @@ impl Tree {
             return false;
         }
         sys::same_memory(pid, member.parent).unwrap_or_else(|| {
-            // Not allowed to ask: one that counts exactly what its parent counts is taken for it.
+            // The kernel does not allow the question: a process that counts exactly what its parent counts is
+            // assumed to borrow.
             procfs::anonymous(pid) == procfs::anonymous(member.parent)
         })
     }
 
-    /// Memory of this process and of members without a slot. For those whose runtime has stopped `sample` sets
-    /// the gauge.
+    /// Sums up the memory of this process and of members without a slot. For members whose runtime has
+    /// stopped, `sample` sets the gauge.
     fn sum_unmanaged(&mut self) {
         self.own = procfs::anonymous(self.root).unwrap_or(0) + self.shared.memory() + self.area_bytes;
         let mut others = Families::default();
@@ -418,8 +419,8 @@ impl Tree {
         self.unmanaged_least = self.own + others.least();
     }
 
-    /// Members that run the same program image as another, so that they come
-    /// from one another by fork and may share pages.
+    /// Members that run the same program image as another member, so that they are related by fork and may
+    /// share pages.
     fn families(&self) -> Vec<i32> {
         let mut sizes: HashMap<Image, u32> = HashMap::new();
         let own = || self.members.iter().filter(|(_, m)| !m.borrowed && m.image.is_known());
@@ -431,7 +432,7 @@ impl Tree {
         pids
     }
 
-    /// How many members there are now.
+    /// Number of members now.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.members.len()
@@ -497,7 +498,7 @@ fn why_not_managed(pid: i32) -> &'static str {
     }
 }
 
-/// Whether a process was told where the shared page is, and what it is to preload.
+/// Whether a process was given the path of the shared page, and what it is to preload.
 fn environment(pid: i32) -> Option<(bool, Option<String>)> {
     let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let value = |name: &str| {
@@ -508,15 +509,14 @@ fn environment(pid: i32) -> Option<(bool, Option<String>)> {
     Some((value(memfold_shared::page::ENV_SHARED).is_some(), value("LD_PRELOAD")))
 }
 
-/// Whether the process that took the slot still runs the program with which
-/// it did.
+/// Whether the process that took the slot still runs the program that it ran then.
 fn runs_image_of(slot: &Slot, image: Image) -> bool {
     let taken_by = slot.image.load(Relaxed);
     taken_by == 0 || !image.is_known() || taken_by == image.stack
 }
 
-/// The slot of a process that has gone on as another program. If that one is
-/// only slow to load the library, it writes them itself when it has.
+/// Clears the gauges of a process that continues as another program. If that program merely loads the library
+/// slowly, it writes them itself later.
 fn forget_gauges(slot: &Slot) {
     for gauge in [&slot.resident, &slot.evicted, &slot.payload, &slot.overhead, &slot.standby, &slot.spilled]
     {
@@ -552,17 +552,17 @@ mod tests {
         while procfs::anonymous(pid).unwrap_or(0) == 0 || procfs::name(pid).as_deref() != Some(b"sleep") {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // It is being loaded: until it has all that it will have.
+        // The program is still being loaded: wait until its memory stays the same.
         let mut own = 0;
         while own != procfs::anonymous(pid).unwrap() {
             own = procfs::anonymous(pid).unwrap();
             std::thread::sleep(Duration::from_millis(50));
         }
-        // As a scan does it; that would not find the children of a test's thread.
+        // As a scan does it, which would not find the children of a test's thread.
         tree.see(pid, Instant::now());
         tree.judge(Instant::now());
         tree.sum_unmanaged();
-        // Other tests are in this process, whose own memory comes and goes meanwhile.
+        // Other tests run in this process, whose own memory changes meanwhile.
         assert_eq!(tree.unmanaged - tree.own, own);
         assert_eq!((tree.not_managed(), tree.len()), (vec![pid], 1));
 
@@ -572,7 +572,7 @@ mod tests {
         assert!(tree.not_managed().is_empty());
         assert_eq!((resident.known, tree.unmanaged), (own, tree.own));
 
-        // It goes on as another program: its slot stays, and a scan is due.
+        // It continues as another program: its slot stays, and a scan is due.
         tree.members.get_mut(&pid).unwrap().managed = false;
         slot.image.store(1, Relaxed);
         tree.next_scan = Instant::now() + Duration::from_secs(100);

@@ -1,16 +1,16 @@
-//! Tells signals to the whole process group from those to the supervisor alone.
+//! Distinguishes signals to the whole process group from signals to the supervisor alone.
 //!
-//! `timeout`, runners of CI jobs and `kill -TERM -GROUP` signal the group, so the program
-//! has got the signal already when the supervisor would pass it on; `kill -TERM PID`
-//! reaches the supervisor only. What the kernel says of the two is the same. So there is
-//! one more process in the group that has all signals blocked and does nothing: what is
-//! pending there, too, was for all. It need not run for that, so a busy machine changes nothing.
+//! `timeout`, CI job runners and `kill -TERM -GROUP` signal the group, so the program has already got the
+//! signal when the supervisor would pass it on; `kill -TERM PID` reaches only the supervisor. The kernel
+//! reports both in the same way. So there is one more process in the group, which blocks all signals and does
+//! nothing: a signal that is pending there, too, was for all. It need not run for that, so a busy machine
+//! makes no difference.
 //!
-//! `timeout` signals first the supervisor and then the group. So what a parent of the same group
-//! sends is held back for a while ([`PARENT`]); what others send, for a moment.
+//! `timeout` signals first the supervisor and then the group. So signals from a parent in the same group are
+//! held back for a while ([`PARENT`]), and signals from others for a moment.
 //!
-//! Invariant: what is pending there is taken off whenever the supervisor has got the same signal, by
-//! whatever way. So what is found pending belongs to what the supervisor has just got.
+//! Invariant: a pending signal is removed there whenever the supervisor has got the same signal, in whatever
+//! way. So a signal found pending belongs to the one that the supervisor has just got.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use std::time::{Duration, Instant};
@@ -20,31 +20,32 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid};
 use crate::machine::status_field;
 use crate::sys::{self, Fork};
 
-/// The kernel signals the members of a group one after the other.
+/// The kernel signals the members of a group one after another.
 const MOMENT: Duration = Duration::from_millis(4);
-/// A parent that has signalled the supervisor may go on with the group.
+/// A parent that has signalled the supervisor may signal the group next.
 const PARENT: Duration = Duration::from_millis(250);
-/// Between two looks.
+/// Time between two looks.
 const STEP: Duration = Duration::from_millis(2);
-/// The process has got a CPU after this time.
+/// After this time the process has got a CPU.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What the process is told.
+/// Orders to the process.
 struct Orders {
-    /// Signals that it is to take off, one bit each.
+    /// Pending signals that it is to remove, one bit each.
     signals: AtomicU64,
     given: AtomicU32,
     done: AtomicU32,
 }
 
-/// The process. It ends when this is dropped, and with its parent.
+/// The process. It ends when this is dropped, and together with its parent.
 pub struct Witness {
     pid: Pid,
     orders: &'static Orders,
 }
 
 impl Witness {
-    /// Starts it. All signals must be blocked. None if there can be none: then all are passed on.
+    /// Starts it. All signals must be blocked. `None` if it cannot be started: then all signals are passed
+    /// on.
     pub fn start() -> Option<Self> {
         let orders: &'static Orders = sys::shared_zeroes().ok()?;
         let parent = std::process::id();
@@ -69,13 +70,13 @@ impl Witness {
         }
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn pid(&self) -> i32 {
         self.pid.as_raw()
     }
 
-    /// Of signals that the supervisor has got, those that the program has not got by itself; with each is who
-    /// sent it. Waits a moment for that.
+    /// Of the signals that the supervisor has got, with their senders, those that the program has not got
+    /// itself. Waits a moment for that.
     pub fn not_for_all(&self, program: Pid, signals: &[(i32, i32)]) -> Vec<i32> {
         let group = getpgrp();
         let is_member = |pid| getpgid(Some(pid)) == Ok(group);
@@ -96,7 +97,7 @@ impl Witness {
         }
     }
 
-    /// The supervisor has got these signals, and what was to be done about them is done.
+    /// The supervisor has got these signals, and they have been handled.
     pub fn forget(&self, numbers: &[i32]) {
         let signals = numbers.iter().fold(0, |all, number| all | bit(*number));
         self.orders.signals.store(signals, Relaxed);

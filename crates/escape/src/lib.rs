@@ -1,24 +1,24 @@
-//! Text that came from outside, as a terminal, a page or a log may have it.
+//! Foreign text, made safe for a terminal, a page or a log.
 //!
-//! A name of a file, a process or a device may hold what moves the cursor, changes colours, turns the
-//! direction of what follows, or is not seen at all. All that is written as Rust writes it in a string:
-//! `\n`, `\u{202e}`; a byte that is no text as `\xff`. What has columns of its own stands as it is, and so
-//! do marks and joiners behind a letter that they belong to.
+//! The name of a file, a process or a device may contain characters that move the cursor, change colours,
+//! reverse the direction of the text after them, or are invisible. All of these are written as Rust writes
+//! them in a string: `\n`, `\u{202e}`; a byte that is not text as `\xff`. Characters with a width of their
+//! own stay as they are, and so do marks and joiners after a letter that they belong to.
 //!
 //! ```text
-//!   a name alone          shown(b"a\\b\n")    a\\b\n      a backslash is two, so that nobody can imitate an escape
-//!   a message of ours     line("no 'a\n'")    no 'a\n'    backslashes stay: names in it may be escaped already
+//!   a name alone          shown(b"a\\b\n")    a\\b\n      backslashes doubled: no name can imitate an escape
+//!   a message of ours     line("no 'a\n'")    no 'a\n'    backslashes stay: its names may be escaped already
 //!   a path in it          path(..)                        as a name alone
 //!   a table, a page       lines(..)                       the same, but its line breaks are ours
-//!   a field of JSON       text(b"\\\xff")     \\xff       only what is no text is escaped
-//!   JSON                  json(..)            \u202e      the same value, whoever reads it
+//!   a field of JSON       text(b"\\\xff")     \\xff       only bytes that are not text are escaped
+//!   JSON                  json(..)            \u202e      the same value for every reader
 //! ```
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Write;
 
-/// A name as text that is shown as it stands.
+/// A name as text that can be displayed as it is.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {
@@ -27,19 +27,19 @@ pub fn shown(name: &[u8]) -> String {
             _ => push(&mut text, char, stands),
         });
         for byte in chunk.invalid() {
-            // A string takes all that is written.
+            // Writing to a string cannot fail.
             let _ = write!(text, "\\x{byte:02x}");
         }
     }
     text
 }
 
-/// A path, or another word of the system's, for a message of ours.
+/// A path, or another string of the operating system, for a message of ours.
 pub fn path(path: impl AsRef<OsStr>) -> String {
     shown(path.as_ref().as_encoded_bytes())
 }
 
-/// A name where any text may stand, in JSON say: each byte that is no text stands as `\xff`, all else as it is.
+/// A name for formats that take any text, such as JSON: each byte that is not text becomes `\xff`, all else stays.
 pub fn text(name: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(name) {
         return text.into();
@@ -54,12 +54,12 @@ pub fn text(name: &[u8]) -> Cow<'_, str> {
     text.into()
 }
 
-/// A message in one line, with names from outside in it.
+/// A one-line message that contains foreign names.
 pub fn line(text: &str) -> Cow<'_, str> {
     filtered(text, |_| false)
 }
 
-/// A text of several lines, with names from outside in it that have none: those went through [`shown`].
+/// A text of several lines that contains foreign names without line breaks: those went through [`shown`].
 pub fn lines(text: &str) -> Cow<'_, str> {
     filtered(text, |char| char == '\n')
 }
@@ -70,23 +70,23 @@ fn filtered(text: &str, stays: impl Fn(char) -> bool) -> Cow<'_, str> {
     }
     let mut filtered = String::with_capacity(text.len());
     each(text, |char, stands| match char {
-        // Numbers of ours keep together with their units by such a blank.
+        // In our own texts this space joins numbers to their units.
         '\\' | '\u{a0}' => filtered.push(char),
         _ => push(&mut filtered, char, stands || stays(char)),
     });
     filtered.into()
 }
 
-/// A text, with a sign in place of each character that would have to be escaped: for what has escapes of
-/// its own.
+/// A text with a replacement character for each character that would have to be escaped, for formats that
+/// have escapes of their own.
 pub fn replaced(text: &str) -> String {
     let mut replaced = String::with_capacity(text.len());
     each(text, |char, stands| replaced.push(if stands { char } else { '\u{fffd}' }));
     replaced
 }
 
-/// A JSON document of the same value, in which such characters are written as JSON escapes them. There they
-/// stand in strings alone, but for blanks between tokens.
+/// A JSON document of the same value, in which such characters are escaped the way JSON does it. In JSON they
+/// occur only in strings, apart from whitespace between tokens.
 pub fn json(document: &str) -> Cow<'_, str> {
     if document.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
         return document.into();
@@ -140,7 +140,7 @@ fn stands(char: char, before: Option<char>, after: Option<char>) -> bool {
         _ if is_invisible(char) => false,
         _ if before.is_none() => char.escape_debug().len() == 1,
         _ => {
-            // Behind another character, marks are not escaped.
+            // Marks after another character are not escaped.
             let mut both = [b'a'; 5];
             let len = 1 + char.encode_utf8(&mut both[1..]).len();
             str::from_utf8(&both[..len]).is_ok_and(|both| both.escape_debug().count() == 2)
@@ -241,7 +241,7 @@ mod tests {
         );
         assert_eq!(shown(b"\xff\xc3(\xe2\x82"), "\\xff\\xc3(\\xe2\\x82");
         assert_eq!(shown(b"\\xff"), "\\\\xff");
-        // A mark has something to stand on.
+        // This mark has no character to attach to.
         assert_eq!(shown("\u{301}a".as_bytes()), "\\u{301}a");
         assert_eq!(shown(b"it's \"x\""), "it's \"x\"");
     }

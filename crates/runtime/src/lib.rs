@@ -1,25 +1,25 @@
-//! The library that `memfold run` preloads into programs: it pages whole processes into compressed memory, with
-//! userfaultfd.
+//! The library that `memfold run` preloads into programs: it pages whole processes into compressed memory,
+//! using userfaultfd.
 //!
-//! It lives in processes of strangers. It therefore allocates nothing from them, takes no lock of theirs,
-//! touches no memory of theirs, and calls nothing of the C library but `memcpy` and its like: its threads come
-//! from raw clones, its memory from its own mappings, and it makes its own system calls.
+//! It runs inside programs that do not know about it. It therefore allocates nothing from them, takes none of
+//! their locks, touches none of their memory, and calls nothing of the C library but `memcpy` and its like:
+//! its threads come from raw clones, its memory from its own mappings, and it makes its own system calls.
 //!
 //! ```text
 //!   preload      how it gets into a program        interpose   functions of the C library that it replaces
 //!      │                                               │
-//!   process      beginning, threads, forks, the end  <─┘
+//!   process      start, threads, forks, end  <─────────┘
 //!      │
-//!   reclaim      making room: when, which, how       faults    bringing pages back
-//!      │                      └──────> spill <─────────┘       what goes beyond this machine's memory
+//!   reclaim      making room: when, which, how       faults    restoring pages
+//!      │                      └──────> spill <─────────┘       data beyond this machine's memory
 //!   pages        where each page is
 //!      │
 //!   memory, kernel       its own memory and locks; system calls
 //! ```
 //!
-//! What the supervisor and the processes share is a crate of its own, `memfold-shared`.
+//! The data shared by the supervisor and the processes are in a crate of their own, `memfold-shared`.
 //!
-//! Without the feature `preload`, and outside of tests, this crate is empty: the command depends on it to find
+//! Without the feature `preload`, and outside tests, this crate is empty: the command depends on it to find
 //! its source, and builds the library from that.
 #![no_std]
 #![cfg(all(target_os = "linux", any(test, feature = "preload")))]

@@ -1,4 +1,4 @@
-//! The state of the runtime in one process, and what all its threads use.
+//! The state of the runtime in one process, and functions that all its threads use.
 
 use core::sync::atomic::Ordering::*;
 
@@ -20,25 +20,25 @@ use crate::process::threads::Threads;
 use crate::reclaim::Reclaim;
 use crate::spill::Spill;
 
-/// See the module. There is one in a process, in a static.
+/// The runtime; see the module. There is one in a process, in a static.
 pub struct Runtime {
-    /// Own memory.
+    /// Its own memory.
     pub arena: Arena,
     /// The kernel.
     pub kernel: Kernel,
-    /// What became of each page.
+    /// The state of each page.
     pub pages: Pages,
-    /// What is compressed.
+    /// Compressed pages.
     pub stored: Stored,
     /// Making room.
     pub reclaim: Reclaim,
-    /// Bringing back.
+    /// Restoring pages.
     pub faults: Faults,
-    /// What is beyond this machine's memory.
+    /// Data beyond this machine's memory.
     pub spill: Spill,
     /// The process.
     pub process: Process,
-    /// Threads in it.
+    /// The threads in it.
     pub threads: Threads,
     /// Its forks.
     pub forks: Forks,
@@ -63,12 +63,12 @@ impl Runtime {
         }
     }
 
-    /// The userfaultfd; only once paging has begun.
+    /// The userfaultfd. Call it only once paging has begun.
     pub fn uffd(&self) -> Uffd {
         self.kernel.uffd()
     }
 
-    /// How faults are delivered: all that serves them knows of it.
+    /// How faults are delivered: the code that serves them knows only this.
     pub fn delivery(&self) -> impl Delivery {
         self.uffd()
     }
@@ -83,7 +83,7 @@ impl Runtime {
         self.process.slot()
     }
 
-    /// The store; only once there is one.
+    /// The store. Call it only once it exists.
     pub fn store(&self) -> &'static Tiered<StoreMemory> {
         self.stored.store()
     }
@@ -111,7 +111,7 @@ impl Runtime {
         self.shared().say(self.process.pid.load(Relaxed), text);
     }
 
-    /// Ends the process: going on could show it wrong data.
+    /// Ends the process, because it could read wrong data if it continued.
     pub fn fail(&self, why: &str) -> ! {
         self.say(why);
         if self.spill.area().is_some_and(|area| area.server.load(Relaxed) == 0) {
@@ -120,14 +120,14 @@ impl Runtime {
         sys::abort()
     }
 
-    /// Says it where the program says its troubles: nobody else is there to do it.
+    /// Writes the message to the program's standard error, since no supervisor is there to print it.
     #[cold]
     fn say_alone(&self, why: &str) {
         use core::fmt::Write;
         let (mut path, pid) = (sys::Text::new(), sys::getpid());
         let _ = write!(path, "/proc/{pid}/fd/2\0");
         let Ok(path) = core::ffi::CStr::from_bytes_until_nul(path.as_str().as_bytes()) else { return };
-        // The runtime's threads have descriptors of their own. A pipe that nobody empties must not hold up the end.
+        // The runtime's threads have descriptors of their own. A full pipe must not hold up the end.
         let Ok(to) = sys::open(path, sys::o::WRONLY | sys::o::APPEND | sys::o::NONBLOCK | sys::o::CLOEXEC)
         else {
             return;
@@ -137,7 +137,7 @@ impl Runtime {
         let _ = sys::write(to, text.as_str().as_bytes());
     }
 
-    /// As `fail`, for a page.
+    /// As `fail`, about a page.
     #[cold]
     pub fn fail_at(&self, why: &str, page: usize, state: State) -> ! {
         use core::fmt::Write;

@@ -1,8 +1,8 @@
-//! The preload library meets the program in its symbols: what it defines
-//! stands in front of the C library's, and what it needs is taken from the
-//! program. Both lists are written down here, so that neither grows unseen.
+//! The preload library meets the program in its symbols: the symbols that it defines come before the C
+//! library's, and those that it needs are taken from the program. Both lists are recorded here, so that
+//! neither grows unnoticed.
 //!
-//! `MEMFOLD_PRELOAD_LIB` names a library to look at; otherwise one is built.
+//! `MEMFOLD_PRELOAD_LIB` names the library to examine; otherwise one is built.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -70,13 +70,14 @@ const DEFINED: &[&str] = &[
     "vmsplice",
 ];
 
-/// Must be there: binding functions, where libraries lie, and `errno` for what is interposed. Every C library
-/// has these: what only glibc has is looked up, or programs of another one could not be started.
+/// Required symbols: for binding functions, for the addresses of libraries, and `errno` for interposed
+/// functions. Every C library has these. Functions that only glibc has are looked up, or programs with
+/// another C library could not be started.
 const NEEDED: &[&str] = &["__errno_location", "dl_iterate_phdr", "dlsym"];
 
-/// May be there: what compilers call, the hooks of the linker's start files,
-/// and the allocator that zstd refers to for contexts of its own making; the
-/// runtime only uses contexts in memory that it provides.
+/// Optional symbols: those that compilers call, the hooks of the linker's start files, and the allocator that
+/// zstd refers to for contexts that it makes itself; the runtime only uses contexts in memory that it
+/// provides.
 const ALLOWED: &[&str] = &[
     "_ITM_deregisterTMCloneTable",
     "_ITM_registerTMCloneTable",

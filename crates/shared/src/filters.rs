@@ -1,21 +1,22 @@
-//! The seccomp filters of a process, as `/proc/PID/status` tells of them, and how their number is written down.
+//! The seccomp filters of a process, as reported by `/proc/PID/status`, and how their number is stored.
 
-/// Added to a number of filters: the system call `userfaultfd` must not be made under them, only the device.
+/// Added to a number of filters: under them the system call `userfaultfd` must not be made, only the device
+/// used.
 pub const BY_DEVICE_ONLY: u32 = 1 << 31;
 
-/// What `/proc/self/status` says.
+/// The contents of `/proc/self/status`.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Status {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// 0: no filter.
+    /// 0 means no filter.
     pub mode: u32,
-    /// How many there are. Kernels before 5.9 do not say it.
+    /// Number of filters. Kernels before 5.9 do not report it.
     pub count: Option<u32>,
 }
 
 impl Status {
-    /// Reads it by pieces, of which the last one is empty; `None` if it does not speak of filters.
+    /// Reads the status in pieces, of which the last one is empty; `None` if it does not mention filters.
     pub fn read(mut piece: impl FnMut(&mut [u8]) -> usize) -> Option<Self> {
         let mut parser = Parser::default();
         let mut buffer = [0; 1024];
@@ -29,7 +30,7 @@ impl Status {
     }
 }
 
-/// Reads it in pieces: the list of groups has no end.
+/// Parses the status in pieces, since the list of groups may have any length.
 #[derive(Default)]
 struct Parser {
     line: [u8; 32],

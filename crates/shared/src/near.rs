@@ -1,50 +1,51 @@
-//! What is near: when a process needs threads of memfold, and how often somebody has to look. The keeper
-//! decides by it for its own process, and the supervisor for those that have none.
+//! What near means: when a process needs threads of memfold, and how often to look at it. The keeper uses
+//! this for its own process, and the supervisor for processes without a keeper.
 
-/// The fastest that one CPU can fill memory, bytes a ms: with huge pages.
+/// The highest rate at which one CPU can fill memory, bytes a ms: with huge pages.
 pub const GROWTH_PER_MS: u64 = 10 << 20;
 /// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
 pub const START_ROOM: u64 = 32 << 20;
-/// CPUs that count for that, at most.
+/// Maximum number of CPUs that count for that.
 const STARTING: u64 = 4;
-/// As much room is needed to start in a process that can't grow without calling the library, bytes, and as
-/// that part of the limit: that call waits until it has started. A build of short-lived compilers at a limit
-/// that it fits into takes half the time if that is no more.
+/// The room at which paging starts in a process that cannot grow without calling the library: bounds in
+/// bytes, and the fraction of the limit. The library call waits until paging has started. For a build of
+/// short-lived compilers that fits its limit, this small room halves the time.
 const TOLD_ROOM: (u64, u64) = (4 << 20, 16 << 20);
 /// See [`TOLD_ROOM`].
 const TOLD_PART: u64 = 8;
-/// Looks are this far apart at most and at least, ns.
+/// The maximum and minimum time between looks, ns.
 pub const SLOWEST_LOOK: u64 = 100_000_000;
 /// See [`SLOWEST_LOOK`].
 pub const FASTEST_LOOK: u64 = 1_000_000;
-/// As long as the tree's resident memory stays as it is, for so many looks, they are never closer than this,
-/// ns: looking a thousand times a second takes time from a program that fits. Growth that nobody tells of
-/// fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
+/// If the tree's resident memory has not changed for this many looks, looks are at least this far apart, ns:
+/// looking a thousand times a second takes time from a program that fits. Growth that is not reported fills
+/// less than 20 MiB meanwhile, unless the kernel gives it huge pages.
 pub const QUIET_LOOK: u64 = 4_000_000;
 /// See [`QUIET_LOOK`].
 pub const QUIET_LOOKS: u32 = 64;
-/// It stays as it is if it changes by less than this, bytes.
+/// A change smaller than this does not count, bytes.
 pub const QUIET: u64 = 64 << 10;
-/// Smaller processes are left alone as long as there is room, bytes: the threads and tables that paging needs
-/// would outweigh what is saved.
+/// Smaller processes are left alone while there is room, bytes: the threads and tables for paging would cost
+/// more than is saved.
 pub const SMALLEST_PROACTIVE: u64 = 32 << 20;
-/// Of what a process may write to and has not touched, so much is the library's own before paging begins, at
-/// most, bytes.
+/// Of the memory that a process may write to and has not touched, at most this much belongs to the library
+/// before paging begins, bytes.
 pub const OWN_UNTOUCHED: u64 = 2 << 20;
-/// A process keeps this part of the limit resident whatever happens: with less it would do nothing but fault.
+/// A process keeps this fraction of the limit resident in any case: with less it would do nothing but fault.
 const FLOOR: u64 = 32;
 
-/// What a process keeps resident whatever happens, bytes. One that has less gives nothing back, so it needs
-/// no thread: the larger ones make room for it.
+/// The memory that a process keeps resident in any case, bytes. A process with less gives nothing back, so it
+/// needs no thread: the larger ones make room for it.
 pub fn floor(limit: u64) -> u64 {
     (limit / FLOOR).clamp(2 << 20, 64 << 20)
 }
 
-/// Levels of how scarce tasks are, see [`worth_threads`]. At the highest no process has threads.
+/// Number of levels of task scarcity, see [`worth_threads`]. At the highest level no process has threads.
 pub const TASK_LEVELS: u32 = 7;
 
-/// What a process must have, bytes, resident or evicted, to be worth threads of memfold while tasks are scarce:
-/// at each level twice as much, so that the smallest processes give theirs back first.
+/// The memory, resident or evicted, that a process must have to be worth threads of memfold while tasks are
+/// scarce, in bytes: it doubles with each level, so that the smallest processes give their threads back
+/// first.
 pub fn worth_threads(limit: u64, level: u32) -> u64 {
     match level {
         0 => 0,
@@ -53,36 +54,37 @@ pub fn worth_threads(limit: u64, level: u32) -> u64 {
     }
 }
 
-/// Bytes that a process without threads of memfold must have to get some, at a level of [`worth_threads`].
+/// The memory that a process without threads of memfold must have to get some, at a level of
+/// [`worth_threads`], in bytes.
 pub fn least_managed(limit: u64, level: u32) -> u64 {
     floor(limit).max(worth_threads(limit, level))
 }
 
-/// With less room than this, bytes, paging starts in a process that may grow by touching alone.
+/// With less room than this, bytes, paging starts in a process that may grow just by touching memory.
 pub fn start_room(cpus: u64) -> u64 {
     START_ROOM * cpus.min(STARTING)
 }
 
-/// With less room than this, bytes, a process is told that the limit is near: what it gets then may be more
-/// than is left.
+/// With less room than this, bytes, a process is told that the limit is near: its next request may exceed the
+/// remaining room.
 pub fn near_room(cpus: u64) -> u64 {
     2 * start_room(cpus)
 }
 
-/// Whether paging is to start in a process that has just got so many bytes, which it may fill before anybody
-/// looks, when there is so much room.
+/// Whether paging is to start in a process that has just got `got` bytes, which it may fill before the next
+/// look, when there is this much room.
 pub fn must_start(got: u64, room: u64, cpus: u64, limit: u64) -> bool {
     room < start_room_of(got, cpus, limit)
 }
 
-/// As `start_room`, for a process that has mapped so many bytes that it has not touched yet: it can grow by
-/// so much without calling the library. On a busy machine it may be long until its keeper has a CPU.
+/// As `start_room`, for a process that has mapped `untouched` bytes without touching them yet: it can grow by
+/// that much without calling the library. On a busy machine it may take long until its keeper gets a CPU.
 pub fn start_room_of(untouched: u64, cpus: u64, limit: u64) -> u64 {
     told_room(limit).saturating_add(untouched).min(near_room(cpus))
 }
 
-/// Whether a request of so many bytes could exceed the limit by itself. The kernel may fill all of it in
-/// one system call, and a thread in `read` can't be stopped.
+/// Whether a request of `got` bytes could exceed the limit by itself. The kernel may fill all of it in one
+/// system call, and a thread in `read` cannot be stopped.
 pub fn could_pass_at_once(got: u64, room: u64, limit: u64) -> bool {
     room < told_room(limit).saturating_add(got)
 }

@@ -1,123 +1,134 @@
-//! The spill area: how processes of a tree hand batches to the supervisor, and get parts of them back.
+//! The spill area: how processes of a tree pass batches to the supervisor, and get parts of them back.
 //!
-//! It follows the [shared page](crate::page) in the same file, if `memfold run` was given `--spill`.
+//! It follows the [shared page](crate::page) in the same file, if `memfold run` was started with `--spill`.
 //!
 //! ```text
 //! +-------------------------+---------------+---------------------------------------------+
-//! | Area                    | Post 0 .. 17  | buffer 0 | buffer 1 | ..                    |
+//! | Area                    | slot 0 .. 17  | buffer 0 | buffer 1 | ..                    |
 //! | key, doorbells, numbers |               | 256 KiB each, of which a batch may be less  |
 //! +-------------------------+---------------+---------------------------------------------+
 //!
-//! a post      FREE ──> TAKEN ──> ASKED ──> BUSY ──> ANSWERED ──> FREE
-//!                 \── by a process ──/  \─ by the server ─/   \─ by the process, or the server for who is gone or stopped
+//! a request slot   FREE ──> TAKEN ──> ASKED ──> BUSY ──> ANSWERED ──> FREE
+//!                      \── by a process ──/  \─ by the server ─/   \─ by the process; by the server, if the
+//!                                                                      process is gone or stopped
 //! ```
 //!
-//! What is asked without a buffer is answered by making the post free. An answer that is not taken for some seconds is taken away: a process that is stopped, or
-//! in a debugger, must not keep posts from others. Who finds his answer gone asks again. So an answer counts only for who makes its post free himself.
+//! A request without a buffer is answered by freeing its request slot (`Post`). An answer that is not taken
+//! for some seconds is taken away: a process that is stopped, or in a debugger, must not keep slots from
+//! others. If its answer is gone, the process asks again. So an answer counts only if the process that asked
+//! frees the slot itself.
 //!
-//! Who asks rings a doorbell, that of the CPU he is on: the server's thread of this doorbell is bound to that CPU, and to wake a thread elsewhere, on
-//! a CPU that sleeps, would take longer than some tiers do. If nobody sleeps there, he rings the next. Who serves wakes the post. All are futexes.
+//! A thread that asks rings the doorbell of the CPU on which it runs: the server's thread of this doorbell is
+//! bound to that CPU, and waking a thread elsewhere, on a CPU that sleeps, would take longer than some tiers
+//! do. If no thread sleeps there, it rings the next doorbell. The serving thread wakes the threads that wait
+//! for the slot. All of these are futexes.
 //!
-//! Invariants, as for the shared page: all fields are atomics, every reader copes with any value, and nothing in it is used unchecked as
-//! an address or an index. What stands in a buffer is sealed: what others of the tree scribble there does not open.
+//! Invariants, as for the shared page: all fields are atomics, every reader copes with any value, and no
+//! field is used unchecked as an address or an index. The contents of a buffer are sealed: if other processes
+//! of the tree overwrite them, they do not open.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use crate::page::{self, Shared};
 
-/// Posts, and buffers.
+/// Number of request slots, and of buffers.
 pub const POSTS: usize = 18;
-/// Of these, so many are never taken for batches on their way out: who waits for memory goes first.
+/// This many of them are never taken for outgoing batches: threads that wait for memory go first.
 pub const FOR_GETS: usize = 6;
-/// Of those, so many are not taken to ask ahead of need: processes that are stopped keep what they have for some seconds.
+/// This many of those are not taken for requests ahead of need: stopped processes keep their slots for some
+/// seconds.
 pub const FOR_NEED: usize = 4;
-/// Nor are so many of those that batches on their way out may take.
+/// Nor are this many of those that outgoing batches may take.
 pub const FOR_PUTS: usize = 4;
-/// And so many are for forks and new programs alone: these need no tier, and must not wait for one.
+/// And this many are only for forks and new programs: these need no tier, and must not wait for one.
 pub const FOR_CONTROL: usize = 2;
 
-/// What a post is taken for.
+/// The purpose for which a request slot is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum For {
-    /// What nobody waits for.
+    /// A batch, for which no thread waits.
     Put,
-    /// A page that is waited for.
+    /// A page for which a thread waits.
     Get,
-    /// The same, before anybody is there who could take the answer.
+    /// The same, before there is a thread to take the answer.
     Ahead,
     /// A fork, or a new program.
     Control,
 }
-/// Bytes of a buffer, and of the largest batch.
+/// Size of a buffer, and of the largest batch, in bytes.
 pub const BUFFER: usize = 256 << 10;
-/// The smallest batch.
+/// Size of the smallest batch in bytes.
 pub const SMALLEST_BATCH: usize = 64 << 10;
-/// A batch is so small a part of the limit, as far as it may be.
+/// The fraction of the limit that a batch should have, within these bounds.
 const PART: u64 = 256;
 
-/// Doorbells at most.
+/// Maximum number of doorbells.
 pub const BELLS: usize = 8;
 
-/// No place in a file that processes may read.
+/// Not in a file that processes may read.
 pub const NOWHERE: u32 = u32::MAX;
 
-/// Stands for a process that has become another program, and waits for no answer.
+/// Stands for a process that has become another program, and does not wait for an answer.
 pub const NOBODY: u32 = u32::MAX;
 
-/// Numbers from here on are no process's: that of a child which knows itself, and is known to the supervisor, by different ones.
+/// Numbers from here on are not pids: they are for children whose own pid differs from the pid by which the
+/// supervisor knows them.
 pub const FOREIGN: u32 = 1 << 31;
 
 /// State of a [`Post`].
 pub mod state {
-    /// Nobody's.
+    /// It belongs to no process.
     pub const FREE: u32 = 0;
-    /// A process fills it.
+    /// A process is filling it.
     pub const TAKEN: u32 = 1;
-    /// It is to be served.
+    /// The request is ready to be served.
     pub const ASKED: u32 = 2;
-    /// It is served.
+    /// The request is being served.
     pub const BUSY: u32 = 3;
-    /// It was served.
+    /// The request was served.
     pub const ANSWERED: u32 = 4;
 }
 
-/// What is asked.
+/// Kinds of requests.
 pub mod kind {
-    /// Keep the first `len` bytes of the buffer as `batch`; the process holds it then. The answer's `from` is the unit of the file where it lies, or [`NOWHERE`](super::NOWHERE).
+    /// Keep the first `len` bytes of the buffer as `batch`; from then on the process holds it. The answer's
+    /// `from` is the unit of the file where it lies, or [`NOWHERE`](super::NOWHERE).
     pub const PUT: u32 = 1;
-    /// Fill the first `len` bytes of the buffer with what stands at `from` in `batch`.
+    /// Fill the first `len` bytes of the buffer with the bytes at `from` in `batch`.
     pub const GET: u32 = 2;
-    /// The process holds the `len / 8` batches no more whose numbers stand in the buffer. Answered by making the post free.
+    /// The process no longer holds the `len / 8` batches whose numbers are in the buffer. Answered by freeing
+    /// the request slot.
     pub const RELEASE: u32 = 3;
-    /// A child will be forked, `batch` is its number among the forks: keep for it all that the process holds. Answered as a release is.
+    /// A child will be forked, and `batch` is the fork's number: keep for the child everything that the
+    /// process holds. Answered as a release is.
     pub const FORK: u32 = 4;
-    /// The process is that child: `from` is its parent. Answered so, too.
+    /// The process is that child, and `from` is its parent. Answered as a release is.
     pub const CLAIM: u32 = 5;
-    /// A program begins in this process: it holds nothing. Answered so, too.
+    /// A program begins in this process: it holds nothing. Answered as a release is.
     pub const BEGIN: u32 = 6;
-    /// As [`GET`], for something that nobody waits for: tried once.
+    /// As [`GET`], for data that no thread waits for: tried once.
     pub const TRY: u32 = 7;
-    /// The process is there, and may hold something one day. Nobody waits for that.
+    /// The process exists, and may hold batches later. No thread waits for the answer.
     pub const HERE: u32 = 8;
-    /// What was set aside for the child of fork `batch` is not needed any more. Answered as a release is.
+    /// The batches set aside for the child of fork `batch` are no longer needed. Answered as a release is.
     pub const FORGO: u32 = 9;
 }
 
-/// How it ended.
+/// Results.
 pub mod answer {
     /// It was done.
     pub const DONE: u32 = 1;
     /// Not now: the tier is full or away. Nothing is lost.
     pub const LATER: u32 = 2;
-    /// The tier did not answer for as long as it was to be waited for.
+    /// The tier did not answer within the patience.
     pub const AWAY: u32 = 3;
-    /// The tier does not have it any more.
+    /// The tier no longer has the data.
     pub const LOST: u32 = 4;
 }
 
 /// Whether the tier takes batches.
 pub mod open {
-    /// It does not, and may never again: it is full, unfit, or nobody serves it.
+    /// It does not, and may never again: it is full or unfit, or has no server.
     pub const NO: u32 = 0;
     /// It does.
     pub const YES: u32 = 1;
@@ -143,52 +154,53 @@ pub mod seal {
     pub const ENCRYPTED: u32 = 1;
 }
 
-/// What all share.
+/// The data that all processes share.
 #[repr(C, align(64))]
 pub struct Area {
-    /// Counted up, and woken, with a question.
+    /// Incremented, and woken, for each request.
     pub doorbells: [AtomicU32; BELLS],
-    /// How many of them there is a thread for.
+    /// Number of doorbells that have a thread.
     pub bells: AtomicU32,
-    /// Counted up, and woken, when a post becomes free.
+    /// Incremented, and woken, when a request slot becomes free.
     pub freed: AtomicU32,
-    /// How many wait for that; more if one of them was killed.
+    /// Number of threads that wait for that; too high if one of them was killed.
     pub waiting: AtomicU32,
     /// Whether batches are taken: one of [`open`].
     pub is_open: AtomicU32,
     /// One of [`scarce`].
     pub scarce: AtomicU32,
-    /// Process id of who serves.
+    /// Process id of the server.
     pub server: AtomicU32,
-    /// The PID namespace of who serves, by the inode of its file; 0 if that is not known.
+    /// The PID namespace of the server, as the inode of its file; 0 if unknown.
     pub namespace: AtomicU64,
     /// The next batch's number.
     pub next_batch: AtomicU64,
     /// One of [`seal`].
     pub seal: AtomicU32,
-    /// The most bytes of a batch.
+    /// Maximum size of a batch in bytes.
     pub batch_bytes: AtomicU32,
-    /// So long a page is waited for, ns.
+    /// How long a thread waits for a page, ns.
     pub patience_ns: AtomicU64,
-    /// For this run alone.
+    /// The key, valid only for this run.
     pub key: [AtomicU64; 4],
-    /// The server's descriptor of the file that the tier is, if processes may read it themselves; or 0. See [`super::direct`].
+    /// The server's descriptor of the tier's file, if processes may read it themselves; or 0. See
+    /// `spill/direct.rs` of the runtime.
     pub file: AtomicU32,
-    /// That file's number, and its device.
+    /// The inode number of that file, and its device.
     pub file_id: [AtomicU64; 2],
-    /// What they have read there: how often, and bytes.
+    /// Direct reads by processes: their number, and bytes.
     pub direct_reads: AtomicU64,
     /// See `direct_reads`.
     pub direct_bytes: AtomicU64,
-    /// How long faults took whose page was spilled: see [`page::bucket_of`].
+    /// Duration of faults whose page was spilled: see [`page::bucket_of`].
     pub fault_histogram: [AtomicU64; page::BUCKETS],
-    /// The longest, ns.
+    /// The longest one, ns.
     pub fault_max_ns: AtomicU64,
-    /// The questions.
+    /// The request slots.
     pub posts: [Post; POSTS],
 }
 
-/// One question.
+/// A request slot.
 #[repr(C, align(64))]
 pub struct Post {
     /// A [`Word`].
@@ -199,7 +211,7 @@ pub struct Post {
     pub answer: AtomicU32,
     /// See [`kind`].
     pub batch: AtomicU64,
-    /// Since when the answer is waited for, ns of the system's monotonic clock.
+    /// Since when a thread has waited for the answer, ns of the system's monotonic clock.
     pub since: AtomicU64,
     /// See [`kind`].
     pub from: AtomicU32,
@@ -207,16 +219,17 @@ pub struct Post {
     pub len: AtomicU32,
 }
 
-/// How a post is: changed as a whole, so that nobody frees what is another's by now.
+/// The state of a request slot. It changes as a whole, so that a process never frees a slot that belongs to
+/// another one by then.
 ///
 /// ```text
-/// 63 .. 32 process   31 .. 8 how often it was taken   7 .. 0 state        the lower half is the futex
+/// 63 .. 32 process   31 .. 8 times it was taken   7 .. 0 state        the lower half is the futex
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word(u64);
 
 impl Word {
-    /// Of no post that was ever taken.
+    /// The state of a slot that was never taken.
     pub const NONE: Word = Word(0);
 
     /// One of [`state`].
@@ -224,22 +237,22 @@ impl Word {
         self.0 as u32 & 0xff
     }
 
-    /// Who has taken it.
+    /// The process that has taken the slot.
     pub fn pid(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// The same in another state.
+    /// The same with another state.
     pub fn with(self, state: u32) -> Self {
         Word(self.0 & !0xff | u64::from(state))
     }
 
-    /// The same, and nobody waits for it.
+    /// The same, with no process waiting for the answer.
     pub fn left(self) -> Self {
         Word(self.0 & u64::from(u32::MAX) | u64::from(NOBODY) << 32)
     }
 
-    /// What a futex on it should hold.
+    /// The value that a futex on it compares.
     pub fn low(self) -> u32 {
         self.0 as u32
     }
@@ -251,19 +264,20 @@ impl Word {
 }
 
 impl Post {
-    /// How it is.
+    /// Its present state.
     pub fn load(&self) -> Word {
         Word(self.word.load(Acquire))
     }
 
-    /// Changes it, if it is `from`.
+    /// Changes the state from `from` to `to`. Fails if it is not `from`.
     pub fn change(&self, from: Word, to: Word) -> bool {
         self.word.compare_exchange(from.0, to.0, AcqRel, Relaxed).is_ok()
     }
 
-    /// What who waits for it sleeps on.
+    /// The word on which threads that wait for it sleep.
     pub fn futex(&self) -> &AtomicU32 {
-        // SAFETY: the lower half of an atomic number, on machines where that comes first, is one: the kernel looks at it alone.
+        // SAFETY: the lower half of an atomic number is an atomic number, on machines where the lower half
+        // comes first: only the kernel reads it.
         unsafe { &*(&raw const self.word).cast::<AtomicU32>() }
     }
 }
@@ -273,12 +287,12 @@ impl Post {
 pub struct File {
     /// The shared page.
     pub shared: Shared,
-    /// The area.
+    /// The spill area.
     pub area: Head,
     buffers: Buffers,
 }
 
-/// On pages of its own.
+/// The area, on pages of its own.
 #[repr(C, align(4096))]
 pub struct Head(pub Area);
 
@@ -286,25 +300,25 @@ pub struct Head(pub Area);
 struct Buffers([[AtomicU64; BUFFER / 8]; POSTS]);
 
 impl Area {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     pub const OFFSET: usize = core::mem::offset_of!(File, area);
-    /// Bytes before the first buffer.
+    /// Number of bytes before the first buffer.
     const HEAD: usize = size_of::<Head>();
-    /// Bytes of the file with it.
+    /// Size of the file including the area.
     pub const FILE_BYTES: usize = size_of::<File>();
 
-    /// The buffer of post `number`, which lies behind the area.
+    /// The buffer of request slot `number`, which lies behind the area.
     pub fn buffer(&self, number: usize) -> *mut u8 {
         (self as *const Area as usize + Self::HEAD + number % POSTS * BUFFER) as *mut u8
     }
 
-    /// The largest batch under a limit.
+    /// The largest batch size under a limit.
     pub fn batch_bytes_for(limit: u64) -> usize {
         let wanted = (limit / PART).clamp(SMALLEST_BATCH as u64, BUFFER as u64) as usize;
         1 << wanted.ilog2()
     }
 
-    /// Memory that buffers take at most, in bytes.
+    /// Maximum memory of the buffers, in bytes.
     pub fn memory(&self) -> u64 {
         (Self::HEAD + POSTS * self.batch_bytes.load(Relaxed) as usize) as u64
     }
@@ -315,7 +329,7 @@ impl Area {
         self.fault_max_ns.fetch_max(ns, Relaxed);
     }
 
-    /// Makes a post free that is so. `false` if it is not any more.
+    /// Frees a request slot in state `from`. `false` if its state has changed.
     pub fn free(&self, number: usize, from: Word) -> bool {
         let is_free = self.posts[number % POSTS].change(from, from.with(state::FREE));
         if is_free {
@@ -324,16 +338,17 @@ impl Area {
         is_free
     }
 
-    /// Posts that may be taken for that, in the order in which they are: not all are for all.
+    /// The slots that may be taken for this purpose, in the order in which they are tried: not all slots are
+    /// for all purposes.
     fn posts_for(what: For) -> impl Iterator<Item = usize> {
         let last = match what {
             For::Put => POSTS - FOR_CONTROL - FOR_GETS,
             For::Get => POSTS - FOR_CONTROL,
-            // What is asked for ahead may wait until there is room, which batches on their way out make.
+            // Requests ahead of need may wait until there is room, which outgoing batches make.
             For::Ahead => POSTS - FOR_CONTROL - FOR_NEED - FOR_PUTS,
             For::Control => POSTS,
         };
-        // Those that have some for themselves begin with these.
+        // Purposes with slots of their own begin with those.
         (0..last).map(move |number| match what {
             For::Put => number,
             For::Ahead => FOR_PUTS + last - 1 - number,
@@ -341,12 +356,12 @@ impl Area {
         })
     }
 
-    /// Whether there is one.
+    /// Whether there is a free one.
     pub fn has_free(&self, what: For) -> bool {
         Self::posts_for(what).any(|number| self.posts[number].load().state() == state::FREE)
     }
 
-    /// Takes a free post for `pid`.
+    /// Takes a free request slot for `pid`.
     pub fn take(&self, pid: u32, what: For) -> Option<(usize, Word)> {
         Self::posts_for(what).find_map(|number| {
             let post = &self.posts[number];
@@ -374,7 +389,7 @@ mod tests {
 
     #[test]
     fn some_posts_are_left_for_who_waits() {
-        // SAFETY: an area is made of atomic numbers.
+        // SAFETY: an area consists of atomic numbers.
         let area: Area = unsafe { core::mem::zeroed() };
         let [puts, gets, controls] =
             [For::Put, For::Get, For::Control].map(|what| core::iter::from_fn(|| area.take(7, what)).count());

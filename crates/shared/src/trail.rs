@@ -1,36 +1,39 @@
-//! The trail: what processes leave for a report, in the shared page. Only when a report is wanted ([`flags::REPORT`]); otherwise nothing is written here, and
-//! memory that nobody touches costs nothing.
+//! The trace buffer (trail): events that processes leave for a report, in the shared page. It is used only if
+//! a report is wanted ([`flags::REPORT`]); otherwise nothing is written here, and untouched memory costs
+//! nothing.
 //!
 //! ```text
 //!             63..59  58    57..36      35..0
-//!  word 0   | lap   | kind | process  | page's number, or of the first of a block's that went |
-//!  word 1   | lap   | pages (58..48)  | 47..0: ns that a fault took, or bytes that pages were compressed to |
+//!  word 0   | lap   | kind | process  | page number, or that of a block's first compressed page |
+//!  word 1   | lap   | pages (58..48)  | 47..0: duration of a fault, ns, or compressed size of pages |
 //! ```
 //!
 //! Invariants:
-//! - a writer never waits and never fails: it takes a number and writes event `n` at `n % EVENTS`. Who reads too slowly misses the oldest, and knows how many.
-//! - both words carry the lap, `n / EVENTS`, so an event that is half written, or half overwritten, is recognised: each word is written at once.
-//! - the reader copes with any value, as everywhere in the shared page.
+//! - A writer never waits and never fails: it takes a number and writes event `n` at `n % EVENTS`. A reader
+//!   that is too slow misses the oldest events, and knows how many.
+//! - Both words carry the lap, `n / EVENTS`, and each word is written atomically, so an event that is half
+//!   written, or half overwritten, is recognised.
+//! - The reader copes with any value, as everywhere in the shared page.
 //!
 //! [`flags::REPORT`]: crate::page::flags::REPORT
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Events that are kept: at 100,000 a second, for 160 ms.
+/// Number of events kept: enough for 160 ms at 100,000 events a second.
 pub const EVENTS: usize = 1 << 14;
-/// Counters of compressed sizes: see [`size_class`].
+/// Number of counters of compressed sizes: see [`size_class`].
 pub const SIZES: usize = 2 + PAGE / SIZE_STEP;
-/// Bytes between two size classes.
+/// Width of a size class in bytes.
 pub const SIZE_STEP: usize = 64;
-/// Classes of pages of zeros, and of pages of another repeated word.
+/// The classes for pages of zeros, and for pages of another repeated word.
 pub const ZEROS: usize = 0;
 /// See [`ZEROS`].
 pub const REPEATED: usize = 1;
 
 const PAGE: usize = 4096;
-/// Pages of a block.
+/// Number of pages in a block.
 const PAGES: u64 = 512;
-/// Looks at an event that is not complete, before it is given up.
+/// How often to look at an incomplete event before it is given up.
 const PATIENCE: u32 = 20;
 const LAPS: u64 = 31;
 const LAP_SHIFT: u32 = 59;
@@ -42,20 +45,20 @@ const COUNT_SHIFT: u32 = 48;
 const COUNT: u64 = (1 << 11) - 1;
 const VALUE: u64 = (1 << COUNT_SHIFT) - 1;
 
-/// See the module.
+/// The trace buffer; see the module.
 #[repr(C)]
 pub struct Trail {
-    /// Events that were ever begun.
+    /// Number of events that were ever begun.
     head: AtomicU64,
-    /// Pages by what they were compressed to: see [`size_class`].
+    /// Number of pages by compressed size: see [`size_class`].
     pub sizes: [AtomicU64; SIZES],
     events: [[AtomicU64; 2]; EVENTS],
 }
 
-/// Something that has happened in a process.
+/// An event in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// Process id, as it knows it.
+    /// Process id, as the process knows it.
     pub pid: u32,
     /// A page's number.
     pub page: u64,
@@ -66,19 +69,21 @@ pub struct Event {
 /// See [`Event`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// A fault on a compressed page took so long, ns.
+    /// A fault on a compressed page took this long, ns.
     Fault(u64),
-    /// So many pages of its block of 2 MiB were compressed, that one first.
+    /// This many pages of its block of 2 MiB were compressed, beginning with this one.
     Compressed(u64),
 }
 
-/// Class of a page that was compressed to so many bytes and is not one repeated word: steps of 64 bytes, the first ends with 64.
+/// Class of a page that was compressed to `bytes` bytes and is not one repeated word: steps of 64 bytes, the
+/// first ending with 64.
 pub fn size_class(bytes: usize) -> usize {
     2 + (bytes.clamp(1, PAGE) - 1) / SIZE_STEP
 }
 
 impl Trail {
-    /// The supervisor takes the memory before it is needed, so that nobody who leaves an event has to wait for it.
+    /// The supervisor touches the memory before it is needed, so that no process has to wait for it when it
+    /// leaves an event.
     pub fn provide(&self) {
         self.events.iter().step_by(PAGE / size_of::<[u64; 2]>()).for_each(|event| event[0].store(0, Relaxed));
     }
@@ -117,25 +122,26 @@ impl Trail {
     }
 }
 
-/// Never zero, which is what nobody has written.
+/// Never zero, the value of a place that was never written.
 fn lap_of(number: u64) -> u64 {
     number / EVENTS as u64 % LAPS + 1
 }
 
-/// Where somebody reads the trail.
+/// The position of a reader.
 #[derive(Debug, Default)]
 pub struct Reader {
     at: u64,
-    /// An event that was not complete when it was looked at last.
+    /// An event that was incomplete at the last look.
     waits_for: u64,
     /// How often it was looked at.
     looks: u32,
-    /// Events that were never seen: too many came, or their writer was ended in the middle.
+    /// Number of events that were never seen: too many arrived, or their writer was ended in the middle.
     pub lost: u64,
 }
 
 impl Reader {
-    /// Hands over all that has come. One that is being written stops it; after some looks, or if this is the `last`, it is given up.
+    /// Passes all new events to `each`. It stops at an event that is being written; after some looks, or if
+    /// this is the `last` call, that event is given up.
     pub fn drain(&mut self, trail: &Trail, last: bool, mut each: impl FnMut(Event)) {
         let end = trail.head.load(Relaxed);
         while self.at != end {
@@ -148,7 +154,7 @@ impl Reader {
             }
             match trail.event(self.at) {
                 Some(event) => each(event),
-                // Overwritten since: the next round counts it.
+                // It was overwritten meanwhile: the next turn counts it.
                 None if trail.head.load(Relaxed).wrapping_sub(self.at) > EVENTS as u64 => continue,
                 None if !last && self.is_patient() => return,
                 None => self.lost += 1,
@@ -159,7 +165,7 @@ impl Reader {
 }
 
 impl Reader {
-    /// Whether to look again later: on a busy machine a writer may be held up in the middle.
+    /// Whether to look again later: on a busy machine a writer may be delayed in the middle.
     fn is_patient(&mut self) -> bool {
         if self.waits_for != self.at {
             (self.waits_for, self.looks) = (self.at, 0);
@@ -169,7 +175,7 @@ impl Reader {
     }
 }
 
-/// Pages of one block that were just compressed, to be left as one event.
+/// Pages of one block that were just compressed, recorded as one event.
 pub struct Run<'a> {
     trail: &'a Trail,
     pid: u32,
@@ -180,12 +186,12 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Nothing yet.
+    /// No pages yet.
     pub fn new(trail: &'a Trail, pid: u32) -> Self {
         Run { trail, pid, first: 0, pages: 0, bytes: 0, sizes: [0; SIZES] }
     }
 
-    /// One more page: its number and its size class, and bytes.
+    /// Adds a page: its number, its size class, and its bytes.
     pub fn add(&mut self, page: u64, class: usize, bytes: u64) {
         if page / PAGES != self.first / PAGES || self.pages == COUNT {
             self.flush();
@@ -207,7 +213,7 @@ impl<'a> Run<'a> {
         (self.pages, self.bytes) = (0, 0);
     }
 
-    /// Leaves what there is.
+    /// Records the pages.
     pub fn end(mut self) {
         self.flush();
         for (sum, count) in self.trail.sizes.iter().zip(self.sizes).filter(|(_, count)| *count > 0) {
@@ -241,7 +247,7 @@ mod tests {
                 Event { pid: 1, page: 512, what: What::Compressed(2047) }
             ]
         );
-        // More laps than the number in an event can tell apart.
+        // More laps than the number in an event can distinguish.
         for lap in 1..40u64 {
             let many = EVENTS as u64 + 5;
             (0..many).for_each(|page| trail.fault(2, page, lap));
@@ -267,7 +273,7 @@ mod tests {
         trail.head.fetch_add(1, Relaxed);
         reader.drain(&trail, true, |_| seen += 1);
         assert_eq!((seen, reader.lost), (1, 2));
-        // Nonsense in the head ends too.
+        // With nonsense in the head it ends, too.
         trail.head.store(u64::MAX / 2, Relaxed);
         reader.drain(&trail, true, |_| seen += 1);
         assert!(reader.lost > EVENTS as u64);
@@ -288,7 +294,7 @@ mod tests {
                 .collect();
             let mut look = |reader: &mut Reader, last| {
                 reader.drain(&trail, last, |event| {
-                    // Torn events would not fit together.
+                    // The fields of a torn event would not match.
                     assert_eq!(event.what, What::Fault(event.page * u64::from(event.pid)));
                     seen += 1;
                 })

@@ -1,8 +1,8 @@
-//! Sends threads through the doors of their processes (`memfold_shared::door`): the side of the supervisor.
+//! Sends threads through the doors of their processes (`memfold_shared::door`): the supervisor's side.
 //!
-//! A thread that runs is chosen, so that no system call is interrupted. Where none runs, the process does not
-//! grow; if it is to have its keeper all the same, a thread is taken that sleeps in a call which the kernel
-//! begins anew by itself after an interruption.
+//! It chooses a running thread, so that no system call is interrupted. If no thread runs, the process does
+//! not grow; if it is to get a keeper all the same, a thread is chosen that sleeps in a call which the kernel
+//! restarts by itself after an interruption.
 
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Acquire;
@@ -15,71 +15,72 @@ use crate::procfs;
 use crate::sys;
 use crate::sys::ptrace::{self, Registers, Stop, Tracee};
 
-/// A thread that runs stops within microseconds; on a busy machine when it has a CPU again. Then it is let go
-/// later.
+/// A running thread stops within microseconds; on a busy machine, only when it has a CPU again. In that case
+/// it is released later.
 const STOPS: Duration = Duration::from_millis(2);
 const POLL: Duration = Duration::from_micros(20);
-/// A door is not used again before this time has passed, ns: a thread may be held up at its last instruction.
+/// A door is not reused before this time has passed, ns: a thread may be delayed at its last instruction.
 const REUSED_NS: u64 = 10_000_000_000;
-/// Threads of a process that are asked at the same time: fewer than there are doors.
+/// Number of threads of a process that are asked to stop at the same time: fewer than there are doors.
 const AT_ONCE: usize = 4;
-/// Threads of a process that are looked at.
+/// Maximum number of threads of a process to look at.
 const THREADS: usize = 64;
 /// The code segment of 64-bit programs.
 const USER_CODE: u64 = 0x33;
-/// System calls that go on after an interruption for which no handler ran, as if nothing had been: `read`,
-/// `write`, `poll`, `select`, `pause`, `nanosleep`, `wait4`, `rt_sigsuspend`, `futex`, `restart_syscall`,
-/// `clock_nanosleep`, `waitid`, `pselect6`, `ppoll`.
+/// System calls that continue after an interruption for which no handler ran, as if it had not happened:
+/// `read`, `write`, `poll`, `select`, `pause`, `nanosleep`, `wait4`, `rt_sigsuspend`, `futex`,
+/// `restart_syscall`, `clock_nanosleep`, `waitid`, `pselect6`, `ppoll`.
 const RESTARTED: [u64; 14] = [0, 1, 7, 23, 34, 35, 61, 130, 202, RESTART_SYSCALL, 230, 247, 270, 271];
 const RESTART_SYSCALL: u64 = 219;
 
-/// What became of a try.
+/// The result of a try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sent {
-    /// A thread goes through the door.
+    /// A thread is going through the door.
     Yes,
-    /// No thread was at a place where that could be done.
+    /// No thread was at a suitable place.
     NotNow,
-    /// There is no door (yet), or the process may not be traced: by this one, or because another traces it.
+    /// There is no door (yet), or the process cannot be traced: not by this process, or because another one
+    /// traces it.
     No,
 }
 
-/// A thread that was asked to stop, and is to be sent through a door of its process.
+/// A thread that was asked to stop, to be sent through a door of its process.
 struct Asked {
     tracee: Tracee,
     pid: i32,
-    /// Where the process has its [`Door`].
+    /// The address of the process's [`Door`].
     at: u64,
-    /// It grows: it waits behind the door until its memory is managed.
+    /// The process grows: the thread waits behind the door until its memory is managed.
     waits: bool,
 }
 
 /// See the module.
 pub struct Doors {
-    /// They have not stopped yet: they can't be let go before.
+    /// Threads that have not stopped yet: they cannot be released before.
     waiting: Vec<Asked>,
 }
 
 impl Doors {
-    /// Nobody was sent.
+    /// No thread is on its way.
     pub fn new() -> Self {
         Self { waiting: Vec::new() }
     }
 
-    /// Whether nobody is still to be let go.
+    /// Whether no thread is waiting to be released.
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Goes on with those that have stopped meanwhile.
+    /// Continues with threads that have stopped meanwhile.
     pub fn go_on(&mut self) {
         for asked in std::mem::take(&mut self.waiting) {
             self.finish(asked);
         }
     }
 
-    /// Sends a thread of a process through one of its doors: one that runs, or one that sleeps if it may. If it
-    /// `waits`, it does so behind the door until the keeper has had its first look.
+    /// Sends a thread of a process through one of its doors: a running one, or a sleeping one if `may_sleep`.
+    /// If it `waits`, it does so behind the door until the keeper has had its first look.
     pub fn send(&mut self, pid: i32, slot: &Slot, may_sleep: bool, waits: bool) -> Sent {
         let at = slot.door.load(Acquire);
         let Some(door) = read(pid, at) else { return Sent::No };
@@ -115,12 +116,13 @@ impl Doors {
         if sent { Sent::Yes } else { Sent::NotNow }
     }
 
-    /// Sends a thread through a door if it has stopped, and lets it go. Whether it goes through.
+    /// Sends a thread through a door if it has stopped, and releases it. Returns whether it goes through.
     fn finish(&mut self, asked: Asked) -> bool {
         let Asked { tracee, pid, at, .. } = &asked;
         let (pid, at) = (*pid, *at);
         let Some((there, why)) = tracee.registers().and_then(|there| Some((there, tracee.stop()?))) else {
-            // Were it let go unseen, it could stop before that for a signal, which would be lost.
+            // If it were released without having stopped, it could stop for a signal before that, and the
+            // signal would be lost.
             if is_alive(tracee) {
                 self.waiting.push(asked);
             }
@@ -133,7 +135,7 @@ impl Doors {
         // The process may have got a keeper meanwhile, or have become another program.
         let door = read(pid, at).filter(|door| door.claim == NOBODY && !is_at_door(&door.doors, there.rip));
         let sent = door.is_some_and(|door| {
-            // Of the threads that were stopped together each goes through a door of its own.
+            // Threads that were stopped together each go through a door of their own.
             let Some(number) = door.free(sys::now_ns()) else { return false };
             let area = at + Door::area_offset(number) as u64;
             redirect(&asked, there, door.doors[number], area)
@@ -143,7 +145,7 @@ impl Doors {
     }
 }
 
-/// What matters of a process's [`Door`].
+/// The relevant contents of a process's [`Door`].
 struct Found {
     claim: u32,
     doors: [u64; DOORS],
@@ -154,20 +156,20 @@ struct Found {
 }
 
 impl Found {
-    /// A door whose area nobody can be about to read.
+    /// A door whose area no thread can be about to read.
     fn free(&self, now: u64) -> Option<usize> {
         let is_over = |sent: u64| sent == 0 || now.saturating_sub(sent) > REUSED_NS;
         (0..DOORS).find(|number| !self.busy[*number] && is_over(self.sent_ns[*number]))
     }
 }
 
-/// Whether a thread that goes on there is in one of the doors: they lie side by side, and are equally long.
+/// Whether a thread that continues there is in one of the doors: they are adjacent, and equally long.
 fn is_at_door(doors: &[u64; DOORS], rip: u64) -> bool {
     let last = doors[DOORS - 1];
     (doors[0]..=last + (last - doors[DOORS - 2])).contains(&rip)
 }
 
-/// Reads it; None if there is none, or the process goes on as another program by now.
+/// Reads a process's door; `None` if there is none, or the process has become another program by now.
 fn read(pid: i32, at: u64) -> Option<Found> {
     let mut bytes = [0u8; size_of::<Door>()];
     if at == 0 || !ptrace::read_memory(pid, at, &mut bytes) {
@@ -184,8 +186,8 @@ fn read(pid: i32, at: u64) -> Option<Found> {
     })
 }
 
-/// Threads that run, or wait for a CPU: which of them has one is not known, and whoever comes to his door
-/// first starts the keeper. If there is none, and it may be one that sleeps, one in a call that begins anew.
+/// Threads that run, or wait for a CPU: it is unknown which of them has one, and the first to reach its door
+/// starts the keeper. If there are none, and a sleeping one is accepted, one in a call that is restarted.
 fn choose(pid: i32, may_sleep: bool) -> Vec<i32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let (mut running, mut sleeper) = (Vec::new(), None);
@@ -211,7 +213,7 @@ fn is_alive(tracee: &Tracee) -> bool {
     procfs::stat(tracee.tid()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
 }
 
-/// Changes where a stopped thread goes on, if it is at a place where that can be done.
+/// Changes where a stopped thread continues, if it is at a suitable place.
 fn redirect(asked: &Asked, mut registers: Registers, door: u64, area: u64) -> bool {
     let Asked { tracee, pid, waits, .. } = asked;
     let (pid, waits) = (*pid, *waits);
@@ -219,12 +221,12 @@ fn redirect(asked: &Asked, mut registers: Registers, door: u64, area: u64) -> bo
         return false;
     }
     let Some(then) = goes_on(&registers, waits) else { return false };
-    // What the door needs is there before the thread can come to it.
+    // The door's data are there before the thread can reach it.
     if !ptrace::write_memory(pid, area, &bytes_of(&then)) {
         return false;
     }
     registers.rip = door;
-    // The kernel begins no system call anew: the thread does it, behind the door.
+    // The kernel must not restart a system call: the thread does that, behind the door.
     registers.orig_rax = u64::MAX;
     let sent = tracee.set_registers(registers).is_ok();
     if !sent {
@@ -243,7 +245,7 @@ fn bytes_of(then: &Area) -> [u8; size_of::<Area>()] {
     bytes
 }
 
-/// Where it goes on behind the door: as the kernel would let it go on after this stop.
+/// Where it continues behind the door: as the kernel would let it continue after this stop.
 fn goes_on(registers: &Registers, waits: bool) -> Option<Area> {
     const SYSCALL_BYTES: u64 = 2;
     let mut then = Area {
@@ -269,14 +271,15 @@ fn goes_on(registers: &Registers, waits: bool) -> Option<Area> {
             // ERESTART_RESTARTBLOCK.
             516 => (then.rax, then.rip) = (RESTART_SYSCALL, registers.rip - SYSCALL_BYTES),
             515 => return None,
-            // It is done.
+            // The call is done.
             _ => {}
         }
     }
     Some(then)
 }
 
-/// Whether it is in no restartable sequence: the kernel would not know that it was interrupted there.
+/// Whether it is outside restartable sequences: inside one, the kernel would not know that it was interrupted
+/// there.
 fn is_outside_sequence(tracee: &Tracee, pid: i32) -> bool {
     const CURRENT: u64 = 8;
     let mut current = [0; 8];
@@ -293,7 +296,7 @@ pub fn are_possible(child: i32) -> bool {
     if tracee.interrupt().is_err() {
         return false;
     }
-    // However busy the machine is: it could not be let go before.
+    // However busy the machine is: it could not be released before.
     while tracee.registers().is_none() {
         if !is_alive(&tracee) {
             return false;
@@ -325,12 +328,12 @@ mod tests {
     #[test]
     fn a_thread_goes_on_as_the_kernel_would_let_it() {
         let registers = |rax: i64, orig_rax: u64| {
-            // SAFETY: made of numbers.
+            // SAFETY: it consists of numbers.
             let mut registers: Registers = unsafe { std::mem::zeroed() };
             (registers.rip, registers.rax, registers.orig_rax) = (1000, rax as u64, orig_rax);
             goes_on(&registers, false).map(|then| (then.rip, then.rax))
         };
-        // Not in a system call, whatever is in the register; in one that is done; in one that failed.
+        // Not in a system call, whatever is in the register; in a call that is done; in one that failed.
         assert_eq!(registers(-512, u64::MAX), Some((1000, -512i64 as u64)));
         assert_eq!(registers(7, 61), Some((1000, 7)));
         assert_eq!(registers(-4, 61), Some((1000, -4i64 as u64)));

@@ -1,10 +1,10 @@
-//! Where there are no doors (`memfold_shared::door`): each process has a keeper from the start.
+//! For architectures without doors (`memfold_shared::door`): each process has a keeper from the start.
 
 use memfold_shared::page::Slot;
 
 /// As in `doors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Only the last is ever made here; the lookout knows all of them.
+// Only the last is ever made here; the lookout handles all of them.
 #[allow(dead_code)]
 pub enum Sent {
     Yes,
@@ -30,12 +30,12 @@ impl Doors {
     pub fn go_on(&mut self) {}
 
     /// As in `doors`.
-    pub fn send(&mut self, _: i32, _: &Slot, _: bool) -> Sent {
+    pub fn send(&mut self, _: i32, _: &Slot, _: bool, _: bool) -> Sent {
         Sent::No
     }
 }
 
-/// They are not.
+/// They are not possible.
 pub fn are_possible(_: i32) -> bool {
     false
 }

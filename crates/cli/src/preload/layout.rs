@@ -2,15 +2,14 @@
 //!
 //! ```text
 //! x86_64/libmemfold_preload.so     the library, or a link to it
-//! haswell, xeon_phi -> x86_64      what glibc before 2.37 calls some processors
-//! i686/libmemfold_preload.so       a library with nothing in it, for 32-bit programs
+//! haswell, xeon_phi -> x86_64      names of some processors in glibc before 2.37
+//! i686/libmemfold_preload.so       an empty library, for 32-bit programs
 //! i386, i486, i586 -> i686
-//! libmemfold_preload.so -> x86_64  for scripts that take $PLATFORM for a variable of theirs
+//! libmemfold_preload.so -> x86_64  for scripts that substitute $PLATFORM as their own variable
 //! ```
 //!
-//! The loader replaces `$PLATFORM` by the name that the kernel gives each program's
-//! processor (`AT_PLATFORM`). A program for which there is nothing behind that name says so on
-//! standard error, and runs.
+//! The loader replaces `$PLATFORM` by the name that the kernel gives each program's processor
+//! (`AT_PLATFORM`). If nothing exists under that name, the program complains on standard error, and runs.
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,10 +19,10 @@ use std::path::{Path, PathBuf};
 use super::{Library, NAME, extract, own_directory};
 use crate::sys;
 
-/// What the loader replaces.
+/// The variable that the loader replaces.
 const WORD: &str = "$PLATFORM";
 
-/// A kind of program, by what the loader calls its processor; the first is a directory, the others are links
+/// The loader's names for the processor of a kind of program; the first is a directory, the others are links
 /// to it.
 type Names = &'static [&'static str];
 
@@ -31,7 +30,8 @@ type Names = &'static [&'static str];
 const OWN: Names = &["x86_64", "haswell", "xeon_phi"];
 #[cfg(target_arch = "aarch64")]
 const OWN: Names = &["aarch64"];
-/// Those of 32 bits that the same machine runs, their machine's number in ELF files, and its flags.
+/// The names for 32-bit programs that the same machine runs, their machine number in ELF files, and its
+/// flags.
 #[cfg(target_arch = "x86_64")]
 const SMALL: (Names, u16, u32) = (&["i686", "i386", "i486", "i586"], 3, 0);
 #[cfg(target_arch = "aarch64")]
@@ -47,7 +47,7 @@ pub fn of_copy(place: &Path, name: &str, bytes: &[u8]) -> std::io::Result<Librar
     Ok(Library { file, entry })
 }
 
-/// Makes links to a library that is installed elsewhere. Returns what the loader is to be told.
+/// Makes links to a library that is installed elsewhere. Returns the path for the loader.
 pub fn of_file(place: &Path, file: &Path) -> std::io::Result<OsString> {
     let mut hasher = DefaultHasher::new();
     file.hash(&mut hasher);
@@ -59,7 +59,7 @@ pub fn of_file(place: &Path, file: &Path) -> std::io::Result<OsString> {
     complete(&directory)
 }
 
-/// Adds the rest. Returns what the loader is to be told.
+/// Adds the rest. Returns the path for the loader.
 fn complete(directory: &Path) -> std::io::Result<OsString> {
     let (small, machine, flags) = SMALL;
     if !OWN.contains(&sys::platform().ok_or(std::io::ErrorKind::Unsupported)?) {
@@ -82,13 +82,13 @@ fn link(path: &Path, to: &Path) -> std::io::Result<()> {
     let mut temporary = PathBuf::from(path).into_os_string();
     temporary.push(format!(".{}", std::process::id()));
     symlink(to, &temporary)?;
-    // Somebody else may have made it meanwhile: it is the same.
+    // Another process may have made it meanwhile: it is the same.
     std::fs::rename(&temporary, path).inspect_err(|_| {
         let _ = std::fs::remove_file(&temporary);
     })
 }
 
-/// A library of 32 bits in which nothing is.
+/// A 32-bit library without contents.
 ///
 /// ```text
 /// 0         52                             148                196          212        228
@@ -112,7 +112,7 @@ fn nothing(machine: u16, flags: u32) -> Vec<u8> {
     short(&mut bytes, &[3, machine]);
     word(&mut bytes, &[1, 0, HEADERS, 0, flags]);
     short(&mut bytes, &[52, 32, 3, 40, 0, 0]);
-    // All of it is loaded, writable: loaders write into the dynamic part.
+    // All of it is loaded, and writable, because loaders write to the dynamic part.
     word(&mut bytes, &[1, 0, 0, 0, END, END, 6, 0x1_0000]);
     word(&mut bytes, &[2, DYNAMIC, DYNAMIC, DYNAMIC, 6 * 8, 6 * 8, 6, 4]);
     // Without this the loader would make all stacks executable.
@@ -139,7 +139,7 @@ mod tests {
         for name in SMALL.0 {
             assert!(whole(name).starts_with(b"\x7fELF\x01"), "{name}");
         }
-        // A second time nothing is changed.
+        // The second time nothing changes.
         assert_eq!(of_copy(here.path(), "x", &[7; 5000]).unwrap(), library);
         assert_eq!(std::fs::read_dir(here.path().join("x")).unwrap().count(), OWN.len() + SMALL.0.len() + 1);
     }

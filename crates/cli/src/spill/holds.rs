@@ -1,27 +1,29 @@
-//! Who holds which batches: a batch is deleted when no process needs it any more.
+//! Which processes hold which batches: a batch is deleted when no process needs it any more.
 //!
 //! ```text
 //! put          the process holds it
-//! fork         what the parent holds is set aside for the child, before there is one; the child claims it
-//! release      the process holds it no more
+//! fork         the parent's batches are set aside for the child, before it exists; the child claims them
+//! release      the process no longer holds it
 //! exec, end    the process holds nothing
 //! ```
 //!
-//! A process is known by its number, and by what tells it from another process, or another program, that has this number later: one that becomes a program without
-//! the library says nothing of it.
+//! A process is identified by its number, and by a property that distinguishes it from another process, or
+//! another program, with the same number later: a process that becomes a program without the library does not
+//! report that.
 //!
-//! A child claims within milliseconds, or never comes: the fork failed, or it was ended before it could ask. What was set aside for it goes some minutes
-//! later, if its parent has ended or has no child that might still come, so that nobody loses anything who was only slow.
+//! A child claims its batches within milliseconds, or never: the fork failed, or the child was ended before
+//! it could ask. The batches set aside for it are deleted some minutes later, if its parent has ended or has
+//! no child that might still claim, so that a child that is merely slow loses nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::who::Who;
 
-/// So long it waits for its child, at least.
+/// Minimum time that batches wait for their child.
 const WAITS: Duration = Duration::from_secs(120);
 
-/// What waits for a child.
+/// Batches that wait for a child.
 #[derive(Debug)]
 struct Aside {
     parent: u32,
@@ -31,44 +33,45 @@ struct Aside {
     since: Instant,
 }
 
-/// A process, and what it holds.
+/// A process, and the batches it holds.
 #[derive(Debug, Default)]
 struct Holder {
-    /// Not known if the kernel did not tell.
+    /// `None` if the kernel did not reveal it.
     who: Option<Who>,
     held: HashSet<u64>,
 }
 
-/// What is known of processes outside.
+/// Information about processes, from outside this module.
 pub trait Outside {
-    /// Whether a process has ended for sure.
+    /// Whether a process has certainly ended.
     fn is_gone(&self, pid: u32) -> bool;
-    /// Who has that number.
+    /// The process with that number.
     fn who(&self, pid: u32) -> Option<Who>;
-    /// The children of a process; `None` if that can't be known.
+    /// The children of a process; `None` if unknown.
     fn children(&self, pid: u32) -> Option<Vec<u32>>;
 }
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Holds {
-    /// By processes; those that hold nothing are there too.
+    /// By process; including processes that hold nothing.
     of: HashMap<u32, Holder>,
     aside: Vec<Aside>,
-    /// Held by nobody, and still to be deleted.
+    /// Batches held by no process, which still must be deleted.
     forgone: Vec<u64>,
-    /// How many hold a batch, what is set aside included.
+    /// How many processes hold each batch, including those for which it is set aside.
     count: HashMap<u64, u32>,
 }
 
 impl Holds {
-    /// A program begins: the process is known, and holds nothing. Returns what nobody holds any more, as the others do.
+    /// A program begins: the process is known, and holds nothing. Like the other functions, it returns the
+    /// batches that no process holds any more.
     pub fn begin(&mut self, pid: u32, who: Option<Who>) -> Vec<u64> {
         let before = self.of.insert(pid, Holder { who, ..Holder::default() });
         self.let_go(before.unwrap_or_default().held)
     }
 
-    /// The process is there.
+    /// The process exists.
     pub fn enter(&mut self, pid: u32, who: Option<Who>) -> Vec<u64> {
         let known = self.of.get(&pid).map(|holder| holder.who);
         match known {
@@ -77,27 +80,27 @@ impl Holds {
         }
     }
 
-    /// The process has put a batch.
+    /// The process has stored a batch.
     pub fn add(&mut self, pid: u32, batch: u64) {
         if self.of.entry(pid).or_default().held.insert(batch) {
             *self.count.entry(batch).or_default() += 1;
         }
     }
 
-    /// Nobody waited for a batch when it was kept: it goes at the next sweep.
+    /// When the batch was kept no process waited for it any more: it is deleted at the next sweep.
     pub fn forgo(&mut self, pid: u32, batch: u64) {
         let free = self.release(pid, &[batch]);
         self.forgone.extend(free);
     }
 
-    /// The process needs these no more.
+    /// The process no longer needs these.
     pub fn release(&mut self, pid: u32, batches: &[u64]) -> Vec<u64> {
         let Some(own) = self.of.get_mut(&pid) else { return Vec::new() };
         let held: HashSet<u64> = batches.iter().copied().filter(|batch| own.held.remove(batch)).collect();
         self.let_go(held)
     }
 
-    /// Sets aside what the process holds, for a child.
+    /// Sets aside everything that the process holds, for a child.
     pub fn fork(&mut self, parent: u32, number: u64, since: Instant) {
         let held = self.of.get(&parent).map(|holder| holder.held.clone()).unwrap_or_default();
         for batch in &held {
@@ -106,7 +109,7 @@ impl Holds {
         self.aside.push(Aside { parent, number, held, since });
     }
 
-    /// The child takes what was set aside for it.
+    /// The child takes over the batches set aside for it.
     pub fn claim(&mut self, parent: u32, number: u64, child: u32, who: Option<Who>) -> Vec<u64> {
         let free = self.begin(child, who);
         if let Some(at) = self.aside.iter().position(|it| (it.parent, it.number) == (parent, number)) {
@@ -116,7 +119,7 @@ impl Holds {
         free
     }
 
-    /// The child of that fork needs nothing that was set aside for it.
+    /// The child of that fork needs none of the batches set aside for it.
     pub fn forgo_aside(&mut self, number: u64) -> Vec<u64> {
         match self.aside.iter().position(|it| it.number == number) {
             Some(at) => {
@@ -138,7 +141,7 @@ impl Holds {
             let holder = self.of.remove(&pid).unwrap_or_default();
             free.extend(self.let_go(holder.held));
         }
-        // Nobody will come who might be meant: not a child of that parent, which is not known here.
+        // The child will not come: every child of that parent is known here.
         let is_known = |child: &u32| self.of.contains_key(child);
         let has_no_more = |parent: u32| {
             outside.is_gone(parent) || outside.children(parent).is_some_and(|all| all.iter().all(is_known))
@@ -152,12 +155,12 @@ impl Holds {
         free
     }
 
-    /// Nobody holds anything any more. Returns what was held.
+    /// No process holds anything any more. Returns all batches that were held.
     pub fn end(&mut self) -> Vec<u64> {
         std::mem::take(self).count.into_keys().collect()
     }
 
-    /// Whether any process holds something, or may one day.
+    /// Whether any process holds batches, or may do so later.
     pub fn any(&self) -> bool {
         !self.count.is_empty() || !self.of.is_empty()
     }
@@ -177,7 +180,7 @@ impl Holds {
     }
 }
 
-/// Whether one who was known is there no more, for sure.
+/// Whether a known process is certainly gone.
 fn was_before(known: Option<Who>, now: Option<Who>) -> bool {
     known.zip(now).is_some_and(|(known, now)| known.was_before(now))
 }
@@ -218,7 +221,7 @@ mod tests {
         (10..14).for_each(|batch| holds.add(1, batch));
         assert_eq!(holds.release(1, &[10, 99]), [10]);
         holds.fork(1, 7, Instant::now());
-        // The parent lets go before the child has come.
+        // The parent releases its batches before the child has claimed.
         assert_eq!(holds.release(1, &[11]), [] as [u64; 0]);
         assert_eq!(holds.claim(1, 7, 2, None), [] as [u64; 0]);
         assert_eq!(holds.release(2, &[11, 12]), [11]);
@@ -237,7 +240,7 @@ mod tests {
         let Some(long_ago) = Instant::now().checked_sub(WAITS * 2) else { return };
         holds.fork(1, 1, long_ago);
         holds.fork(1, 2, Instant::now());
-        // The parent becomes another program, and that forks.
+        // The parent becomes another program, which forks.
         assert_eq!(holds.begin(1, None), [] as [u64; 0]);
         holds.add(1, 6);
         holds.fork(1, 3, Instant::now());
@@ -257,11 +260,11 @@ mod tests {
         let Some(long_ago) = Instant::now().checked_sub(WAITS * 2) else { return };
         (1..4).for_each(|number| holds.fork(1, number, long_ago));
         holds.fork(1, 4, Instant::now());
-        // The child of one fork says itself that it needs nothing.
+        // The child of one fork reports that it needs nothing.
         assert_eq!(holds.forgo_aside(3), [] as [u64; 0]);
         assert_eq!(holds.release(1, &[5]), [] as [u64; 0]);
         let slow = Made { children: HashMap::from([(1, vec![2, 3])]), ..Made::default() };
-        // Where it can't be known, and where one might come that is only slow, it stays.
+        // If it is unknown whether the child will come, or if a slow child may still come, the batches stay.
         assert!(holds.sweep(&Made::default()).is_empty() && holds.sweep(&slow).is_empty());
         holds.claim(1, 2, 3, None);
         assert_eq!(holds.aside.len(), 2);

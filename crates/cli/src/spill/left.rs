@@ -1,7 +1,8 @@
-//! Posts that nobody does anything with: their process has ended, has become another program, or is stopped.
+//! Abandoned request slots: their process has ended, has become another program, or is stopped.
 //!
-//! An answer that is not taken is taken away after some seconds, or a few processes that are stopped would keep all posts from the others: who goes on later
-//! asks again. A post that is being filled stays its process's as long as that lives, since it writes there without looking.
+//! An answer that is not taken is taken away after some seconds, or a few stopped processes would keep all
+//! slots from the others: a process that continues later asks again. A slot that is being filled stays with
+//! its process as long as that lives, since the process writes to it without checking.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -11,15 +12,15 @@ use memfold_shared::spill::{Area, NOBODY, POSTS, Word, answer, kind, state};
 use super::who::{Who, is_gone};
 use crate::sys;
 
-/// So long an answer may wait to be taken.
+/// How long an answer may wait to be taken.
 const KEPT: Duration = Duration::from_secs(5);
 
-/// A post as it was found first.
+/// A request slot as it was first seen.
 #[derive(Clone, Copy)]
 struct Found {
     word: Word,
     since: Instant,
-    /// Who had it then; not known if nobody was to be seen.
+    /// The process that had it then; `None` if it could not be identified.
     who: Option<Who>,
 }
 
@@ -30,7 +31,8 @@ pub struct Left {
 }
 
 impl Left {
-    /// Makes posts free that are nobody's any more. Returns processes, and the batches that were kept for them and that they will never hear of.
+    /// Frees abandoned request slots. Returns processes, and the batches that were kept for them without
+    /// their ever learning of it.
     pub fn sweep(
         &mut self,
         area: &Area,
@@ -44,7 +46,8 @@ impl Left {
                 *found = None;
                 continue;
             }
-            // Who has the number now had the post, or one before him: if that changes, all of them are gone.
+            // The process that has the number now had the slot, or one before it had: if that changes, all of
+            // them are gone.
             let new = || Found { word, since: now, who: who_is(word.pid()) };
             let known = *found.insert(found.filter(|found| found.word == word).unwrap_or_else(new));
             let is_left = word.pid() == NOBODY || is_gone(word.pid()) || {
@@ -54,7 +57,7 @@ impl Left {
             if !is_left && !is_old {
                 continue;
             }
-            // Looked at while it stands there: a moment later it may be another's.
+            // Read while the slot is unchanged: a moment later it may belong to another process.
             let is_kept = word.state() == state::ANSWERED
                 && post.kind.load(Relaxed) == kind::PUT
                 && post.answer.load(Relaxed) == answer::DONE;
@@ -75,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    /// A post of this process, in this state.
+    /// A request slot of this process, in this state.
     fn post(area: &Area, what: u32, state: u32) -> (usize, Word) {
         let (number, taken) = area.take(std::process::id(), For::Put).unwrap();
         area.posts[number].kind.store(what, Relaxed);
@@ -92,7 +95,7 @@ mod tests {
         let (put, get) = (post(area, kind::PUT, state::ANSWERED), post(area, kind::GET, state::ANSWERED));
         let others = [state::TAKEN, state::ASKED, state::BUSY].map(|state| post(area, kind::PUT, state));
         assert_eq!(left.sweep(area, begin, Who::of), []);
-        // One that was answered only now waits on.
+        // A slot that was answered only now waits on.
         let (number, before) = get;
         assert!(area.free(number, before));
         let again = post(area, kind::GET, state::ANSWERED);
@@ -111,7 +114,7 @@ mod tests {
         let now = Instant::now();
         let this = Who::of(std::process::id());
         assert!(left.sweep(area, now, |_| this).is_empty() && area.posts[number].load() == word);
-        // What the new one has taken itself is its own.
+        // Slots that the new process has taken itself belong to it.
         let (other, others) = post(area, kind::PUT, state::TAKEN);
         let next = Who::of(1);
         assert!(this.zip(next).is_some_and(|(this, next)| this.was_before(next)));

@@ -18,18 +18,18 @@ pub use service::{Figures, Service};
 /// Checked options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spill {
-    /// Where to.
+    /// The target.
     pub target: Target,
-    /// Bytes at most.
+    /// Maximum number of bytes.
     pub most: Option<u64>,
-    /// So long a page is waited for.
+    /// How long a thread waits for a page.
     pub patience: Duration,
-    /// Encrypted, and not with checksums alone.
+    /// Encrypted, not only checksummed.
     pub is_encrypted: bool,
 }
 
 impl Spill {
-    /// Checks the options; `None` if nothing is to be spilled.
+    /// Checks the options; `None` if there is no spill target.
     pub fn new(args: &RunArgs) -> Result<Option<Self>, Failure> {
         let Some(target) = &args.spill else {
             let other = [
@@ -65,7 +65,7 @@ impl Spill {
         Ok(Some(Self { target, most, patience, is_encrypted: !args.spill_unencrypted }))
     }
 
-    /// Opens the tier: what does not work is said before anything is started.
+    /// Opens the tier: problems are reported before anything is started.
     pub fn open(&self) -> Result<Box<dyn Tier>, Failure> {
         let run = format!("{}-{:016x}", std::process::id(), u64::from_le_bytes(random()?));
         let terms = Terms { most: self.most, told: say, ..Terms::default() };
@@ -73,7 +73,7 @@ impl Spill {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Unpredictable bytes.
 pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
     sys::random(&mut bytes).map_err(|e| Failure::new(format!("cannot make a key: {e}")))?;
@@ -86,7 +86,7 @@ mod tests {
     use crate::args::OnFull;
     use crate::settings::{Settings, SharedPage};
 
-    /// An area that nobody serves.
+    /// An area without a server.
     pub fn area() -> &'static memfold_shared::spill::Area {
         let target = "/nowhere".parse().unwrap();
         let patience = Duration::from_secs(60);

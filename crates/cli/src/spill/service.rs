@@ -1,4 +1,4 @@
-//! Threads that serve the questions of the tree's processes: see `memfold_shared::spill`.
+//! Threads that serve the requests of the tree's processes: see `memfold_shared::spill`.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,67 +24,68 @@ use crate::failure::say;
 use crate::stats::{FaultTimes, fault_times};
 use crate::sys;
 
-/// Questions that are answered at the same time; puts are not among them.
+/// Number of requests that are answered at the same time, not counting puts.
 const THREADS: usize = 6;
-/// Of them, so many wait for a tier at most.
+/// At most this many of them wait for a tier.
 const GETTING: u32 = 4;
 const _: () = assert!(THREADS <= BELLS);
 const STACK: usize = 256 << 10;
-/// Between two looks, at least.
+/// Minimum time between two looks.
 const LOOK: Duration = Duration::from_millis(500);
-/// A process that is started is known after so long.
+/// After this time a process that was started is known.
 const STARTS: Duration = Duration::from_secs(3);
-/// What a tier did not answer is tried again after so long.
+/// A request that the tier did not answer is tried again after this time.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// What was spilled, for statistics.
+/// Spilling figures, for statistics.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Figures {
-    /// What people call the tier.
+    /// The tier's name for people.
     pub target: String,
-    /// Batches that were written.
+    /// Number of batches written.
     pub batches_put: u64,
-    /// Bytes of them.
+    /// Bytes of those.
     pub bytes_put: u64,
-    /// Reads of parts of batches.
+    /// Number of reads of parts of batches.
     pub reads: u64,
-    /// Bytes that were read.
+    /// Number of bytes read.
     pub bytes_read: u64,
-    /// Of `reads`, those that processes did by themselves: of a file.
+    /// The part of `reads` that processes made themselves, from a file.
     pub direct_reads: u64,
-    /// How long faults took whose page was spilled.
+    /// Duration of faults whose page was spilled.
     pub fault_us: FaultTimes,
-    /// Batches that were deleted so far.
+    /// Number of batches deleted so far.
     pub batches_deleted: u64,
-    /// The most bytes that were found on the tier.
+    /// Peak of the bytes found on the tier.
     pub bytes_peak: u64,
-    /// Calls of the tier that failed, retries too.
+    /// Number of calls of the tier that failed, including retries.
     pub troubles: u64,
-    /// How the tier is: open, full, away, unfit.
+    /// The state of the tier: open, full, away, unfit.
     pub health: &'static str,
-    /// Bytes that may be there at most, if that is known.
+    /// Maximum number of bytes on the tier, if known.
     pub room_bytes: Option<u64>,
 }
 
 struct State {
     area: &'static Area,
     holds: Mutex<Holds>,
-    /// What becomes of posts that nobody does anything with.
+    /// Handles abandoned request slots.
     left: Mutex<Left>,
-    /// All threads are there, and none is to end: batches are taken as long as the tier takes them.
+    /// All threads are running, and none is to end: batches are accepted as long as the tier takes them.
     serves: Mutex<bool>,
     is_ending: AtomicBool,
-    /// Somebody has asked for the end.
+    /// The end was requested.
     must_end: AtomicBool,
-    /// The program has ended: its terminal is others' now.
+    /// The program has ended: its terminal belongs to others now.
     is_quiet: AtomicBool,
-    /// What is to be said. Whoever finds it out holds up others, and must not wait for a terminal that nobody reads.
+    /// Messages to print. The thread that finds out about one holds up others, and must not wait for a
+    /// terminal that nobody reads.
     words: Mutex<Vec<String>>,
-    /// Threads that wait for a tier.
+    /// Number of threads that wait for a tier.
     getting: AtomicU32,
-    /// So long a page is waited for, ns.
+    /// How long a thread waits for a page, ns.
     patience: u64,
-    /// When what a tier did not answer is tried again, by posts, ns.
+    /// For each request slot, when a request that the tier did not answer is tried again, ns.
     again: [AtomicU64; POSTS],
 }
 
@@ -93,12 +94,13 @@ pub struct Service {
     state: Arc<State>,
     engine: Option<Arc<Engine>>,
     threads: Vec<JoinHandle<()>>,
-    /// The most bytes that were found on the tier.
+    /// Peak of the bytes found on the tier.
     peak: AtomicU64,
 }
 
 impl Service {
-    /// Starts the threads. If they can't be, the programs that run already are told that nobody serves: they would wait for it.
+    /// Starts the threads. If they cannot be started, programs that already run are told that there is no
+    /// server: they would wait for it.
     pub fn start(area: &'static Area, tier: Box<dyn Tier>, spill: &Spill) -> io::Result<Self> {
         let state = State {
             area,
@@ -122,7 +124,7 @@ impl Service {
         let (name, news) = (tier.name().to_owned(), Mutex::new(News::default()));
         let heeds = state.clone();
         let heed = move |health: &Health| heeds.heed(&name, &news, health);
-        // Who waits is looked after here.
+        // This service, not the engine, retries for waiting threads.
         let engine = Arc::new(Engine::start(tier, Duration::ZERO, heed)?);
         area.bells.store(THREADS as u32, Release);
         let spawn = |number: usize| {
@@ -151,7 +153,7 @@ impl Service {
             }
         }
         show_file(area, &engine);
-        // The tier may have gone away already, and the engine may find out just now.
+        // The tier may already be away, and the engine may be finding that out now.
         let mut serves = locked(&state.serves);
         *serves = true;
         area.is_open.store(openness(&engine.health()), Release);
@@ -160,7 +162,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Looks after what processes have left behind that are gone.
+    /// Cleans up after processes that are gone.
     pub fn sweep(&self) {
         let taken_away = locked(&self.state.left).sweep(self.state.area, Instant::now(), Who::of);
         let mut holds = self.state.lock();
@@ -173,13 +175,13 @@ impl Service {
         }
     }
 
-    /// Tells the user what has become of the tier.
+    /// Tells the user about changes in the tier's state.
     pub fn tell(&self) {
         let words = std::mem::take(&mut *locked(&self.state.words));
         words.iter().for_each(|text| say(text));
     }
 
-    /// What was done.
+    /// The figures so far.
     pub fn figures(&self) -> Figures {
         let Some(engine) = &self.engine else { return Figures::default() };
         let (counters, area) = (engine.counters(), self.state.area);
@@ -204,9 +206,11 @@ impl Service {
         }
     }
 
-    /// The program has ended. If others of its tree live on that hold something, a process is left behind that serves them until they end.
+    /// The program has ended. If other processes of its tree live on and hold something, a process is left
+    /// behind that serves them until they end.
     pub fn end(self) {
-        // Whoever lives of it is a child of this process, by now. What was set aside for a child that never came is for nobody.
+        // By now all remaining processes of the tree are children of this process. Batches set aside for a
+        // child that never came are needed by no process.
         self.leave(|_| sys::has_children());
     }
 
@@ -214,7 +218,7 @@ impl Service {
         self.sweep();
         let area = self.state.area;
         let Some((tier, left)) = self.stop() else { return };
-        // Now nothing more can come to be held.
+        // From here on no more batches can come to be held.
         if !is_needed(&self.state) || self.state.must_end.load(Acquire) {
             area.server.store(0, Release);
             if let (1.., Some(at)) = (left.len(), tier.left_at()) {
@@ -235,7 +239,7 @@ impl Service {
                     sys::exit_now(1)
                 };
                 service.delete(left);
-                // Who has only just been started is not known yet.
+                // A process that was only just started is not known yet.
                 let begin = Instant::now();
                 while service.state.is_needed() || begin.elapsed() < STARTS {
                     if sys::is_asked_to_end(LOOK) {
@@ -249,10 +253,10 @@ impl Service {
                 service.leave(State::is_needed);
                 sys::exit_now(0);
             }
-            // Before this process is gone.
+            // This happens before this process is gone.
             Ok(sys::Fork::Parent(child)) => {
                 area.server.store(child.as_raw() as u32, Release);
-                // It is the child's now.
+                // It belongs to the child now.
                 std::mem::forget(tier);
             }
             Err(error) => {
@@ -271,7 +275,8 @@ impl Service {
         }
     }
 
-    /// Ends the threads, and gives the tier back, and what it still has that should be deleted. Who asks meanwhile waits: somebody may come after.
+    /// Ends the threads, and returns the tier and the batches that must still be deleted from it. Requests
+    /// made meanwhile wait: a successor may come.
     fn stop(&mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         let area = self.state.area;
         self.state.is_quiet.store(true, Release);
@@ -288,16 +293,16 @@ impl Service {
             let _ = thread.join();
         }
         self.state.is_ending.store(false, Release);
-        // A second owner would be a thread, and all have ended.
+        // A second owner would be a thread, and all threads have ended.
         Arc::into_inner(self.engine.take()?)?.stop()
     }
 }
 
-/// Names the file that processes may read by themselves, if there is one.
+/// Publishes the file that processes may read themselves, if there is one.
 fn show_file(area: &Area, engine: &Engine) {
     let shown = engine.file().and_then(|file| {
         let it = file.metadata().ok()?;
-        // As the kernel's statx has the device: major and minor.
+        // The device in the form of the kernel's statx: major and minor.
         let device = stat::major(it.dev()) | stat::minor(it.dev()) << 32;
         Some((file.as_raw_fd() as u32, [it.ino(), device]))
     });
@@ -306,7 +311,7 @@ fn show_file(area: &Area, engine: &Engine) {
     area.file.store(number, Release);
 }
 
-/// All of them, as the kernel knows them.
+/// All processes, as the kernel knows them.
 struct Processes;
 
 impl Outside for Processes {
@@ -335,7 +340,7 @@ fn scarcity(room: Room) -> u32 {
     }
 }
 
-/// Answers a question; `false` if nobody waits for it any more.
+/// Answers a request; `false` if no process waits for the answer any more.
 fn answer_with(area: &Area, number: usize, busy: Word, what: u32) -> bool {
     let post = &area.posts[number];
     post.answer.store(what, Relaxed);
@@ -348,14 +353,15 @@ fn answer_with(area: &Area, number: usize, busy: Word, what: u32) -> bool {
     is_awaited
 }
 
-/// Says that something was done that has no result, by making the post free: who asked may be stopped, and must not keep it.
+/// Reports that a request without a result is done, by freeing its slot: the process that asked may be
+/// stopped, and must not keep the slot.
 fn answer_by_freeing(area: &Area, number: usize, busy: Word) {
     let _ = area.free(number, busy) || area.free(number, busy.left());
     sys::futex_wake(area.posts[number].futex());
     sys::futex_wake(&area.freed);
 }
 
-/// What processes are told of the tier's health.
+/// The tier's health, as processes are told about it.
 fn openness(health: &Health) -> u32 {
     match health {
         Health::Open => open::YES,
@@ -369,7 +375,7 @@ impl State {
         locked(&self.holds)
     }
 
-    /// Whether anybody may need something of what there is, or may spill something one day.
+    /// Whether any process may need the stored data, or may spill data later.
     fn is_needed(&self) -> bool {
         let waits = |post: &Post| {
             let now = post.load();
@@ -403,7 +409,7 @@ impl State {
         loop {
             let seen = bell.load(Acquire);
             let (mut found, mut is_put_off, now) = (false, false, sys::now_ns());
-            // What threads wait for stands at the end.
+            // Requests for which threads wait are at the end.
             for number in (0..POSTS).rev() {
                 let post = &area.posts[number];
                 let asked = post.load();
@@ -414,9 +420,10 @@ impl State {
                     is_put_off = true;
                     continue;
                 }
-                // A tier that is away must not keep all threads: a fork or a new program waits for an answer, too.
+                // A tier that is away must not keep all threads busy: a fork or a new program waits for an
+                // answer, too.
                 let is_get = matches!(post.kind.load(Relaxed), kind::GET | kind::TRY);
-                // Nor hold up the end once for each: who comes after serves them.
+                // Nor may each of these hold up the end: the successor serves them.
                 if is_get && self.is_ending.load(Acquire) {
                     continue;
                 }
@@ -451,15 +458,15 @@ impl State {
             kind::PUT => {
                 area.scarce.store(scarcity(engine.room()), Relaxed);
                 let mut bytes = vec![0; len];
-                // SAFETY: `len` bytes of the post's buffer, which is mapped as long as the area. Others of the tree could write there meanwhile: whatever
-                // comes of it is bytes.
+                // SAFETY: `len` bytes of the request slot's buffer, which is mapped as long as the area.
+                // Other processes of the tree could write there meanwhile: any bytes are valid.
                 unsafe { std::ptr::copy_nonoverlapping(area.buffer(number), bytes.as_mut_ptr(), len) };
                 let state = self.clone();
                 engine.put(batch, Arc::new(bytes), move |result| {
                     let place = result.as_ref().ok().copied().flatten();
                     let unit = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(NOWHERE);
                     state.area.posts[number].from.store(unit, Relaxed);
-                    // Held before it is said: from then on the process may count on it.
+                    // Recorded as held before it is answered: from the answer on the process may rely on it.
                     if result.is_ok() {
                         state.lock().add(pid, batch);
                     }
@@ -470,7 +477,7 @@ impl State {
                 });
             }
             how @ (kind::GET | kind::TRY) => {
-                // SAFETY: as above, and the slice is gone before the post is answered.
+                // SAFETY: as above, and the slice is gone before the request is answered.
                 let into = unsafe { std::slice::from_raw_parts_mut(area.buffer(number), len) };
                 let what = match engine.try_get(batch, from, into) {
                     Ok(()) => answer::DONE,
@@ -485,7 +492,7 @@ impl State {
             }
             kind::RELEASE => {
                 let numbers = area.buffer(number).cast::<u64>();
-                // SAFETY: as above; buffers are aligned to pages.
+                // SAFETY: as above; buffers are page-aligned.
                 let numbers: Vec<u64> =
                     (0..len / 8).map(|index| unsafe { numbers.add(index).read() }).collect();
                 self.let_go(engine, self.lock().release(pid, &numbers));
@@ -513,12 +520,13 @@ impl State {
         }
     }
 
-    /// Whether a question may wait on. Who asked decides: if he or this process was stopped meanwhile, he asks again.
+    /// Whether a request may wait longer. The requesting process has the last word: if it or this process was
+    /// stopped meanwhile, it asks again.
     fn is_patient(&self, post: &Post) -> bool {
         sys::now_ns().saturating_sub(post.since.load(Relaxed)) < self.patience
     }
 
-    /// A question is asked again some time later, by whoever serves then.
+    /// The request is tried again some time later, by the server at that time.
     fn put_off(&self, number: usize, busy: Word) {
         self.again[number].store(sys::now_ns() + AGAIN.as_nanos() as u64, Relaxed);
         if !self.area.posts[number].change(busy, busy.with(state::ASKED))
@@ -528,14 +536,14 @@ impl State {
         }
     }
 
-    /// The process has become another program, which waits for no answer.
+    /// The process has become another program, which does not wait for an answer.
     fn forget_questions_of(&self, pid: u32, but: usize) {
         for (number, post) in self.area.posts.iter().enumerate().filter(|(number, _)| *number != but) {
             loop {
                 let now = post.load();
                 let is_settled = now.pid() != pid
                     || now.state() == state::FREE
-                    // What is being served is freed when it has been.
+                    // A request that is being served is freed when it is done.
                     || now.state() == state::BUSY && post.change(now, now.left())
                     || now.state() != state::BUSY && self.area.free(number, now);
                 if is_settled {

@@ -1,4 +1,5 @@
-//! Which process it is that has a number: the number alone may be another's by now, or the process has become another program.
+//! The identity of a process: its number alone may belong to another process by now, or the process may have
+//! become another program.
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -10,33 +11,33 @@ use crate::procfs;
 pub struct Who {
     /// When the process started.
     start_time: u64,
-    /// Where its first stack begins, which every exec changes; `None` if the kernel does not tell.
+    /// The start of its first stack, which every exec changes; `None` if the kernel does not reveal it.
     image: Option<u64>,
 }
 
 impl Who {
-    /// Who has that number now; `None` if nobody has, or it is not known.
+    /// The process that has that number now; `None` if there is none, or it is unknown.
     pub fn of(pid: u32) -> Option<Self> {
         let stat = procfs::stat(i32::try_from(pid).ok()?)?;
         let image = stat.image.is_known().then_some(stat.image.stack);
         Some(Who { start_time: stat.start_time, image })
     }
 
-    /// Whether this one is there no more, for sure, if `now` has its number.
+    /// Whether this process is certainly gone, if `now` has its number.
     pub fn was_before(self, now: Self) -> bool {
         let has_changed = self.image.zip(now.image).is_some_and(|(then, now)| then != now);
         self.start_time != now.start_time || has_changed
     }
 }
 
-/// Whether a process has ended for sure: what can't be seen may be there.
+/// Whether a process has certainly ended: one that cannot be seen may exist.
 pub fn is_gone(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
     let asked = nix::sys::signal::kill(Pid::from_raw(pid), None);
     asked == Err(Errno::ESRCH) || procfs::stat(pid).is_some() && procfs::has_ended(pid)
 }
 
-/// The children of a process; `None` if the kernel does not tell.
+/// The children of a process; `None` if the kernel does not reveal them.
 pub fn children(pid: u32) -> Option<Vec<u32>> {
     let pid = i32::try_from(pid).ok()?;
     let mut children = Vec::new();
@@ -59,7 +60,7 @@ mod tests {
         let wait_for = |name: &str| {
             loop {
                 let is_named = procfs::name(pid as i32).as_deref() == Some(name.as_bytes());
-                // The name comes a moment before the image can be told.
+                // The name changes a moment before the image can be read.
                 let who = Who::of(pid).unwrap();
                 if is_named && who.image.is_some() {
                     return who;
@@ -72,7 +73,7 @@ mod tests {
         drop(child.stdin.take());
         let sleep = wait_for("sleep");
         assert!(shell.was_before(sleep) && shell.start_time == sleep.start_time);
-        // What the kernel does not tell is no change.
+        // Unknown values are not changes.
         assert!(!shell.was_before(Who { image: None, ..sleep }));
         assert!(!Who { image: None, ..shell }.was_before(sleep));
         assert!(shell.was_before(Who { start_time: shell.start_time + 1, ..shell }));

@@ -1,8 +1,8 @@
-//! Bringing pages back.
+//! Faults: restoring pages that the program touches.
 //!
 //! ```text
-//!   a thread touches a page ──> delivery: notices it ──> serving: finds the page, puts it in place ──> delivery: the thread goes on
-//!                                                        stall: how long the program waited
+//!   touch ──> delivery: notices it ──> serving: finds and places the page ──> delivery: the thread goes on
+//!                                    stall: how long the program waited
 //! ```
 
 pub mod delivery;
@@ -16,22 +16,22 @@ use stall::Stall;
 
 /// Faults that are being served.
 pub struct Faults {
-    /// When the last fault on a page that was away was served.
+    /// When the last fault on an evicted page was served.
     pub served_ns: AtomicU64,
     /// Which handlers listen.
     pub follow: Follow,
-    /// Faults that were read and are still to be served, or to be asked for again.
+    /// Faults that were read but not served, or that must be requested again.
     pub deferred: AtomicU32,
-    /// Handlers that serve a fault right now.
+    /// Handlers that are serving a fault now.
     pub serving: AtomicU32,
-    /// Whether a thread of the program waits, and since when.
+    /// Whether a thread of the program is waiting, and since when.
     pub stall: Stall,
-    /// Handlers are to be called: the keeper does it.
+    /// The keeper is to wake the handlers.
     pub call_wanted: AtomicBool,
 }
 
 impl Faults {
-    /// As it is when a process begins.
+    /// The state at the start of a process.
     pub const fn new() -> Self {
         Faults {
             served_ns: AtomicU64::new(0),
@@ -43,7 +43,7 @@ impl Faults {
         }
     }
 
-    /// In a forked child: nobody waits, and no handler lives.
+    /// In a forked child: no thread waits, and no handler is running.
     pub fn after_fork(&self) {
         self.deferred.store(0, Relaxed);
         self.serving.store(0, Relaxed);

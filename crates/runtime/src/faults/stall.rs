@@ -1,8 +1,10 @@
-//! How long at least one thread of the program has waited for memfold: for a page, or for room.
+//! How long at least one thread of the program has waited for memfold: for a page or for room.
 //!
-//! It is the measure of what a limit costs, as the kernel's pressure (PSI, "some") is for its own reclaim: waits of several threads at the same time count
-//! once. A wait begins when a handler has read of the fault; some microseconds before, in which it wakes, are not seen. Whenever one ends, what has passed
-//! is counted, even if others go on: who looks every second sees the second in which it was.
+//! This measures what a limit costs, as the kernel's pressure (PSI, "some") does for its own reclaim:
+//! simultaneous waits of several threads count once. A wait begins when a handler has read the fault's
+//! message; the few microseconds before, in which the handler wakes, are not seen. Whenever a wait ends, the
+//! time so far is counted, even if other waits go on: an observer that looks every second sees the second in
+//! which the wait took place.
 //!
 //! ```text
 //!   63                                8 7        0
@@ -19,34 +21,35 @@ const WAITING: u64 = 0xFF;
 pub struct Stall(AtomicU64);
 
 impl Stall {
-    /// Nobody waits.
+    /// No thread waits.
     pub const fn new() -> Self {
         Stall(AtomicU64::new(0))
     }
 
-    /// One more waits, from `now` on.
+    /// One more thread waits, from `now` on.
     pub fn enter(&self, now: u64) {
-        // Handlers are few, and of those who wait for room beyond 255 only the time of the others would be counted.
+        // There are few handlers. Of more than 255 threads that wait for room, only the time of the first 255
+        // is counted.
         let now = now & (u64::MAX >> 8);
         let _ = self.0.fetch_update(AcqRel, Relaxed, |state| match state & WAITING {
-            // What another one has waited since this one looked at the clock is counted already.
+            // Time that another thread has waited since this one read the clock is counted already.
             0 => Some(now.max(state >> 8) << 8 | 1),
             WAITING => None,
             _ => Some(state + 1),
         });
     }
 
-    /// One less. Returns what is to be counted: the time since it was counted last.
+    /// One thread fewer waits. Returns the time to count: since time was counted last.
     pub fn leave(&self, now: u64) -> u64 {
         let now = now & (u64::MAX >> 8);
         let before = self.0.fetch_update(AcqRel, Relaxed, |state| {
-            // Of two that leave at once, the later one may come first.
+            // If two threads leave at once, the one with the later time may come first.
             (state & WAITING > 0).then(|| (now.max(state >> 8) << 8) | ((state & WAITING) - 1))
         });
         before.map_or(0, |state| now.saturating_sub(state >> 8))
     }
 
-    /// In a forked child: nobody waits there yet.
+    /// In a forked child: no thread waits yet.
     pub fn reset(&self) {
         self.0.store(0, Release);
     }
@@ -62,7 +65,7 @@ mod tests {
         stall.enter(100);
         stall.enter(150);
         assert_eq!(stall.leave(200), 100);
-        // It had looked at the clock before the other one, and was held up.
+        // This thread had read the clock before the other one, and was held up.
         stall.enter(210);
         assert_eq!(stall.leave(190), 0);
         assert_eq!(stall.leave(260), 60);
@@ -70,7 +73,7 @@ mod tests {
         assert_eq!(stall.leave(1007), 7);
         stall.enter(990);
         assert_eq!(stall.leave(1010), 3);
-        // One too many is nothing.
+        // One call too many has no effect.
         assert_eq!(stall.leave(2000), 0);
         stall.enter(1 << 60);
         stall.reset();

@@ -1,7 +1,6 @@
-//! `_Fork`, `clone`, and the system calls behind them by `syscall`: they make a
-//! child with a copy of the memory, past the handlers of `pthread_atfork`.
-//! Sandboxes and container tools make all of their children so. What those
-//! handlers do is done here:
+//! `_Fork`, `clone`, and the system calls behind them through `syscall`: they make a child with a copy of the
+//! memory, bypassing the handlers of `pthread_atfork`. Sandboxes and container tools make all of their
+//! children this way. The work of those handlers is done here:
 //!
 //! ```text
 //!   fork::prepare ── the call ──┬── fork::parent
@@ -10,16 +9,16 @@
 //!
 //! - Children that share the memory (`CLONE_VM`: threads, and those of `vfork`)
 //!   need nothing.
-//! - `_Fork` may be called in a signal handler. Nothing here waits for what the
-//!   interrupted thread has: locks are held with signals blocked.
-//! - A child that begins on a stack, or with thread-local storage, of its own
-//!   gets them only after its runtime has begun: neither may be evicted then.
-//! - With `CLONE_VFORK` the kernel would hold the parent up in the middle of the
-//!   fork. So it waits afterwards, for a pipe that the child's `execve` closes.
-//! - A thread that ends itself by the system call is followed by the runtime's
-//!   threads if it was the program's last.
-//! - Where the runtime has stopped there is nothing to prepare, and no system
-//!   call is made that the program has not asked for: it may have a filter.
+//! - `_Fork` may be called in a signal handler. Nothing here waits for anything that the interrupted thread
+//!   holds, because locks are held with signals blocked.
+//! - A child that begins on a stack, or with thread-local storage, of its own gets them only after its
+//!   runtime has begun: neither may be evicted at that time.
+//! - With `CLONE_VFORK` the kernel would suspend the parent in the middle of the fork. So the parent waits
+//!   afterwards, for a pipe that the child's `execve` closes.
+//! - If a thread ends itself by the system call and was the program's last thread, the runtime's threads end,
+//!   too.
+//! - Where the runtime has stopped there is nothing to prepare, and no system call is made that the program
+//!   has not requested: the program may have a filter.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -46,7 +45,7 @@ static SYSCALL: Next = Next::library(c"syscall");
 /// All of them.
 pub static ALL: [&Next; 3] = [&UNDERSCORE_FORK, &CLONE, &SYSCALL];
 
-/// Whether a child with these flags has to be prepared.
+/// Whether a child made with these flags has to be prepared.
 fn is_to_be_prepared(flags: usize) -> bool {
     flags & VM == 0
         && is_managed()
@@ -54,8 +53,8 @@ fn is_to_be_prepared(flags: usize) -> bool {
         && RUNTIME.process.state() != state::STOPPED
 }
 
-/// Makes a child by `make`, which returns 0 in it. `written` is where the kernel
-/// writes in the child before anything of it can be served, or 0.
+/// Makes a child by `make`, which returns 0 in the child. `written` is the address to which the kernel writes
+/// in the child before its faults can be served, or 0.
 fn make_child(written: usize, make: impl FnOnce() -> isize) -> isize {
     fork::prepare(|| {
         if written != 0 {
@@ -71,7 +70,7 @@ fn make_child(written: usize, make: impl FnOnce() -> isize) -> isize {
     made
 }
 
-/// What the kernel is asked for, without a stack for the child.
+/// A request to the kernel, without a stack for the child.
 struct Wanted {
     flags: usize,
     child_tid: usize,
@@ -79,7 +78,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Makes the child by `make`, which is given the flags that are left to the kernel. Returns 0 in the child.
+    /// Makes the child by `make`, which gets the flags that remain for the kernel. Returns 0 in the child.
     fn make(self, make: impl FnOnce(usize) -> sys::Result<usize>) -> sys::Result<usize> {
         let written = if self.flags & CHILD_SETTID != 0 { self.child_tid } else { 0 };
         let end = (self.flags & (VFORK | FILES) == VFORK).then(ChildEnd::new).flatten();
@@ -102,8 +101,8 @@ impl Wanted {
     }
 }
 
-/// A pipe whose writing end the child has until it executes a program or ends.
-/// (With `CLONE_FILES` there is no such end: then nobody waits.)
+/// A pipe whose writing end the child keeps until it executes a program or ends. (With `CLONE_FILES` there is
+/// no such end, and nobody waits.)
 struct ChildEnd {
     reader: sys::Fd,
     writer: sys::Fd,
@@ -114,7 +113,7 @@ impl ChildEnd {
         sys::pipe().ok().map(|[reader, writer]| ChildEnd { reader, writer })
     }
 
-    /// In the parent: as after `vfork`, signals are handled when the child is done.
+    /// Called in the parent: as after `vfork`, signals are handled when the child is done.
     fn wait(self, is_made: bool) {
         sys::close(self.writer);
         if is_made {
@@ -137,15 +136,15 @@ pub unsafe extern "C" fn _Fork() -> c_int {
     if is_to_be_prepared(0) { make_child(0, make) as c_int } else { make() as c_int }
 }
 
-/// Defines functions that make a child which begins in a function.
+/// Defines functions that make a child that begins in a function.
 macro_rules! clones {
     ($($name:ident)+) => {
         $(
             /// As the C library's.
             ///
             /// # Safety
-            /// As the C library's. The variable arguments are taken as declared ones would be: they come in
-            /// the same places, and are looked at only where the flags speak of them.
+            /// As the C library's. The variable arguments are declared as fixed ones: they are passed in the
+            /// same places, and are used only where the flags require them.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(
                 function: usize,
@@ -177,13 +176,13 @@ unsafe fn clone_to_function(given: [usize; 7]) -> c_int {
     // SAFETY: passed on to the caller.
     let made = unsafe { clone_here(flags, parent_tid, child_tid, tls) };
     if made == Ok(0) {
-        // SAFETY: in the child; the caller's function and stack.
+        // SAFETY: this is the child; the function and stack are the caller's.
         unsafe { run(function, argument, stack & !15) }
     }
     result(made) as c_int
 }
 
-/// Clones without a stack for the child, which goes on here.
+/// Clones without a stack for the child, which continues here.
 ///
 /// # Safety
 /// As the system call.
@@ -198,12 +197,12 @@ unsafe fn clone_here(flags: usize, parent_tid: usize, child_tid: usize, tls: usi
     })
 }
 
-/// In a child: its function, on its stack, and then its end.
+/// In a child: runs its function on its stack, and then ends it.
 ///
 /// # Safety
-/// The child's own function and stack; nothing of the present stack is needed any more.
+/// The function and stack must be the child's own; nothing of the present stack may be needed any more.
 unsafe fn run(function: usize, argument: usize, stack: usize) -> ! {
-    // SAFETY: passed on to the caller; what is called last does not return.
+    // SAFETY: passed on to the caller; the last call does not return.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
@@ -241,10 +240,10 @@ extern "C" fn leave_with(status: c_int) -> ! {
 }
 
 /// Ends the calling thread as the system call `exit` does; and the process, if no other thread of the program
-/// is left: the runtime's would go on for ever.
+/// is left, since the runtime's threads would go on for ever.
 pub fn leave(status: usize) -> ! {
-    // In this order: where it has stopped the program may have a filter, under which nothing else may be
-    // asked for.
+    // In this order: where the runtime has stopped, the program may have a filter under which no other call
+    // may be made.
     let is_last = !RUNTIME.process.stopped.load(Acquire) && is_managed_here() && is_last_thread();
     let number = if is_last { sys::nr::EXIT_GROUP } else { sys::nr::EXIT };
     loop {
@@ -265,7 +264,7 @@ fn is_last_thread() -> bool {
     all.is_ok_and(|all| all <= credentials::count() + 1)
 }
 
-/// The system calls that make a child or end a thread. `None` if it is to be made as any other.
+/// The system calls that make a child or end a thread. `None` if the call is to be made like any other.
 ///
 /// # Safety
 /// As the system call.
@@ -279,7 +278,7 @@ pub unsafe fn by_number(number: usize, a: [usize; 6]) -> Option<isize> {
             Wanted { flags: 0, child_tid: 0, tls: 0 }.make(|_| unsafe { sys::syscall(FORK, [0; 6]) }),
         ));
     }
-    // A child with a stack of its own goes on behind the C library's function, at the top of that stack.
+    // A child with a stack of its own continues after the C library's function, at the top of that stack.
     // SAFETY: passed on to the caller.
     let plainly = || unsafe { SYSCALL.call_with([number, a[0], a[1], a[2], a[3], a[4], a[5]]) };
     match number {
@@ -308,7 +307,7 @@ unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
     const STACK: usize = 5;
     const TLS: usize = 7;
     const SMALLEST: usize = 64;
-    // Where the program may have a filter, nothing is asked of the kernel.
+    // Where the program may have a filter, no system call is made.
     if !is_to_be_prepared(0) || !(SMALLEST..=WORDS * 8).contains(&bytes) || !bytes.is_multiple_of(8) {
         return None;
     }
@@ -318,7 +317,7 @@ unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
         return None;
     }
     if found.is_err() {
-        // Reading it that way is forbidden here.
+        // Reading it by a system call is forbidden here.
         // SAFETY: passed on to the caller.
         let given = unsafe { core::slice::from_raw_parts(arguments as *const usize, bytes / 8) };
         words[..bytes / 8].copy_from_slice(given);

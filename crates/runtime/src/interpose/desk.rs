@@ -1,13 +1,13 @@
-//! What only the keeper can do for a thread of the program: it alone has the
-//! userfaultfd (in a descriptor table of its own), and it alone evicts.
+//! Requests to the keeper: what only the keeper can do for a thread of the program. Only the keeper has the
+//! userfaultfd (in a descriptor table of its own), and only it evicts.
 //!
 //! ```text
-//!  idle ──(asker, holding the desk)──> asked ──(keeper)──> done ──(asker)──> idle
-//!                                        └──(asker, out of patience)───────────^
+//!  idle ──(thread, holding the desk)──> asked ──(keeper)──> done ──(thread)──> idle
+//!                                         └──(thread, out of patience)───────────^
 //! ```
 //!
-//! An asker waits on its own stack, which may be evicted meanwhile; nobody
-//! who brings pages back ever waits for the desk.
+//! A requesting thread waits on its own stack, which may be evicted meanwhile; no thread that restores pages
+//! ever waits for the desk.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -22,8 +22,8 @@ const ASKED: u32 = 1;
 const SERVING: u32 = 2;
 const DONE: u32 = 3;
 
-/// The keeper answers within microseconds, on a busy machine much later, unless
-/// a fork holds it up. Nobody waits longer than this for it, ns.
+/// The keeper answers within microseconds, on a busy machine much later, unless a fork holds it up. No thread
+/// waits longer than this for it, ns.
 const PATIENCE: u64 = 30_000_000_000;
 
 static DESK: Lock<()> = Lock::new(());
@@ -31,29 +31,25 @@ static STATE: AtomicU32 = AtomicU32::new(IDLE);
 static START: AtomicUsize = AtomicUsize::new(0);
 static END: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until no eviction is under way that began before the call: from
-/// then on nothing is taken away of what was kept out before the call.
-/// `false` if the keeper does not answer.
+/// Waits until all evictions that began before the call have ended: from then on, ranges that were kept out
+/// before the call are not evicted. `false` if the keeper does not answer.
 pub fn let_evictions_end() -> bool {
     ask(0, 0)
 }
 
-/// Has all mappings registered that have appeared. `false` if the keeper does
-/// not answer.
+/// Lets the keeper register all new mappings. `false` if the keeper does not answer.
 pub fn watch_growth() -> bool {
     ask(usize::MAX, 0)
 }
 
-/// Has all private anonymous mappings registered that overlap the range, so
-/// that those which differ in nothing else become one. `false` if the keeper
-/// does not answer.
+/// Lets the keeper register all private anonymous mappings that overlap the range, so that mappings which
+/// differ in nothing else become one. `false` if the keeper does not answer.
 pub fn unsplit(start: usize, end: usize) -> bool {
     ask(start, end)
 }
 
-/// Has given back what the runtime has reserved beyond what it may have where
-/// the program's memory is limited to so much. `false` if the keeper does not
-/// answer.
+/// Lets the keeper free memory that the runtime has reserved beyond what is allowed when the program's memory
+/// is limited to `limit`. `false` if the keeper does not answer.
 pub fn make_way(limit: usize) -> bool {
     if !door::has_keeper() {
         let mask = sys::block_signals();
@@ -94,8 +90,8 @@ fn wait() -> bool {
                 let _ = sys::futex_wait(&STATE, state, Some(1_000_000), false);
             }
         }
-        // While a fork is under way it evicts nothing, and the fork may wait for locks that the asker holds.
-        // A keeper that has ended evicts nothing either, and answers nobody.
+        // While a fork is under way the keeper evicts nothing, and the fork may wait for locks that the
+        // requesting thread holds. A keeper that has ended evicts nothing either, and does not answer.
         let ended = RUNTIME.process.stopped.load(Acquire) || !door::has_keeper();
         let held_up = RUNTIME.threads.keeper_paused.load(SeqCst) || ended;
         if (held_up || sys::now_ns() - begin > PATIENCE)
@@ -106,14 +102,14 @@ fn wait() -> bool {
     }
 }
 
-/// Whether somebody asks.
+/// Whether there is a request.
 #[inline(always)]
 pub fn is_asked() -> bool {
     STATE.load(SeqCst) == ASKED
 }
 
-/// The keeper calls this between two evictions; `maps` is its open
-/// `/proc/self/maps`, `watch` registers what has appeared.
+/// The keeper calls this between two evictions; `maps` is its open `/proc/self/maps`, and `watch` registers
+/// new mappings.
 #[inline(always)]
 pub fn serve(maps: Fd, watch: impl FnMut()) {
     if is_asked() {
@@ -149,17 +145,18 @@ pub unsafe fn after_fork() {
 }
 
 impl Runtime {
-    /// See [`unsplit`]; by the keeper.
+    /// See [`unsplit`]; called by the keeper.
     pub fn unsplit(&self, maps: Fd, start: usize, end: usize) {
         let mut buffer = [0u8; 16 << 10];
-        // Registering is for the holder of the order lock: no event is half applied.
+        // Registering needs the order lock, so that no event is half applied.
         let _order = self.pages.order.lock();
         let _ = maps::for_each(maps, &mut buffer, |mapping| {
             let (from, to) = (mapping.start, mapping.end);
             let own = self.arena.overlaps(from, to) || self.pages.standby.overlaps(from, to);
             let managed = mapping.is_private_anonymous() && !own && to <= crate::pages::table::END;
             if from < end && start < to && managed {
-                // Refused where the program has a userfaultfd of its own: then it stays as it is.
+                // The kernel refuses this where the program has registered the mapping with its own
+                // userfaultfd: then it stays as it is.
                 if self.register(from, to - from).is_ok() {
                     self.mark(from, to);
                 }

@@ -1,32 +1,30 @@
-//! Functions of the C library that the runtime must know of.
+//! Functions of the C library that the runtime must know about.
 //!
-//! The preload library defines them under the same names. Each behaves as the
-//! C library's, which it calls; besides it tells the runtime what the kernel
-//! has no event for. Three rules hold for all of them:
+//! The preload library defines them under the same names. Each behaves as the C library's function, which it
+//! calls; in addition, it tells the runtime about things for which the kernel has no event. Three rules hold
+//! for all of them:
 //!
-//! - A process that is not managed, or is not paging yet, pays for one load.
-//! - They run in threads of the program: on stacks that may be evicted, maybe
-//!   in a signal handler, maybe in a child of `vfork`, where the memory is the
-//!   parent's but everything else is the child's own.
-//! - So no lock is held there that a fault handler waits for, and a lock is
-//!   held only with signals blocked.
+//! - In a process that is not managed, or is not paging yet, they cost one load.
+//! - They run in threads of the program: on stacks that may be evicted, possibly in a signal handler,
+//!   possibly in a child of `vfork`, where the memory is the parent's but everything else is the child's own.
+//! - So no lock is held there that a fault handler waits for, and a lock is held only with signals blocked.
 //!
 //! | file | functions |
 //! | --- | --- |
-//! | `bare` | `_Fork`, `clone`, `syscall`: children that no handler of the C library prepares |
-//! | `starting` | `fork`, `posix_spawn`: where the kernel refuses, threads of memfold give way |
+//! | `bare` | `_Fork`, `clone`, `syscall`: children for which the C library runs no handlers |
+//! | `starting` | `fork`, `posix_spawn`: where the kernel refuses, threads of memfold end |
 //! | `mappings/growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
 //! | `mappings/advice` | `madvise` and `munmap`: what a forked child gets |
-//! | `mappings/locked` | `mlock` and its relatives: such memory stays |
-//! | `mappings/remap` | `mremap`: a registration must not be seen |
-//! | `mappings/pins` | what makes the kernel hold on to pages |
+//! | `mappings/locked` | `mlock` and its relatives: such memory stays resident |
+//! | `mappings/remap` | `mremap`: the program must not see registrations |
+//! | `mappings/pins` | functions that make the kernel hold on to pages |
 //! | `mappings/own_uffd` | `ioctl`: the runtime ends before the program registers memory with a userfaultfd |
 //! | `rights/identity` | `setuid` and its relatives: the runtime's threads follow |
-//! | `rights/limits` | `setrlimit`, `prlimit`: what is only reserved goes first |
+//! | `rights/limits` | `setrlimit`, `prlimit`: memory that is only reserved is freed first |
 //! | `rights/namespaces` | `unshare`, `setns`: only for processes with one thread |
-//! | `rights/seccomp` | `prctl`, `syscall`: the runtime ends before a filter begins |
+//! | `rights/seccomp` | `prctl`, `syscall`: the runtime ends before a filter takes effect |
 //!
-//! The runtime's own side of it is in `desk`, `mappings/leaving`, `mappings/ranges` and `rights/credentials`.
+//! The runtime's side is in `desk`, `mappings/leaving`, `mappings/ranges` and `rights/credentials`.
 
 pub mod desk;
 pub mod mappings;
@@ -39,11 +37,10 @@ mod next;
 #[cfg(feature = "preload")]
 mod starting;
 
-/// In a forked child, before its keeper is started: no other thread lives.
+/// In a forked child, before its keeper is started: no other thread is running.
 ///
 /// # Safety
-/// Only the forking thread may exist, and it must not be inside of a function
-/// of this module.
+/// Only the forking thread may exist, and it must not be inside a function of this module.
 pub unsafe fn after_fork() {
     // SAFETY: passed on to the caller.
     unsafe {

@@ -1,4 +1,4 @@
-//! The C library's own functions, which ours stand in front of.
+//! The C library's own functions, which ours precede.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -13,19 +13,19 @@ unsafe extern "C" {
 
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
 
-/// What is called while a function is not bound yet.
+/// What to call while a function is not bound yet.
 enum Before {
-    /// This system call: the C library's function is no more than that.
+    /// This system call: the C library's function does nothing else.
     Call(usize),
-    /// The function, looked up now.
+    /// The function, looked up on the spot.
     LookUp,
 }
 
-/// The next definition of a function, after ours.
+/// The next definition of a function after ours.
 ///
-/// All are bound when the loader starts this library. Constructors of other
-/// libraries may run before that; and some of those call from inside of an
-/// allocator, where looking a function up could call that very allocator.
+/// All are bound when the loader starts this library. Constructors of other libraries may run before that;
+/// and some of those call from inside an allocator, where looking up a function could call that same
+/// allocator.
 pub struct Next {
     name: &'static CStr,
     before: Before,
@@ -52,8 +52,7 @@ impl Next {
         found
     }
 
-    /// Calls it. The result of a function that returns an `int` is valid in
-    /// its low half only.
+    /// Calls it. If the function returns an `int`, only the low half of the result is valid.
     ///
     /// # Safety
     /// As the C library's function.
@@ -66,14 +65,13 @@ impl Next {
             // SAFETY: passed on to the caller.
             return unsafe { self.call_before(a) };
         }
-        // SAFETY: integers and pointers are passed in registers, six of them
-        // on every architecture supported; a function ignores those that it
-        // does not take, and variadic functions get theirs the same way.
+        // SAFETY: integers and pointers are passed in registers, six of them on every supported architecture;
+        // a function ignores those that it does not take, and variadic functions get theirs the same way.
         let function: Function = unsafe { core::mem::transmute(at) };
         function(a[0], a[1], a[2], a[3], a[4], a[5])
     }
 
-    /// Calls one that takes up to seven arguments.
+    /// Calls a function that takes up to seven arguments.
     ///
     /// # Safety
     /// As the C library's function.
@@ -86,7 +84,7 @@ impl Next {
         if at == 0 {
             return result(Err(Errno::NOSYS));
         }
-        // SAFETY: as in `call`; the seventh lies where a variadic function looks for it, too.
+        // SAFETY: as in `call`; the seventh argument also lies where a variadic function looks for it.
         let function: Function = unsafe { core::mem::transmute(at) };
         function(a[0], a[1], a[2], a[3], a[4], a[5], a[6])
     }
@@ -110,7 +108,7 @@ impl Next {
     }
 }
 
-/// What a function of the C library returns: -1 and `errno`, or the value.
+/// The result as a function of the C library returns it: -1 and `errno`, or the value.
 #[inline(always)]
 pub fn result(answer: sys::Result<usize>) -> isize {
     match answer {
@@ -125,9 +123,9 @@ fn failed(error: Errno) -> isize {
     -1
 }
 
-/// `errno` of the calling thread, one of the program's.
+/// `errno` of the calling thread, a thread of the program.
 pub fn errno() -> Errno {
-    // SAFETY: the C library keeps the place for every thread of its own.
+    // SAFETY: the C library keeps this place for each of its own threads.
     Errno(unsafe { *__errno_location() })
 }
 
@@ -139,19 +137,19 @@ pub fn set_errno(error: i32) {
 
 pub use crate::process::here::is_managed;
 
-/// Whether this process is managed, and is not a child of `vfork` that only
-/// borrows a managed process's memory.
+/// Whether this process is managed, and is not a child of `vfork` that only borrows a managed process's
+/// memory.
 pub fn is_managed_here() -> bool {
     is_managed() && RUNTIME.process.pid.load(Relaxed) == sys::getpid()
 }
 
-/// Whether anything of this memory may be evicted now.
+/// Whether any of this memory may be evicted now.
 #[inline(always)]
 pub fn is_paging() -> bool {
     is_managed() && RUNTIME.is_paging()
 }
 
-/// Keeps `errno` as it was over what the runtime does after a call.
+/// Preserves `errno` across the runtime's work after a call.
 pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     let before = errno();
     let done = work();

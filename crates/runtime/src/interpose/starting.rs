@@ -1,7 +1,7 @@
-//! Functions that start processes. Where the kernel refuses one for want of tasks (`pids.max`, `ulimit -u`),
-//! threads of memfold may have taken its place: they give way, and the kernel is asked again
-//! (`watch/retire.rs`). `vfork` can't be wrapped: it returns twice, to the same place on the stack. `system` and
-//! `popen` start processes inside of the C library, past these functions.
+//! Functions that start processes. If the kernel refuses one for lack of tasks (`pids.max`, `ulimit -u`),
+//! threads of memfold may have taken its place: they end to make way, and the kernel is asked again
+//! (`watch/retire.rs`). `vfork` cannot be wrapped: it returns twice, to the same place on the stack. `system`
+//! and `popen` start processes inside the C library, bypassing these functions.
 
 use core::ffi::c_int;
 

@@ -1,12 +1,14 @@
-//! Seccomp filters that a program runs under, and what they do to the runtime's system calls.
+//! Seccomp filters under which a program runs, and what they do to the runtime's system calls.
 //!
-//! A filter that is there when the program starts cannot be read, and trying a call may be fatal. What is known:
+//! A filter that exists when the program starts cannot be read, and trying a call may be fatal. What is
+//! known:
 //!
-//! - how many filters a process has (`/proc/self/status`; the loader has opened, read and closed files before);
-//! - that the supervisor has tried every call under its own filters ([`Shared::proven_filters`]). Filters are
-//!   inherited and never taken away, so a process of its tree with as many has the same;
-//! - what a filter would answer that a managed process installs by the C library: it is interpreted first, with
-//!   every call of the runtime, and with all values for arguments that are not known.
+//! - How many filters a process has (`/proc/self/status`; the loader has opened, read and closed files
+//!   before).
+//! - That the supervisor has tried every call under its own filters ([`Shared::proven_filters`]). Filters are
+//!   inherited and never removed, so a process of its tree with the same number has the same filters.
+//! - What a filter would answer that a managed process installs through the C library: it is interpreted
+//!   first, with every call of the runtime, and with all values for arguments that are not known.
 //!
 //! With any other filter the process is not managed.
 
@@ -18,10 +20,10 @@ use memfold_shared::page::{Shared, Slot};
 
 use crate::kernel::sys::{self, nr, o};
 
-/// Said of a process that is not managed for this.
+/// The message about a process that is not managed for this reason.
 pub const WORDS: &str = "it was started under a seccomp filter that may end it for system calls of memfold: memfold makes none there, and this process is not managed";
 
-/// The status of this process; none where there is no `/proc`.
+/// The status of this process; `None` where there is no `/proc`.
 pub fn own_status() -> Option<Status> {
     let file = sys::open(c"/proc/self/status", o::RDONLY | o::CLOEXEC).ok()?;
     let status = Status::read(|buffer| sys::read(file, buffer).unwrap_or(0));
@@ -29,13 +31,13 @@ pub fn own_status() -> Option<Status> {
     status
 }
 
-/// What is known of the filters of this process, to be handed to a slot of a program that it becomes.
+/// What is known about the filters of this process, for the slot of a program that it becomes.
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 /// See [`is_free`].
 static IS_FREE: AtomicBool = AtomicBool::new(false);
 
-/// At the start of a program: whether the runtime's calls do no harm; and whether the call `userfaultfd` is
-/// among them.
+/// Called at the start of a program: whether the runtime's calls are harmless; and whether that includes the
+/// call `userfaultfd`.
 pub fn allow(shared: &Shared, status: Status) -> Option<bool> {
     if status.mode == 0 {
         IS_FREE.store(true, Relaxed);
@@ -50,7 +52,7 @@ pub fn allow(shared: &Shared, status: Status) -> Option<bool> {
     Some(known & BY_DEVICE_ONLY == 0)
 }
 
-/// Whether there is no filter at all: there was none, and none came.
+/// Whether there is no filter at all: there was none at the start, and none was installed.
 pub fn is_free() -> bool {
     IS_FREE.load(Relaxed)
 }
@@ -60,7 +62,8 @@ pub fn comes() {
     IS_FREE.store(false, Relaxed);
 }
 
-/// Writes into a process's slot what is known of its filters: it may go on as another program.
+/// Records in a process's slot what is known about its filters, since the process may continue as another
+/// program.
 pub fn note_in(slot: &Slot) {
     slot.filters.store(KNOWN.load(Relaxed), Relaxed);
 }
@@ -70,17 +73,17 @@ pub fn userfaultfd_may_be_called() -> bool {
     KNOWN.load(Relaxed) & BY_DEVICE_ONLY == 0
 }
 
-/// A filter that is about to be installed, if it does the runtime no harm.
+/// A filter that is about to be installed and is harmless to the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Harmless {
     count: u32,
 }
 
 impl Harmless {
-    /// Reads a filter, the `sock_fprog` that the kernel is going to get, into a place for [`MOST_STEPS`].
+    /// Reads a filter, the `sock_fprog` that the kernel is going to get, into a buffer for [`MOST_STEPS`].
     pub fn read(program: usize, place: &mut [usize]) -> Option<Self> {
         let mut head = [0usize; 2];
-        // A wrong address is the kernel's to refuse: this does not touch it.
+        // If the address is wrong, the kernel will refuse it: this does not touch it.
         sys::read_own_memory(program, &mut head).ok()?;
         let (length, start) = (head[0] & 0xffff, head[1]);
         let steps = place.get_mut(..length)?;
@@ -91,7 +94,7 @@ impl Harmless {
         };
         let status = own_status()?;
         let before = KNOWN.load(Relaxed);
-        // What was there before must be known as well.
+        // The filters before it must be known as well.
         if status.mode != 0 && status.count != Some(before & !BY_DEVICE_ONLY) {
             return None;
         }
@@ -99,25 +102,26 @@ impl Harmless {
         Some(Harmless { count: count | before & BY_DEVICE_ONLY | by_device })
     }
 
-    /// It was installed.
+    /// The filter was installed.
     pub fn installed(self, slot: &Slot) {
         KNOWN.store(self.count, Relaxed);
         note_in(slot);
     }
 }
 
-/// The kernel takes no more.
+/// The kernel's maximum number of steps.
 pub const MOST_STEPS: usize = 4096;
-/// States that are still to be followed at most, and steps in all for one call: more is taken for harm.
+/// Maximum number of states that are still to be followed, and of steps in total for one call: beyond that,
+/// the filter counts as harmful.
 const MOST_STATES: usize = 32;
 const PATIENCE: u32 = 20_000;
 
-/// Whether no call of the runtime ends the process. If so: whether that holds for `userfaultfd` too.
+/// Whether no call of the runtime ends the process. If so: whether that includes `userfaultfd`.
 fn judge(steps: &[usize]) -> Option<bool> {
     CALLS.iter().all(|call| is_harmless(steps, call)).then(|| is_harmless(steps, &USERFAULTFD))
 }
 
-/// A number that is known, or not.
+/// A number, if it is known.
 type Value = Option<u32>;
 
 #[derive(Clone, Copy)]
@@ -158,13 +162,13 @@ fn is_harmless(steps: &[usize], call: &Call) -> bool {
 
 enum Then {
     Next,
-    /// So far if it is true, so far if not; and whether it is.
+    /// How far to jump if it is true, and how far if not; and whether it is true.
     Jump(usize, usize, Option<bool>),
     Answer(Value),
     Unknown,
 }
 
-/// Whether who makes the call lives on: it is allowed, logged, or answered by an error.
+/// Whether the caller survives: the call is allowed, logged, or answered by an error.
 fn is_survived(answer: Value) -> bool {
     const ALLOW: u32 = 0x7fff_0000;
     const LOG: u32 = 0x7ffc_0000;
@@ -177,19 +181,19 @@ const ARCHITECTURE: u32 = 0xc000_003e;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xc000_00b7;
 
-/// A word of what the kernel shows to a filter.
+/// A word of the data that the kernel shows to a filter.
 fn shown(call: &Call, offset: u32) -> Value {
     match offset {
         0 => Some(call.number as u32),
         4 => Some(ARCHITECTURE),
-        // Of a thread the flags are known; no flag that filters forbid is among them or is added.
+        // The flags that make a thread are known; no flag that filters forbid is among them or is added.
         16 if call.number == nr::CLONE => Some(call.arguments[0] as u32),
         20 if call.number == nr::CLONE => Some(0),
         _ => None,
     }
 }
 
-/// One step, as the kernel's documentation of classic BPF has it: `code | true | false | k`.
+/// Executes one step, as the kernel's documentation of classic BPF defines it: `code | true | false | k`.
 fn follow(state: &mut State, step: u64, call: &Call) -> Then {
     let code = step as u16;
     let (true_by, false_by) = ((step >> 16) as u8 as usize, (step >> 24) as u8 as usize);
@@ -265,7 +269,7 @@ mod tests {
         (u64::from(code) | u64::from(yes) << 16 | u64::from(no) << 24 | u64::from(k) << 32) as usize
     }
 
-    /// Answers these calls by `answer`, others by `rest`.
+    /// A filter that answers these calls with `answer`, and others with `rest`.
     fn filter(calls: &[usize], answer: u32, rest: u32) -> Vec<usize> {
         let mut steps = std::vec![step(0x20, 0, 0, 4), step(0x15, 1, 0, ARCHITECTURE), step(6, 0, 0, KILL)];
         steps.push(step(0x20, 0, 0, 0));
@@ -285,7 +289,7 @@ mod tests {
             assert_eq!(judge(&filter(&[call.number], KILL, ALLOW)), None, "{}", call.name);
             assert_eq!(judge(&filter(&[call.number], ERRNO, ALLOW)), Some(true), "{}", call.name);
         }
-        // A list of what is allowed; 165 is mount, or nothing.
+        // A list of allowed calls; 165 is mount, or unused.
         let all: Vec<usize> = CALLS.iter().map(|call| call.number).collect();
         assert_eq!(judge(&filter(&all, ALLOW, KILL)), Some(false));
         assert_eq!(judge(&filter(&[165], KILL, ALLOW)), Some(true));
@@ -293,7 +297,7 @@ mod tests {
 
     #[test]
     fn arguments_that_are_not_known_may_be_anything() {
-        // An ioctl with one request is fatal; a clone with the flag of a namespace.
+        // One ioctl request is fatal; so is a clone with the flag of a namespace.
         let with = |number: usize, test: usize| {
             let steps = [
                 step(0x20, 0, 0, 0),

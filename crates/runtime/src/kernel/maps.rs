@@ -7,7 +7,7 @@ use crate::kernel::sys::{self, Errno, Fd, Result};
 pub struct Mapping<'a> {
     /// First byte.
     pub start: usize,
-    /// First byte after.
+    /// First byte after the end.
     pub end: usize,
     /// `rwxp` or `rwxs` with dashes.
     pub permissions: [u8; 4],
@@ -18,16 +18,15 @@ pub struct Mapping<'a> {
 }
 
 impl Mapping<'_> {
-    /// Private memory without a file behind it, and not one of the kernel's
-    /// special mappings or the main stack.
+    /// Private memory without a file behind it, excluding the kernel's special mappings and the main stack.
     pub fn is_private_anonymous(&self) -> bool {
         let named = !self.name.is_empty() && self.name != b"[heap]" && !self.name.starts_with(b"[anon:");
         self.permissions[3] == b'p' && self.inode == 0 && !named
     }
 }
 
-/// Reads all mappings through `fd`, an open `/proc/self/maps`, and calls
-/// `visit` with each. `buffer` must hold the longest line.
+/// Reads all mappings through `fd`, an open `/proc/self/maps`, and calls `visit` with each. `buffer` must be
+/// large enough for the longest line.
 pub fn for_each(fd: Fd, buffer: &mut [u8], mut visit: impl FnMut(Mapping<'_>)) -> Result<()> {
     let (mut offset, mut filled) = (0u64, 0usize);
     loop {
@@ -72,8 +71,8 @@ struct QueryArg {
     build_id: u64,
 }
 
-/// The private anonymous mapping that holds `address`, as it is now. Linux
-/// 6.11 can be asked (PROCMAP_QUERY); before that the whole list is read.
+/// The private anonymous mapping that contains `address`, as it is now. Linux 6.11 has a query for that
+/// (PROCMAP_QUERY); before, the whole list is read.
 pub fn private_anonymous_at(fd: Fd, address: usize) -> Option<(usize, usize)> {
     const QUERY: usize = 0xC068_6611;
     const SHARED: u64 = 8;
@@ -120,8 +119,8 @@ fn hex(text: &[u8]) -> Option<usize> {
     usize::from_str_radix(core::str::from_utf8(text).ok()?, 16).ok()
 }
 
-/// Pages of private anonymous memory that this process has resident, from
-/// `fd`, an open `/proc/self/statm`.
+/// Number of resident pages of private anonymous memory of this process, from `fd`, an open
+/// `/proc/self/statm`.
 pub fn anonymous_pages(fd: Fd) -> Result<u64> {
     let mut buffer = [0u8; 128];
     let length = sys::pread(fd, &mut buffer, 0)?;
@@ -131,7 +130,8 @@ pub fn anonymous_pages(fd: Fd) -> Result<u64> {
     Ok(resident.saturating_sub(shared))
 }
 
-/// Bytes that this process may write to and has not touched yet, about: from `fd`, an open `/proc/self/statm`.
+/// Approximate number of bytes that this process may write to and has not touched yet, from `fd`, an open
+/// `/proc/self/statm`.
 pub fn untouched_bytes(fd: Fd) -> Result<u64> {
     let mut buffer = [0u8; 128];
     let length = sys::pread(fd, &mut buffer, 0)?;

@@ -15,24 +15,24 @@ use mounts::KnownMounts;
 use sys::Fd;
 use uffd::Uffd;
 
-/// What this kernel can do, and the descriptors by which it is asked.
+/// What this kernel can do, and the descriptors through which it is called.
 pub struct Kernel {
     uffd: AtomicI32,
     witness: AtomicI32,
-    /// Where reading files is a risk, and where not.
+    /// Where reading files is a risk, and where it is not.
     pub mounts: KnownMounts,
     /// The kernel has UFFDIO_MOVE.
     pub can_move: AtomicBool,
     /// The kernel can write-protect pages.
     pub can_protect: AtomicBool,
-    /// The kernel knows guard pages; and the keeper's open pagemap, to look for them.
+    /// The kernel supports guard pages. `pagemap` is the keeper's open pagemap, to look for them.
     pub knows_guards: AtomicBool,
-    /// See `knows_guards`; -1 as long as there is none.
+    /// See `knows_guards`; -1 if there is none.
     pub pagemap: AtomicI32,
 }
 
 impl Kernel {
-    /// As it is when a process begins.
+    /// The state at the start of a process.
     pub const fn new() -> Self {
         Kernel {
             uffd: AtomicI32::new(-1),
@@ -45,7 +45,7 @@ impl Kernel {
         }
     }
 
-    /// The userfaultfd; only after [`Kernel::set_uffd`].
+    /// The userfaultfd. Call it only after [`Kernel::set_uffd`].
     pub fn uffd(&self) -> Uffd {
         Uffd(Fd(self.uffd.load(Relaxed)))
     }
@@ -55,8 +55,7 @@ impl Kernel {
         self.uffd.load(Relaxed) >= 0
     }
 
-    /// Sets the userfaultfd that all threads use from now on, and its witness
-    /// (see `order.rs`).
+    /// Sets the userfaultfd that all threads use from now on, and its witness (see `order.rs`).
     pub fn set_uffd(&self, both: Option<(Uffd, Uffd)>) {
         self.witness.store(both.map_or(-1, |(_, witness)| witness.0.0), Release);
         self.uffd.store(both.map_or(-1, |(uffd, _)| uffd.0.0), Release);
@@ -67,7 +66,7 @@ impl Kernel {
         Uffd(Fd(self.witness.load(Relaxed)))
     }
 
-    /// In a forked child: what was opened in the parent serves the parent.
+    /// In a forked child: descriptors opened in the parent serve the parent.
     pub fn after_fork(&self) {
         self.set_uffd(None);
         self.pagemap.store(-1, Relaxed);

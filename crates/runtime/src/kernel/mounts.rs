@@ -1,13 +1,16 @@
-//! Mounts, and whether reading their files may write to pages of the program in a way that taking the pages away would not notice.
+//! Mounts, and whether reading their files may write to pages of the program in a way that eviction would not
+//! notice.
 //!
-//! | kernel | files that do | why |
-//! | --- | --- | --- |
-//! | before 6.8 | all that are read with `O_DIRECT`; of FUSE, 9p, SMB and ZFS any | pages are pinned, and `mremap` takes pinned pages too. A FUSE server decides about direct I/O for each file, 9p and SMB do it when mounted without a cache, ZFS if so set |
-//! | 6.8 | of FUSE any | its direct I/O held pages without pinning them until 6.9 |
-//! | 6.8 and later | those of the file systems in `HOLD` that are read with `O_DIRECT` | their direct I/O holds pages by plain references, which `UFFDIO_MOVE` does not see |
+//! Which files may do so depends on the kernel:
+//! - Before 6.8: all files that are read with `O_DIRECT`, and any file of FUSE, 9p, SMB and ZFS. Pages are
+//!   pinned, and `mremap` moves pinned pages, too. A FUSE server decides about direct I/O for each file, 9p and
+//!   SMB do it when mounted without a cache, ZFS if configured so.
+//! - 6.8: any file of FUSE, whose direct I/O held pages without pinning them until 6.9.
+//! - 6.8 and later: files of the file systems in `HOLD` that are read with `O_DIRECT`. Their direct I/O holds
+//!   pages by plain references, which `UFFDIO_MOVE` does not see.
 //!
-//! Which mounts those are is read from `mountinfo`. To ask a file system for
-//! its type could wait for its server, and the keeper may wait for nobody.
+//! `mountinfo` says which mounts those are. Asking a file system for its type could wait for its server, and
+//! the keeper may not wait for any process.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -15,15 +18,16 @@ use crate::kernel::maps::decimal;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Fd, PollFd};
 
-/// Types of file systems that may do direct I/O unasked; a subtype may follow after a dot.
+/// Types of file systems that may do direct I/O without a request; a subtype may follow after a dot.
 const UNASKED: [&[u8]; 7] = [b"fuse", b"fuseblk", b"virtiofs", b"9p", b"cifs", b"smb3", b"zfs"];
-/// Of these, those that are FUSE.
+/// Those of them that are FUSE.
 const FUSE: [&[u8]; 3] = [b"fuse", b"fuseblk", b"virtiofs"];
-/// Types whose direct I/O takes plain references (`iov_iter_get_pages`): NFS and Ceph in the kernel's source of 6.18; what is not in the kernel and was not looked at.
+/// Types whose direct I/O takes plain references (`iov_iter_get_pages`): NFS and Ceph in the kernel's source
+/// of 6.18; the others are not in the kernel and were not examined.
 const HOLD: [&[u8]; 10] =
     [b"nfs", b"nfs4", b"ceph", b"orangefs", b"pvfs2", b"lustre", b"gpfs", b"beegfs", b"panfs", b"wekafs"];
 
-/// Which reads from a mount's files may write to pages after they were taken away.
+/// Which reads from a mount's files may write to pages after their eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub enum Risk {
     /// None.
@@ -34,10 +38,10 @@ pub enum Risk {
     Always,
 }
 
-/// What can be noticed when pages are taken away.
+/// Which holds on pages eviction can notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notices {
-    /// Nothing: `mremap`.
+    /// None: eviction is by `mremap`.
     Nothing,
     /// Pins, but FUSE does not pin.
     PinsButFuse,
@@ -46,7 +50,7 @@ pub enum Notices {
 }
 
 impl Notices {
-    /// Of the kernel that runs; `moves`: it has UFFDIO_MOVE.
+    /// For the running kernel; `moves`: it has UFFDIO_MOVE.
     pub fn of(moves: bool) -> Self {
         match sys::kernel_version() {
             _ if !moves => Notices::Nothing,
@@ -65,35 +69,35 @@ impl Notices {
         }
     }
 
-    /// Of a mount that is not listed. It may have appeared just now, or belong to another namespace.
+    /// The risk of a mount that is not listed. It may be new, or belong to another namespace.
     fn unknown(self) -> Risk {
         if self == Notices::Nothing { Risk::Always } else { Risk::Direct }
     }
 }
 
-/// Mounts that are known at most.
+/// Maximum number of known mounts.
 const KNOWN: usize = 1024;
-/// Bits of a number of the list that say the risk.
+/// Number of bits of a list entry that contain the risk.
 const RISK_BITS: u32 = 2;
-/// Looks at a list that is just being written before a mount is taken for unknown.
+/// How often to look at a list that is being written before a mount counts as unknown.
 const PATIENCE: usize = 1000;
 const POLL_CHANGED: i16 = 2 | 8;
 
-/// What is known of the mounts: written by the keeper, read by all.
+/// What is known about the mounts: written by the keeper, read by all threads.
 pub struct KnownMounts {
     /// Id and risk.
     list: [AtomicU32; KNOWN],
     count: AtomicUsize,
-    /// Odd while the list is being written.
+    /// Odd while the list is written.
     version: AtomicU32,
     /// The highest risk of all mounts.
     highest: AtomicU32,
-    /// What can be noticed; see [`Notices`].
+    /// Which holds eviction can notice; see [`Notices`].
     notices: AtomicU32,
 }
 
 impl KnownMounts {
-    /// None.
+    /// No mounts.
     pub const fn new() -> Self {
         KnownMounts {
             list: [const { AtomicU32::new(0) }; KNOWN],
@@ -104,13 +108,13 @@ impl KnownMounts {
         }
     }
 
-    /// What can be noticed when pages are taken away.
+    /// Which holds on pages eviction can notice.
     pub fn notices(&self) -> Notices {
         let all = [Notices::Nothing, Notices::PinsButFuse, Notices::Pins];
         all[self.notices.load(Relaxed).min(2) as usize]
     }
 
-    /// Sets it, before the list is read.
+    /// Sets this, before the list is read.
     pub fn set_notices(&self, notices: Notices) {
         self.notices.store(notices as u32, Relaxed);
     }
@@ -136,16 +140,17 @@ impl KnownMounts {
         self.notices().unknown()
     }
 
-    /// Whether reading from this open file of the calling thread is a risk. `direct`: it may have been opened with `O_DIRECT`.
+    /// Whether reading from this open file of the calling thread is a risk. `direct`: it may have been opened
+    /// with `O_DIRECT`.
     pub fn may_write_late(&self, file: Fd, direct: bool) -> bool {
         match sys::file_info(file, c"") {
             Ok(info) if info.is_regular => {
-                // Before Linux 5.8 the mount is not told.
+                // Before Linux 5.8 the mount is not reported.
                 let risk =
                     info.mount.map_or_else(|| risk_of(self.highest.load(Relaxed)), |mount| self.risk(mount));
                 risk == Risk::Always || direct && risk == Risk::Direct
             }
-            // Of what is no regular file direct I/O pins: block devices, and drivers.
+            // For files that are not regular, direct I/O pins: block devices, and drivers.
             _ => direct && self.notices() == Notices::Nothing,
         }
     }
@@ -166,7 +171,7 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Opens the list. If that fails every file is one of an unknown mount.
+    /// Opens the list. If that fails, every file belongs to an unknown mount.
     pub fn open() -> Self {
         let file = crate::kernel::procfs::open("mountinfo").ok();
         Mounts { file, read: false }
@@ -211,7 +216,7 @@ fn read_list(file: Fd, known: &KnownMounts) {
             break;
         }
         if filled == buffer.len() {
-            // Longer than any line may be: of an unknown mount.
+            // The line is longer than any line should be: it counts as an unknown mount.
             highest = highest.max(known.notices().unknown() as u32);
             filled = 0;
         }
@@ -223,7 +228,7 @@ fn read_list(file: Fd, known: &KnownMounts) {
     known.highest.store(highest, Relaxed);
 }
 
-/// Id of a mount, and the risk: `ID PARENT DEVICE ROOT POINT OPTIONS TAGS... - TYPE SOURCE OPTIONS`.
+/// The id of a mount, and the risk: `ID PARENT DEVICE ROOT POINT OPTIONS TAGS... - TYPE SOURCE OPTIONS`.
 fn parse(line: &[u8], notices: Notices) -> Option<(u64, Risk)> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = decimal(fields.next()?)?;
@@ -276,7 +281,7 @@ mod tests {
             assert!(info.mount.is_none_or(|mount| known.risk(mount) == notices.risk(b"proc")));
             assert!(!known.may_write_late(file, false));
             assert_eq!(known.may_write_late(file, true), notices == Notices::Nothing);
-            // Of mounts that are not listed.
+            // The risk of mounts that are not listed.
             let none = KnownMounts::new();
             none.set_notices(notices);
             assert!(

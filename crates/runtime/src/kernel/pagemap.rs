@@ -1,11 +1,10 @@
-//! Which pages are there, from `/proc/self/pagemap`.
+//! Which pages are present, from `/proc/self/pagemap`.
 //!
-//! Linux 6.7 can search it (PAGEMAP_SCAN), which jumps over the holes of
-//! large reservations; before that every page has to be read.
+//! Linux 6.7 can search it (PAGEMAP_SCAN), skipping the holes of large reservations; before, every page must
+//! be read.
 //!
-//! What is in the kernel's swap is not resident, and is left there. A guard
-//! page (MADV_GUARD_INSTALL, Linux 6.13) looks the same: an entry that is
-//! neither a page nor empty. Both are **swapped** here.
+//! A page in the kernel's swap is not resident, and is left there. A guard page (MADV_GUARD_INSTALL, Linux
+//! 6.13) looks the same: its entry is neither a page nor empty. Both are called **swapped** here.
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -42,26 +41,26 @@ struct ScanArg {
     returned: u64,
 }
 
-/// Pages in a row of the same kind.
+/// Adjacent pages of the same kind.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Region {
     /// Address of the first page.
     pub start: u64,
-    /// Where the last one ends.
+    /// The end of the last page.
     pub end: u64,
     categories: u64,
 }
 
 impl Region {
-    /// None.
+    /// No pages.
     pub const NONE: Region = Region { start: 0, end: 0, categories: 0 };
 }
 
-/// What a search has found.
+/// The result of a search.
 struct Found<'a> {
     regions: &'a [Region],
-    /// It came to the end of the range.
+    /// The search reached the end of the range.
     whole: bool,
 }
 
@@ -71,14 +70,14 @@ pub struct Pagemap {
     can_scan: AtomicBool,
 }
 
-/// Pages of one block that are there, one bit each.
+/// Present pages of one block, one bit each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Present {
-    /// One bit a page of the block.
+    /// One bit for each page of the block.
     pub bits: [u64; PAGES / 64],
     /// Number of bits.
     pub count: u32,
-    /// The same for what is swapped: see the module.
+    /// The same for swapped pages: see the module.
     pub swapped: [u64; PAGES / 64],
     /// Number of bits.
     pub swapped_count: u32,
@@ -91,7 +90,7 @@ impl Pagemap {
         Ok(Pagemap { fd, can_scan: AtomicBool::new(true) })
     }
 
-    /// One that is open already, of this process; it stays open.
+    /// An open pagemap of this process; it stays open.
     pub fn of(fd: Fd) -> Self {
         Pagemap { fd, can_scan: AtomicBool::new(true) }
     }
@@ -106,8 +105,7 @@ impl Pagemap {
         sys::close(self.fd);
     }
 
-    /// `None` if this kernel can't search. Finds no more than there are
-    /// `regions`.
+    /// `None` if this kernel cannot search. Finds at most as many regions as `regions` has room for.
     fn scan<'a>(
         &self,
         start: usize,
@@ -143,9 +141,8 @@ impl Pagemap {
         }
     }
 
-    /// The first page in the range that is there. Without a search in the
-    /// kernel, only the first block is looked at and its end is the answer
-    /// if nothing is there.
+    /// The first present page in the range. Without a search in the kernel, only the first block is examined,
+    /// and the result is its end if no page of it is present.
     pub fn first_present(&self, start: usize, end: usize) -> Option<usize> {
         let mut region = [Region::default(); 1];
         match self.scan(start, end, IS_PRESENT, 1, &mut region) {
@@ -154,8 +151,8 @@ impl Pagemap {
         }
     }
 
-    /// The runs of pages in the range that are there, as many as `regions` holds, files' among them. Returns their
-    /// number, and where the search came to. `None` if this kernel can't search.
+    /// The runs of present pages in the range, including pages of files, as many as `regions` has room for.
+    /// Returns their number, and where the search ended. `None` if this kernel cannot search.
     pub fn regions(&self, start: usize, end: usize, regions: &mut [Region]) -> Option<(usize, usize)> {
         let found = self.scan(start, end, IS_PRESENT, 0, regions)?;
         let last = found.regions.last().map_or(end, |region| region.end as usize);
@@ -177,11 +174,10 @@ impl Pagemap {
         }
     }
 
-    /// Which pages of a range inside one block are there; `first` is the
-    /// index of its first page in the block. `None` if there are pages of a
-    /// file among them, or it can't be read.
+    /// Which pages of a range inside one block are present; `first` is the index of its first page in the
+    /// block. `None` if there are pages of a file among them, or the range cannot be read.
     pub fn present(&self, start: usize, pages: usize, first: usize) -> Option<Present> {
-        // Neighbours of different kinds are regions of their own: as many as there are pages.
+        // Adjacent pages of different kinds are separate regions: at most as many as there are pages.
         let mut regions = [Region::default(); PAGES];
         let mut present = Present::default();
         match self.scan(start, start + pages * PAGE, IS_PRESENT | IS_SWAPPED, 0, &mut regions) {
@@ -230,7 +226,7 @@ impl Pagemap {
         Some(present)
     }
 
-    /// As `present`, only pages that no other process has mapped.
+    /// As `present`, but only pages that no other process has mapped.
     pub fn exclusive(&self, start: usize, pages: usize, first: usize) -> Present {
         let mut exclusive = Present::default();
         let words = self.words(start, pages).unwrap_or([0; PAGES]);
@@ -242,7 +238,7 @@ impl Pagemap {
         exclusive
     }
 
-    /// Which pages of a range inside one block are there and write-protected, one bit each.
+    /// Which pages of a range inside one block are present and write-protected, one bit each.
     pub fn protected(&self, start: usize, pages: usize, first: usize) -> [u64; PAGES / 64] {
         let mut protected = [0; PAGES / 64];
         let words = self.words(start, pages).unwrap_or([0; PAGES]);
@@ -265,14 +261,14 @@ impl Present {
         *count += 1;
     }
 
-    /// The pages that are in `bits` too. Of what is swapped: all.
+    /// The present pages that are also in `bits`, and all swapped ones.
     pub fn only(&self, bits: &[u64; PAGES / 64]) -> Present {
         let bits: [u64; PAGES / 64] = core::array::from_fn(|word| self.bits[word] & bits[word]);
         let count = bits.iter().map(|word| word.count_ones()).sum();
         Present { bits, count, ..*self }
     }
 
-    /// What is there or swapped.
+    /// Present and swapped pages together.
     pub fn all(&self) -> [u64; PAGES / 64] {
         core::array::from_fn(|word| self.bits[word] | self.swapped[word])
     }
@@ -290,7 +286,8 @@ mod tests {
         unsafe { sys::madvise(start, PAGES * PAGE, sys::advice::NOHUGEPAGE) }.unwrap();
         for index in 0..PAGES {
             let page = (start + index * PAGE) as *mut u8;
-            // SAFETY: inside fresh memory of our own. Reading makes it the page of zeros, writing one of its own.
+            // SAFETY: inside fresh memory of our own. Reading a page makes it the zero page, writing to it
+            // makes it a page of its own.
             let _: () = unsafe {
                 if index % 2 == 0 {
                     page.write_volatile(1)

@@ -1,8 +1,8 @@
-//! What `/proc` says of this process, and of its threads.
+//! Information in `/proc` about this process and its threads.
 //!
 //! Files are opened in the directory of the process, not in that of a thread. When a thread ends, the kernel
-//! discards what was looked up in its directory, and on a busy machine whoever waits for the process spins
-//! until that is done (Linux 6.18: `perf` showed some 5 ms for each compiler of a build).
+//! discards the directory entries that were looked up for it, and on a busy machine a thread that waits for
+//! the process spins until that is done (Linux 6.18: `perf` showed some 5 ms for each compiler of a build).
 //!
 //! But the directory of the process is empty once its first thread has ended: nothing can be opened there any
 //! more, and `statm` says zero. Then the directory of the calling thread is used.
@@ -16,7 +16,7 @@ use crate::kernel::sys::{self, Errno, Fd, Result, Text, o};
 
 static FIRST_IS_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Looks whether the first thread has ended, and opens `statm` of the process.
+/// Checks whether the first thread has ended, and opens `statm` of the process.
 pub fn open_statm() -> Result<Fd> {
     FIRST_IS_GONE.store(false, Relaxed);
     let own = open("statm")?;
@@ -28,17 +28,17 @@ pub fn open_statm() -> Result<Fd> {
     open("statm")
 }
 
-/// Opens a file of the process. `open_statm` has told where.
+/// Opens a file of the process, in the directory that `open_statm` has determined.
 pub fn open(name: &str) -> Result<Fd> {
     let directory = if FIRST_IS_GONE.load(Relaxed) { "thread-self" } else { "self" };
     open_at(format_args!("/proc/{directory}/{name}\0"))
 }
 
-/// Whether there is a `/proc` in which this process finds itself. A program's own root directory or mount
-/// namespace may have none, or that of another pid namespace.
+/// Whether there is a `/proc` that contains this process. A program's own root directory or mount namespace
+/// may have none, or that of another pid namespace.
 pub fn is_there() -> bool {
     const HERE: Fd = Fd(-100);
-    // A link that everybody may read, without a descriptor.
+    // A link that every process may read, without a descriptor.
     sys::readlink_at(HERE, c"/proc/self", &mut [0; 16]).is_ok()
 }
 

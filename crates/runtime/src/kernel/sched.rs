@@ -1,12 +1,12 @@
-//! Where and for how long threads run, for this library's threads and the supervisor's: the CPUs they are bound to, and the slice that they ask the kernel's
-//! scheduler for.
+//! On which CPUs and for how long threads run, both this library's and the supervisor's: the CPUs to which
+//! they are bound, and the time slice that they request from the kernel's scheduler.
 
 use crate::kernel::sys::{nr, syscall};
 
-/// The slice of threads for which others wait, ns: the least that the kernel takes.
+/// The slice of threads for which others wait, ns: the smallest that the kernel accepts.
 const SHORT_SLICE: u64 = 100_000;
 
-/// The CPU on which the calling thread runs, for now.
+/// The CPU on which the calling thread runs at the moment.
 pub fn cpu() -> usize {
     let mut cpu = 0u32;
     // SAFETY: the kernel writes one number.
@@ -20,7 +20,7 @@ pub fn yield_now() {
     let _ = unsafe { syscall(nr::SCHED_YIELD, [0; 6]) };
 }
 
-/// Sleeps for so long, or until a signal comes.
+/// Sleeps for this long, or until a signal arrives.
 pub fn sleep(ns: u64) {
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];
     // SAFETY: the kernel reads the time and writes nothing.
@@ -30,7 +30,7 @@ pub fn sleep(ns: u64) {
 /// A set of CPUs.
 pub type CpuSet = [u64; 16];
 
-/// CPUs the calling thread may run on.
+/// The CPUs on which the calling thread may run.
 pub fn allowed_cpus() -> CpuSet {
     let mut set = [0u64; 16];
     let args = [0, size_of::<CpuSet>(), set.as_mut_ptr() as usize, 0, 0, 0];
@@ -60,18 +60,20 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Asks for the shortest slice for the calling thread, for which others wait, and leaves all else as it is. A thread with a shorter slice than the one
-/// that runs runs at once when it is woken (Linux 6.12; before that nothing changes), and its share of the CPU is what it was.
+/// Requests the shortest slice for the calling thread, for which others wait, and leaves all else as it is. A
+/// thread with a shorter slice than the running thread's runs as soon as it is woken (Linux 6.12; earlier
+/// kernels ignore this), and its share of the CPU stays the same.
 ///
-/// Threads that have time could ask for a longer one than usual, but must not: the kernel lets a group of tasks lag behind by twice the longest slice
-/// among them, and with slices of 10 ms Linux 6.18 let such a group catch up for most of a minute in which nothing else on the machine ran, not even
-/// the kernel's own threads.
+/// Threads that are not in a hurry could request a longer slice than usual, but must not: the kernel lets a
+/// group of tasks lag behind by twice the longest slice among them, and with slices of 10 ms Linux 6.18 let
+/// such a group catch up for most of a minute, in which nothing else on the machine ran, not even the
+/// kernel's own threads.
 pub fn shorten_slice() {
     let mut how = SchedAttr::default();
     let bytes = size_of::<SchedAttr>();
-    // SAFETY: the kernel writes at most so many bytes.
+    // SAFETY: the kernel writes at most this many bytes.
     let got = unsafe { syscall(nr::SCHED_GETATTR, [0, &raw mut how as usize, bytes, 0, 0, 0]) };
-    // Only for the usual policy it is a slice.
+    // Only under the usual policy this field is a slice.
     if got.is_ok() && how.policy == 0 {
         how.runtime = SHORT_SLICE;
         // SAFETY: the kernel only reads it.
@@ -79,15 +81,15 @@ pub fn shorten_slice() {
     }
 }
 
-/// To which CPU a thread is bound.
+/// The CPU to which a thread is bound.
 pub struct Binding {
-    /// The one that is its own.
+    /// The CPU that belongs to the thread.
     pub own: usize,
     bound: usize,
 }
 
 impl Binding {
-    /// To none yet.
+    /// Bound to none yet.
     pub fn new(own: usize) -> Self {
         Binding { own, bound: usize::MAX }
     }

@@ -24,11 +24,11 @@ const FLAG_WP: usize = 2;
 /// Modes of REGISTER.
 const MISSING: u64 = 1;
 const WP: u64 = 2;
-/// Mode of COPY and ZEROPAGE.
+/// Modes of COPY and ZEROPAGE.
 const DONT_WAKE: u64 = 1;
 const COPY_PROTECTED: u64 = 2;
 
-/// Where addresses of programs begin and end, at most; see [`Uffd::wake_all`].
+/// Possible lowest and highest addresses of programs; see [`Uffd::wake_all`].
 const LOWEST: [usize; 4] = [PAGE, 16 * PAGE, 256 * PAGE, 4096 * PAGE];
 const HIGHEST: [usize; 4] = [END, END - PAGE, 1 << 42, (1 << 39) - PAGE];
 
@@ -42,62 +42,62 @@ pub mod feature {
     pub const EVENT_UNMAP: u64 = 1 << 6;
     pub const THREAD_ID: u64 = 1 << 8;
     pub const MOVE: u64 = 1 << 16;
-    /// What the runtime can't do without.
+    /// The features that the runtime needs.
     pub const NEEDED: u64 = EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP | THREAD_ID;
 }
 
-/// What a thread wanted of a page when it had to wait.
+/// The kind of access for which a thread had to wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
-    /// To read a missing page.
+    /// A read of a missing page.
     Read,
-    /// To write to a missing page.
+    /// A write to a missing page.
     Write,
-    /// To write to a page that is there, but write-protected.
+    /// A write to a page that is present, but write-protected.
     Protected,
 }
 
-/// What the kernel has to say.
+/// A message of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Message {
     /// A thread touched a missing or write-protected page.
     Fault {
         /// The page's address.
         page: usize,
-        /// What it wants.
+        /// The kind of access.
         touch: Touch,
         /// The thread.
         tid: u32,
     },
-    /// Contents of the range are about to be thrown away (madvise).
+    /// Contents of the range are about to be discarded (madvise).
     Remove {
         /// First byte.
         start: usize,
-        /// First byte after.
+        /// First byte after the end.
         end: usize,
     },
     /// The range has been unmapped.
     Unmap {
         /// First byte.
         start: usize,
-        /// First byte after.
+        /// First byte after the end.
         end: usize,
     },
     /// A mapping has moved.
     Remap {
-        /// Where it was.
+        /// The old address.
         from: usize,
-        /// Where it is.
+        /// The new address.
         to: usize,
-        /// Bytes.
+        /// Length in bytes.
         bytes: usize,
     },
     /// The memory has been copied by a fork; the forking thread waits until this is read.
     Fork {
-        /// A userfaultfd for the child's memory, the reader's from now on.
+        /// A userfaultfd for the child's memory; it belongs to the reader of the message.
         child: Fd,
     },
-    /// Something this code did not ask for.
+    /// Something that this code did not request.
     Other,
 }
 
@@ -149,7 +149,7 @@ struct ZeroArg {
     done: i64,
 }
 
-/// Features this kernel has; opens and closes a descriptor of its own.
+/// The features of this kernel; opens and closes a descriptor for that.
 pub fn kernel_features(device: Option<Fd>) -> Result<u64> {
     let fd = open_raw(device)?;
     let mut api = ApiArg { api: 0xAA, features: 0, ioctls: 0 };
@@ -162,7 +162,7 @@ pub fn kernel_features(device: Option<Fd>) -> Result<u64> {
 fn open_raw(device: Option<Fd>) -> Result<Fd> {
     let flags = (o::CLOEXEC | o::NONBLOCK) as usize;
     if crate::kernel::filters::userfaultfd_may_be_called() {
-        // Without USER_MODE_ONLY, so that system calls of the program are served too.
+        // Without USER_MODE_ONLY, so that faults in system calls of the program are served, too.
         // SAFETY: makes a descriptor.
         let by_call = unsafe { sys::syscall(sys::nr::USERFAULTFD, [flags, 0, 0, 0, 0, 0]) };
         if let Ok(fd) = by_call {
@@ -187,7 +187,7 @@ fn open_raw(device: Option<Fd>) -> Result<Fd> {
 pub struct Uffd(pub Fd);
 
 impl Uffd {
-    /// Opens one that serves system calls too, with these features.
+    /// Opens a userfaultfd with these features that also serves faults in system calls.
     pub fn open(device: Option<Fd>, features: u64) -> Result<Self> {
         let fd = open_raw(device)?;
         let mut api = ApiArg { api: 0xAA, features, ioctls: 0 };
@@ -206,7 +206,8 @@ impl Uffd {
         self.register_for(MISSING, start, bytes)
     }
 
-    /// Registers a range for missing and write-protected pages; what is registered for the ones already, for both.
+    /// Registers a range for missing and write-protected pages; a range that is registered for missing pages
+    /// already is then registered for both.
     pub fn register_protectable(&self, start: usize, bytes: usize) -> Result<()> {
         self.register_for(MISSING | WP, start, bytes)
     }
@@ -214,38 +215,38 @@ impl Uffd {
     fn register_for(&self, mode: u64, start: usize, bytes: usize) -> Result<()> {
         let range = RangeArg { start: start as u64, bytes: bytes as u64 };
         let mut arg = RegisterArg { range, mode, ioctls: 0 };
-        // SAFETY: the structure is the one of UFFDIO_REGISTER. Missing pages
-        // of the range are served by the handlers from now on.
+        // SAFETY: the structure is the one of UFFDIO_REGISTER. From now on the handlers serve missing pages
+        // of the range.
         unsafe { sys::ioctl(self.0, REGISTER, &mut arg) }.map(drop)
     }
 
-    /// Write-protects the pages of the range that are there, or lifts that, and
-    /// wakes who waits for it. Refused where not all is registered for it.
+    /// Write-protects the present pages of the range, or lifts that, and wakes the threads that wait for it.
+    /// The kernel refuses this where part of the range is not registered for it.
     pub fn protect(&self, start: usize, bytes: usize, on: bool) -> Result<()> {
         let range = RangeArg { start: start as u64, bytes: bytes as u64 };
         let mut arg = ProtectArg { range, mode: u64::from(on) };
-        // SAFETY: the structure is the one of UFFDIO_WRITEPROTECT; contents stay.
+        // SAFETY: the structure is the one of UFFDIO_WRITEPROTECT; contents do not change.
         unsafe { sys::ioctl(self.0, WRITEPROTECT, &mut arg) }.map(drop)
     }
 
-    /// Takes a registration back.
+    /// Removes a registration.
     pub fn unregister(&self, start: usize, bytes: usize) -> Result<()> {
         let mut arg = RangeArg { start: start as u64, bytes: bytes as u64 };
         // SAFETY: the structure is the one of UFFDIO_UNREGISTER.
         unsafe { sys::ioctl(self.0, UNREGISTER, &mut arg) }.map(drop)
     }
 
-    /// Wakes threads that wait for pages of the range; they touch again.
+    /// Wakes threads that wait for pages of the range; they touch the pages again.
     pub fn wake(&self, start: usize, bytes: usize) {
         let mut arg = RangeArg { start: start as u64, bytes: bytes as u64 };
         // SAFETY: the structure is the one of UFFDIO_WAKE.
         let _ = unsafe { sys::ioctl(self.0, WAKE, &mut arg) };
     }
 
-    /// Wakes all threads that wait, wherever. Whether anything is registered there does not matter to the kernel, but the range must be one
-    /// that a program may have.
+    /// Wakes all waiting threads, wherever they wait. The kernel does not require that anything is registered
+    /// there, but the range must be possible for a program.
     pub fn wake_all(&self) {
-        // The lowest address that may be mapped (`vm.mmap_min_addr`) and the highest differ between machines.
+        // The lowest address that can be mapped (`vm.mmap_min_addr`) and the highest differ between machines.
         for start in LOWEST {
             for end in HIGHEST {
                 let mut arg = RangeArg { start: start as u64, bytes: (end - start) as u64 };
@@ -257,21 +258,20 @@ impl Uffd {
         }
     }
 
-    /// Fills missing pages with a copy. Returns the bytes done, or the error of
-    /// the first page. Who waits for them is to be woken afterwards, when the
-    /// caller holds no lock any more: a woken thread may take his CPU.
+    /// Fills missing pages with a copy. Returns the number of bytes done, or the error of the first page. The
+    /// threads that wait for the pages must be woken afterwards, when the caller holds no lock any more: a
+    /// woken thread may take the caller's CPU.
     ///
     /// # Safety
-    /// The pages at `to` must be missing because the runtime took them away
-    /// or because they were never touched, and `from` must hold what the
-    /// program believes to be there.
+    /// The pages at `to` must be missing because the runtime evicted them or because they were never touched,
+    /// and `from` must hold the contents that the program expects there.
     pub unsafe fn copy(&self, to: usize, from: *const u8, bytes: usize) -> Result<usize> {
         // SAFETY: passed on to the caller.
         unsafe { self.copy_as(to, from, bytes, false) }
     }
 
-    /// As `copy`. With `protected` the pages are write-protected from the first moment, which is refused where
-    /// the mapping is not registered for that.
+    /// As `copy`. With `protected` the pages are write-protected from the beginning; the kernel refuses that
+    /// where the mapping is not registered for it.
     ///
     /// # Safety
     /// As `copy`.
@@ -287,10 +287,10 @@ impl Uffd {
         partial(unsafe { sys::ioctl(self.0, COPY, &mut arg) }, arg.done)
     }
 
-    /// Fills missing pages with zeros; wakes nobody, as `copy`.
+    /// Fills missing pages with zeros; like `copy`, it wakes no thread.
     ///
     /// # Safety
-    /// The program must believe that there are zeros.
+    /// The program must expect zeros there.
     pub unsafe fn zero(&self, to: usize, bytes: usize) -> Result<usize> {
         let range = RangeArg { start: to as u64, bytes: bytes as u64 };
         let mut arg = ZeroArg { range, mode: DONT_WAKE, done: 0 };
@@ -302,14 +302,14 @@ impl Uffd {
     pub fn poison(&self, start: usize, bytes: usize) -> Result<()> {
         let range = RangeArg { start: start as u64, bytes: bytes as u64 };
         let mut arg = ZeroArg { range, mode: 0, done: 0 };
-        // SAFETY: the structure is the one of UFFDIO_POISON; nothing is there.
+        // SAFETY: the structure is the one of UFFDIO_POISON; the pages are missing.
         unsafe { sys::ioctl(self.0, POISON, &mut arg) }.map(drop)
     }
 
     /// Moves pages, without a copy; refuses pinned pages with EBUSY.
     ///
     /// # Safety
-    /// As [`Uffd::copy`], and nobody else may use the pages at `from`.
+    /// As [`Uffd::copy`], and the pages at `from` must not be used otherwise.
     pub unsafe fn move_pages(
         &self,
         to: usize,
@@ -324,9 +324,9 @@ impl Uffd {
         partial(unsafe { sys::ioctl(self.0, MOVE, &mut arg) }, arg.done)
     }
 
-    /// Asks whether the page is registered, without any effect: an anonymous
-    /// registered page refuses UFFDIO_CONTINUE with EINVAL, an unregistered
-    /// one with ENOENT, and any page with EAGAIN while an event is on its way.
+    /// Checks whether the page is registered, without any effect: an anonymous registered page refuses
+    /// UFFDIO_CONTINUE with EINVAL, an unregistered one with ENOENT, and any page with EAGAIN while an event
+    /// is on its way.
     pub fn probe(&self, page: usize) -> Probe {
         let range = RangeArg { start: page as u64, bytes: PAGE as u64 };
         let mut arg = ZeroArg { range, mode: 0, done: 0 };
@@ -344,7 +344,8 @@ impl Uffd {
         const BUSY: Errno = Errno(16);
         match self.register(page, PAGE) {
             Ok(()) => {
-                // Should the page have been taken just now, this is refused, or does what is done next anyway.
+                // If the page was registered elsewhere just now, this is refused, or does what happens next
+                // anyway.
                 let _ = self.unregister(page, PAGE);
                 false
             }
@@ -366,7 +367,7 @@ impl Uffd {
     }
 }
 
-/// What [`Uffd::probe`] found.
+/// The result of [`Uffd::probe`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Probe {
     /// Registered, and no event is pending.

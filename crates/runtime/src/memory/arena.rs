@@ -1,12 +1,10 @@
-//! The runtime's own memory: address space that is reserved in pieces, a small
-//! one at first, handed out from the front and never given back. Only pages
-//! that are touched cost memory; users throw contents away with `madvise`. But
-//! what is reserved counts where the program's address space is limited (see
-//! `limits.rs`): so the large pieces wait until paging begins, and what nobody
-//! has asked for yet goes when such a limit is set.
+//! The arena: the runtime's own memory. Address space is reserved in pieces, a small one at first, handed out
+//! from the front and never freed. Only touched pages cost memory; users discard contents with `madvise`. But
+//! reserved address space counts where the program's is limited (see `limits.rs`): so the large pieces wait
+//! until paging begins, and the part that was not handed out yet is unmapped when such a limit is set.
 //!
-//! All of the runtime's memory lies here, so that one look at a few ranges
-//! tells whether a mapping is the runtime's own.
+//! All of the runtime's memory lies here, so comparing a mapping with a few ranges shows whether it is the
+//! runtime's own.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -15,14 +13,14 @@ use crate::kernel::sys::{self, PAGE, advice, prot};
 use crate::memory::lock::Lock;
 use crate::process::limits;
 
-/// Pieces that can be reserved at most.
+/// Maximum number of reserved pieces.
 const PIECES: usize = 64;
-/// Address space asked for at first, and when paging begins; less where it is limited.
+/// Size of the first piece, and of those reserved when paging begins; less where address space is limited.
 const FIRST_PIECE: usize = 8 << 20;
 const LARGE_PIECE: usize = 64 << 30;
 /// See [`Arena::wait_while_growing`].
 const GROWING_NS: u64 = 20_000_000;
-/// Of limited address space a piece takes this part.
+/// A piece takes this fraction of limited address space.
 const LIMITED: usize = 32;
 /// Memory is made usable in steps of this size.
 const STEP: usize = 1 << 20;
@@ -33,7 +31,7 @@ fn spare_of(limit: usize) -> usize {
     (limit / LIMITED).max(SMALLEST_PIECE)
 }
 
-/// See the module.
+/// The arena; see the module.
 pub struct Arena {
     starts: [AtomicUsize; PIECES],
     ends: [AtomicUsize; PIECES],
@@ -45,11 +43,11 @@ pub struct Arena {
 struct State {
     pieces: usize,
     next: usize,
-    /// What lies above may not be touched yet: a program that locks all of its
-    /// memory would make all of it resident.
+    /// Memory above this may not be touched yet: a program that locks all of its memory would make all of it
+    /// resident.
     usable: usize,
     end: usize,
-    /// Bytes that were made usable, in all pieces.
+    /// Number of bytes that were made usable, in all pieces.
     made_usable: usize,
 }
 
@@ -78,7 +76,7 @@ impl Arena {
         if end > state.usable {
             let usable = end.next_multiple_of(STEP).min(state.end);
             let (from, more) = (state.usable, usable - state.usable);
-            // SAFETY: memory of our own that nobody uses yet.
+            // SAFETY: memory of our own that is not used yet.
             unsafe { sys::mprotect(from, more, prot::READ | prot::WRITE) }.ok()?;
             state.usable = usable;
             state.made_usable += more;
@@ -87,7 +85,7 @@ impl Arena {
         Some(start as *mut u8)
     }
 
-    /// Reserves a zeroed `T`, alive for ever.
+    /// Reserves a zeroed `T` that is never freed.
     ///
     /// # Safety
     /// All-zero bytes must be a valid `T`.
@@ -97,8 +95,9 @@ impl Arena {
         Some(unsafe { &*(place as *const T) })
     }
 
-    /// Before anything is evicted: reserves all that will be needed, as far as the program's memory is not limited.
-    /// From then on the mappings that are listed as the program's are hardly ever about to be the runtime's.
+    /// Called before anything is evicted: reserves all that will be needed, unless the program's memory is
+    /// limited. From then on, mappings that are listed as the program's hardly ever turn out to be the
+    /// runtime's.
     pub fn settle(&self) {
         let mut state = self.state.lock();
         if state.pieces < 2 {
@@ -106,8 +105,8 @@ impl Arena {
         }
     }
 
-    /// Waits until no new piece is mapped that [`Arena::overlaps`] does not know of yet. Not for ever: the thread
-    /// that maps one may be one of the program's, which waits for a page.
+    /// Waits until no piece is being mapped that [`Arena::overlaps`] does not know yet. The wait is bounded:
+    /// the thread that maps one may be a thread of the program that waits for a page.
     pub fn wait_while_growing(&self) {
         let begin = sys::now_ns();
         while self.growing.load(SeqCst) % 2 == 1 && sys::now_ns() - begin < GROWING_NS {
@@ -147,8 +146,8 @@ impl Arena {
         }
         self.growing.fetch_add(1, SeqCst);
         let start = start?;
-        // SAFETY: advice about fresh memory of our own that loses nothing. Huge
-        // pages would make untouched memory cost something.
+        // SAFETY: advice about fresh memory of our own; it loses no data. Huge pages would make untouched
+        // memory cost something.
         unsafe {
             let _ = sys::madvise(start, want, advice::NOHUGEPAGE);
             let _ = sys::madvise(start, want, advice::DONTDUMP);
@@ -158,14 +157,15 @@ impl Arena {
         Some(())
     }
 
-    /// The program's memory is limited to so much from now on: gives back the end of the last piece, which
-    /// nobody has asked for yet. Some of it stays: what must not fail later lives on that.
+    /// From now on the program's memory is limited to `limit`: unmaps the end of the last piece, which was
+    /// not handed out yet. Some of it stays, for requests that must not fail later.
     pub fn shrink(&self, limit: usize) {
         sys::touch_stack();
         let mut state = self.state.lock();
         let keep = state.next.saturating_add(spare_of(limit)).next_multiple_of(PAGE).max(state.usable);
         if state.pieces > 0 && keep < state.end {
-            // SAFETY: memory of our own that nobody uses yet, nor will: the piece ends before it.
+            // SAFETY: memory of our own that is not used yet, and never will be: the piece now ends before
+            // it.
             if unsafe { sys::munmap(keep, state.end - keep) }.is_ok() {
                 self.ends[state.pieces - 1].store(keep, Relaxed);
                 state.end = keep;
@@ -173,7 +173,7 @@ impl Arena {
         }
     }
 
-    /// Bytes that were made usable so far.
+    /// Number of bytes that were made usable so far.
     pub fn bytes_made_usable(&self) -> usize {
         self.state.lock().made_usable
     }
@@ -186,12 +186,12 @@ impl Arena {
         })
     }
 
-    /// Keeps everybody out until [`Arena::let_go`].
+    /// Locks the arena until [`Arena::let_go`].
     pub fn hold(&self) {
         core::mem::forget(self.state.lock());
     }
 
-    /// Lets others in again.
+    /// Unlocks the arena.
     ///
     /// # Safety
     /// After [`Arena::hold`] by the same thread.
@@ -200,7 +200,7 @@ impl Arena {
         unsafe { self.state.release_forgotten() };
     }
 
-    /// Makes the lock free in a forked child.
+    /// Releases the lock in a forked child.
     ///
     /// # Safety
     /// No thread may have been inside [`Arena::reserve`] at the fork.
@@ -229,14 +229,14 @@ mod tests {
         arena.shrink(LIMITED * SMALLEST_PIECE);
         let keep = first as usize + 3 * STEP + SMALLEST_PIECE;
         assert!(!arena.overlaps(keep, end) && arena.overlaps(keep - PAGE, keep));
-        // What is left is used up, and then there is another piece.
+        // The rest is used up, and then there is another piece.
         let second = arena.reserve(SMALLEST_PIECE, PAGE).unwrap();
         let third = arena.reserve(PAGE, PAGE).unwrap();
         assert_eq!(second as usize, keep - SMALLEST_PIECE);
         assert!(!(first as usize..keep).contains(&(third as usize)));
         assert_eq!(arena.bytes_made_usable(), 3 * STEP + SMALLEST_PIECE + STEP);
         for place in [first, second, third] {
-            // SAFETY: reserved above, and nobody else's.
+            // SAFETY: reserved above, and used by no one else.
             unsafe {
                 assert_eq!(place.read(), 0);
                 place.write(1);

@@ -1,28 +1,28 @@
-//! Waiting for something that another thread does.
+//! An event count: waiting for something that another thread does.
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use crate::kernel::sys;
 
-/// Something to wait for: a futex that counts rings.
+/// An event count: a futex that counts rings.
 pub struct Bell(AtomicU32);
 
 impl Bell {
-    /// Never rung.
+    /// Not rung yet.
     pub const fn new() -> Self {
         Bell(AtomicU32::new(0))
     }
-    /// Wakes all who wait.
+    /// Wakes all waiting threads.
     pub fn ring(&self) {
         self.0.fetch_add(1, Release);
         sys::futex_wake(&self.0, sys::ALL, false);
     }
-    /// Wakes one who waits.
+    /// Wakes one waiting thread.
     pub fn ring_one(&self) {
         self.0.fetch_add(1, Release);
         sys::futex_wake(&self.0, 1, false);
     }
-    /// What to hand to [`Bell::wait`] after a last look at the condition.
+    /// The value to pass to [`Bell::wait`] after a last check of the condition.
     pub fn now(&self) -> u32 {
         self.0.load(Acquire)
     }

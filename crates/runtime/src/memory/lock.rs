@@ -11,13 +11,13 @@ const FREE: u32 = 0;
 const HELD: u32 = 1;
 const WAITED_FOR: u32 = 2;
 
-/// A value that one thread at a time may use.
+/// A value that only one thread at a time may use.
 pub struct Lock<T> {
     word: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands its value to one thread at a time.
+// SAFETY: the lock gives access to its value to one thread at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
@@ -34,9 +34,9 @@ impl<T> Lock<T> {
         Guard { lock: self }
     }
 
-    /// Waits a moment for the lock; `None` if it was not to be had. Who has
-    /// waited once must go on with this function until he has the lock: he may
-    /// have been woken in place of somebody who still sleeps.
+    /// Waits a moment for the lock; `None` if it was not available. A thread that has waited once must
+    /// continue with this function until it has the lock: it may have been woken in place of a thread that
+    /// still sleeps.
     pub fn lock_for_a_moment(&self, timeout_ns: u64) -> Option<Guard<'_, T>> {
         if self.word.swap(WAITED_FOR, Acquire) == FREE {
             return Some(Guard { lock: self });
@@ -45,7 +45,7 @@ impl<T> Lock<T> {
         (self.word.swap(WAITED_FOR, Acquire) == FREE).then(|| Guard { lock: self })
     }
 
-    /// Wakes all who wait for the lock, to look around.
+    /// Wakes all threads that wait for the lock, so that they can check the state.
     pub fn stir(&self) {
         sys::futex_wake(&self.word, sys::ALL, false);
     }
@@ -70,7 +70,7 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Gives the lock back after its guard was forgotten.
+    /// Releases the lock after its guard was forgotten.
     ///
     /// # Safety
     /// The calling thread must hold the lock.
@@ -78,7 +78,7 @@ impl<T> Lock<T> {
         drop(Guard { lock: self });
     }
 
-    /// Makes the lock free in a forked child, where no other thread lives.
+    /// Releases the lock in a forked child, where no other thread is running.
     ///
     /// # Safety
     /// The thread that held the lock must not exist in this process, and the

@@ -1,4 +1,4 @@
-//! What the runtime's own threads work with: memory of their own, a lock, and how long to wait.
+//! Tools for the runtime's own threads: memory of their own, a lock, and limits on waiting.
 
 pub mod arena;
 pub mod bell;

@@ -1,14 +1,16 @@
-//! How long something is waited for: a tier (`--spill-patience`), room under the limit before the process is ended (`--on-full kill`), messages that come late.
+//! How long to wait for something: a tier (`--spill-patience`), room under the limit before the process is
+//! ended (`--on-full kill`), late messages.
 //!
-//! Invariant: time in which the process was stopped does not count. Who stops a program and lets it go on an hour later has not had it wait for a tier for an hour,
-//! and what it waited for may have come long ago.
+//! Invariant: time during which the process is stopped does not count. If a program is stopped and continued
+//! an hour later, it has not waited for a tier for an hour, and the answer may have arrived long ago.
 
 use crate::kernel::sys;
 
-/// Of the time between two looks no more than this counts, ns. Who waits looks far more often; if not, it was stopped, or had no CPU.
+/// At most this much of the time between two looks counts, ns. A waiting thread looks far more often; if it
+/// did not, it was stopped, or had no CPU.
 const STEP_NS: u64 = 200_000_000;
 
-/// What is left of it, and what was waited.
+/// The time that is left, and the time waited.
 pub struct Patience {
     left: u64,
     waited: u64,
@@ -16,7 +18,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// It begins now, and lasts so long.
+    /// The wait begins now, and lasts at most `ns`.
     pub fn new(ns: u64) -> Self {
         Patience { left: ns, waited: 0, looked: sys::now_ns() }
     }
@@ -26,7 +28,7 @@ impl Patience {
         self.is_over_at(sys::now_ns())
     }
 
-    /// How long it has lasted, ns, at the last look.
+    /// Time waited until the last look, ns.
     pub fn waited(&self) -> u64 {
         self.waited
     }
@@ -53,7 +55,7 @@ mod tests {
             now += TURN;
             assert!(!patience.is_over_at(now));
         }
-        // 600 ms; then an hour, which counts as a step.
+        // 600 ms; then an hour, which counts as one step.
         now += 3_600_000_000_000;
         assert!(!patience.is_over_at(now));
         for turn in 1..=10 {

@@ -1,4 +1,4 @@
-//! What an event of the kernel changes: the page table follows the program's mappings.
+//! Events of the kernel: the page table follows the program's mappings.
 
 use core::sync::atomic::Ordering::*;
 
@@ -14,7 +14,7 @@ use crate::pages::table::{BLOCK, Block, END, PAGES, State, index_in_block, page_
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// After a fork: does what was noted.
+    /// After a fork: applies what the journal holds.
     pub fn replay(&self, order: &mut Guard<'_, Order>) {
         order.forking = false;
         order.late.enabled = false;
@@ -35,7 +35,7 @@ impl Runtime {
         }
     }
 
-    /// Applies an event to the page table. It may read others, and leave them to the caller.
+    /// Applies an event to the page table. It may read further events, and leave them to the caller.
     pub fn apply_now(&self, order: &mut Guard<'_, Order>, event: Message) {
         match event {
             Message::Remove { start, end } => {
@@ -68,7 +68,7 @@ impl Runtime {
         }
     }
 
-    /// Forgets what was kept of a range: its contents are void.
+    /// Drops all copies of a range's pages: the contents are void.
     pub fn drop_range(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
         self.forget_blobs(start, end);
         self.pages.table.for_each_block(start, end, |base, block| {
@@ -76,7 +76,7 @@ impl Runtime {
                 return;
             }
             if start <= base && base + BLOCK <= end {
-                // The whole block: out of the table at once, freed later.
+                // The whole block goes out of the table at once, and is freed later.
                 if let Some(block) = self.pages.table.detach(base) {
                     block.base.store(base, Relaxed);
                     order.condemned.put_full(block);
@@ -93,7 +93,7 @@ impl Runtime {
         }
     }
 
-    /// Forgets what is kept of a page: its contents are void, or it is present.
+    /// Drops the copy of a page: its contents are void, or the page is present.
     pub fn drop_page(&self, block: &Block, page: usize) {
         let entry = &block.entries[index_in_block(page)];
         let state = entry.take();
@@ -113,9 +113,9 @@ impl Runtime {
         block.evicted.fetch_sub(1, Relaxed);
     }
 
-    /// Gives entries of a moved range to the new addresses.
+    /// Moves the entries of a range to its new addresses.
     fn move_range(&self, order: &mut Guard<'_, Order>, from: usize, to: usize, bytes: usize) {
-        // A page that moves is no longer clean: that is simpler, and moves are rare.
+        // A page that moves stops being clean: that is simpler, and moves are rare.
         self.forget_blobs(from, from + bytes);
         let another = !crate::interpose::mappings::leaving::leaves_behind(from)
             && self.speaks_of_another(order, from, from + bytes);
@@ -165,8 +165,7 @@ impl Runtime {
         }
     }
 
-    /// Frees what condemned blocks hold, a few at a time. Returns whether
-    /// there is more.
+    /// Frees the contents of condemned blocks, a few at a time. Returns whether more remain.
     pub fn free_condemned(&self) -> bool {
         let Some(block) = ({
             let mut order = self.pages.order.lock();
@@ -176,7 +175,7 @@ impl Runtime {
         }) else {
             return false;
         };
-        // Who has read an entry of it before it was taken out may still read the blob.
+        // A thread that has read an entry of this block before it was detached may still read the blob.
         self.stored.settle_readers();
         let base = block.base.load(Relaxed);
         {

@@ -12,12 +12,12 @@
 //!        └── take (the mapping has gone, or moved) ───────┴── from every state
 //! ```
 //!
-//! What an operation finds, and what it does:
+//! What an operation finds in the entry, and what it does:
 //!
 //! | operation | lock | Empty | Standby | Zero | Stored | Pinned | Spilled |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |
-//! | touch ([`faults::serving`](crate::faults::serving)) | order, to change | places zeros | `rescue` | `restore` | `pin`, decompress, `restore` | waits for the reader, who lets it go on | a fetcher brings it: `restore` |
-//! | evict (`reclaim/evict`) | order | `evict`; `evict_clean` where a clean copy is kept | the page is the truth: dropped, `evict` | the same | the same | the same | the same |
+//! | touch ([`faults::serving`](crate::faults::serving)) | order, to change | places zeros | `rescue` | `restore` | `pin`, decompress, `restore` | waits for the reader, which resumes it | a fetcher fetches it: `restore` |
+//! | evict (`reclaim/evict`) | order | `evict`; `evict_clean` where a clean copy is kept | the resident page is right: dropped, `evict` | the same | the same | the same | the same |
 //! | compress (`reclaim/compress`) | order, to change | rescued meanwhile: undone | `compress` or `reuse`; incompressible: `rescue` | - | - | - | - |
 //! | densify (`reclaim/dense.rs`) | none | - | - | - | `pin`, `densify` | left alone | - |
 //! | spill (`spill/gather.rs`, `out.rs`) | none | restored meanwhile: undone | - | - | `pin`, copy, `unpin`; when acknowledged `spill` | left alone | - |
@@ -29,10 +29,11 @@
 //! | fork, in the child (`process/fork/inherit.rs`) | alone | - | written back, `rescue` | the same | the same | the same | the same |
 //!
 //! Invariants:
-//! - an entry is changed under the order lock (see `order.rs`), but for `pin`, `unpin`, `densify`, `spill` and
-//!   `relocate`. Those are single exchanges that fail if the entry has changed.
-//! - a page whose entry is not `Empty` is not present in its mapping, unless the process was just forked (`journal.rs`).
-//! - a blob is freed only by the one that has taken its name out of the entry.
+//! - An entry is changed under the order lock (see `order.rs`), except by `pin`, `unpin`, `densify`,
+//!   `spill` and `relocate`. Those are single compare-exchanges that fail if the entry has changed.
+//! - A page whose entry is not `Empty` is not present in its mapping, unless the process was just forked
+//!   (`journal.rs`).
+//! - A blob is freed only by the thread that has taken its reference out of the entry.
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -40,7 +41,7 @@ use memfold::store::Ref;
 
 use crate::spill::SpillLocation;
 
-/// What an entry says.
+/// The state that an entry records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Resident or never touched.
@@ -62,7 +63,7 @@ const STANDBY: u64 = 1 << 62;
 const ZERO: u64 = 1 << 61;
 
 impl State {
-    /// As a number: 0 is `Empty`.
+    /// The state as a number: 0 is `Empty`.
     pub fn to_bits(self) -> u64 {
         match self {
             State::Empty => 0,
@@ -74,7 +75,7 @@ impl State {
         }
     }
 
-    /// What such a number says.
+    /// The state that such a number stands for.
     pub fn from_bits(raw: u64) -> Self {
         if raw == 0 {
             return State::Empty;
@@ -98,7 +99,7 @@ impl State {
 pub struct Entry(AtomicU64);
 
 impl Entry {
-    /// What it says.
+    /// The state it records.
     pub fn load(&self) -> State {
         State::from_bits(self.0.load(Acquire))
     }
@@ -108,7 +109,7 @@ impl Entry {
         self.0.store(state.to_bits(), Release);
     }
 
-    /// Changes it from `from` to `to` if it still is `from`.
+    /// Changes it from `from` to `to`. Fails if it is not `from`.
     pub(super) fn replace(&self, from: State, to: State) -> bool {
         self.0.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Relaxed).is_ok()
     }
@@ -118,54 +119,54 @@ impl Entry {
         self.store(State::Standby(id));
     }
 
-    /// A clean page was dropped, whose blob is this. Under the order lock.
+    /// A clean page with this blob was dropped. Under the order lock.
     pub fn evict_clean(&self, name: Ref) {
         self.store(State::Stored(name));
     }
 
-    /// The page is resident again, as it was on standby. Under the order lock.
+    /// The page is resident again, copied back from standby. Under the order lock.
     pub fn rescue(&self) {
         self.store(State::Empty);
     }
 
-    /// The page on standby is compressed: to this. Under the order lock.
+    /// The page on standby was compressed, with `to` as the result. Under the order lock.
     pub fn compress(&self, id: u32, to: State) -> bool {
         debug_assert!(matches!(to, State::Stored(_) | State::Zero));
         self.replace(State::Standby(id), to)
     }
 
-    /// The page on standby was clean, and its blob is kept: this. Under the order lock.
+    /// The page on standby was clean, and `name` is the blob that was kept for it. Under the order lock.
     pub fn reuse(&self, name: Ref) {
         self.store(State::Stored(name));
     }
 
-    /// The blob stays where it is from now on. For a worker that has said that it reads.
+    /// From now on the blob is not moved. Only for a worker that has announced that it reads.
     pub fn pin(&self, name: Ref) -> bool {
         self.replace(State::Stored(name), State::Pinned(name))
     }
 
-    /// The blob may be moved again; false if the entry was taken meanwhile.
+    /// The blob may be moved again. `false` if the entry was taken meanwhile.
     pub fn unpin(&self, name: Ref) -> bool {
         self.replace(State::Pinned(name), State::Stored(name))
     }
 
-    /// As `unpin`, with a denser blob in the place of the one that was pinned.
+    /// As `unpin`, but a denser blob replaces the one that was pinned.
     pub fn densify(&self, name: Ref, denser: Ref) -> bool {
         self.replace(State::Pinned(name), State::Stored(denser))
     }
 
-    /// The page is resident again: it was decompressed (and is pinned), fetched, or zeros. Under the order lock.
+    /// The page is resident again: decompressed (and still pinned), fetched, or zeros. Under the order lock.
     pub fn restore(&self, from: State) -> bool {
         debug_assert!(matches!(from, State::Pinned(_) | State::Zero | State::Spilled(_)));
         self.replace(from, State::Empty)
     }
 
-    /// The copy on the tier is acknowledged: the blob is not needed any more.
+    /// The tier has acknowledged its copy: the blob is no longer needed.
     pub fn spill(&self, name: Ref, to: SpillLocation) -> bool {
         self.replace(State::Stored(name), State::Spilled(to))
     }
 
-    /// The copy on the tier is in another batch now. Under the order lock.
+    /// The copy on the tier is now in another batch. Under the order lock.
     pub fn respill(&self, to: SpillLocation) {
         self.store(State::Spilled(to));
     }
@@ -175,8 +176,8 @@ impl Entry {
         self.replace(State::Stored(from), State::Stored(to))
     }
 
-    /// Empties it, whatever it says. A thread that has pinned its blob may still read that: readers are settled before
-    /// it is freed. Under the order lock.
+    /// Empties the entry, whatever its state. A thread that has pinned the blob may still read it: readers
+    /// are settled before the blob is freed. Under the order lock.
     pub fn take(&self) -> State {
         loop {
             let state = self.load();
@@ -186,7 +187,7 @@ impl Entry {
         }
     }
 
-    /// The page has moved here, and takes its state along. Under the order lock.
+    /// The page has moved here, and brings its state along. Under the order lock.
     pub fn put(&self, state: State) {
         self.store(state);
     }

@@ -1,45 +1,44 @@
-//! Messages of the kernel that were read and are still to be dealt with.
+//! Messages of the kernel that were read and must still be handled.
 //!
-//! The kernel hands out all faults that are pending before it hands out an
-//! event. So whoever needs an event (because a page can't be put in place
-//! before it was read, or because the keeper's own `mremap` waits for its
-//! message) has to take faults first, and keeps them here:
+//! The kernel delivers all pending faults before it delivers an event. So a thread that needs an event
+//! (because a page cannot be placed before it is read, or because the keeper's own `mremap` waits for its
+//! message) must take faults first, and keeps them here:
 //!
 //! ```text
 //!   userfaultfd ──read──> faults: a ring, first come, first served ──> handlers
 //!                   └───> events: a ring, in the kernel's order ─────> the page table
 //! ```
 //!
-//! There may be more faults than places. A fault that was read may be
-//! forgotten, as long as its thread is woken later: it faults again. It must
-//! not be woken while somebody still reads, since its new message would come
-//! before the events, and with enough such threads no event would ever come.
-//! So that a fault was forgotten is only noted. When all that were kept are
-//! handed out, everybody who waits is woken.
+//! There may be more faults than places. A fault that was read may be forgotten if its thread is woken later:
+//! the thread faults again. It must not be woken while a thread still reads messages, since its new message
+//! would come before the events, and with enough such threads no event would ever come. So the inbox only
+//! records that a fault was forgotten. When all kept faults are handed out, all waiting threads are woken.
 //!
 //! Invariants:
-//! - used under the order lock, or in place of its holder while that is inside
+//! - It is used under the order lock, or on behalf of the lock's holder while that thread is inside
 //!   `mremap` (see `order.rs`).
-//! - a fault in `seen` is among the kept ones.
-//! - events are never forgotten.
+//! - A fault in `seen` is among the kept ones.
+//! - Events are never forgotten.
 
 use crate::kernel::sched;
 use crate::kernel::sys::PAGE;
 use crate::kernel::uffd::{Message, Touch};
 use crate::pages::order::Fault;
 
-/// Faults that are kept at most: one for each thread of all but the largest programs. Places that are not used cost nothing.
+/// Maximum number of kept faults: one for each thread of all but the largest programs. Unused places cost
+/// nothing.
 const FAULTS: usize = 16_384;
-/// The same where it is tried what happens when there are more (`--paranoid`).
+/// The same for tests of what happens when there are more (`--paranoid`).
 const FEW_FAULTS: usize = 16;
-/// Kept faults among which one is looked for that may go first.
+/// How many kept faults are searched for one that may be served first.
 const AHEAD: usize = 256;
-/// Kept faults that are known by what they say.
+/// Size of the table that finds duplicates among the kept faults.
 const SEEN: usize = 512;
-/// Events that are kept at most.
+/// Maximum number of kept events.
 const EVENTS: usize = 16_384;
-/// From so many on whoever reads lets others run between two of them. Each thread has one event on its way at most, and those of the
-/// keeper's own move come in their order; so more than there are threads can only come while the keeper has no CPU to send its own.
+/// From this number of events on, a reader lets others run before it reads the next. Each thread has at most
+/// one event on its way, and those of the keeper's own move come in order. So there can be more events than
+/// threads only while the keeper gets no CPU to send its own.
 const MANY_EVENTS: usize = EVENTS / 8;
 const PACE_NS: u64 = 50_000;
 
@@ -80,7 +79,7 @@ fn place_in_seen(bits: u64) -> usize {
 }
 
 impl Inbox {
-    /// Empty.
+    /// An empty inbox.
     pub const fn new() -> Self {
         Inbox {
             faults: [0; FAULTS],
@@ -95,13 +94,14 @@ impl Inbox {
         }
     }
 
-    /// Few places only, so that faults are forgotten. Before the first one.
+    /// Reduces the number of places, so that faults are forgotten. Called before the first fault.
     pub fn keep_few(&mut self) {
         self.places = FEW_FAULTS;
     }
 
-    /// Keeps a fault for later, or notes that it was forgotten. One that is kept already is served once: a thread that a signal
-    /// interrupts while the kernel waits for a page on its behalf faults again and again.
+    /// Keeps a fault for later, or records that it was forgotten. A fault that is kept already is served
+    /// once: if a signal interrupts a thread while the kernel waits for a page on its behalf, the thread
+    /// faults again and again.
     pub fn keep(&mut self, fault: Fault) {
         let bits = to_bits(fault);
         let seen = &mut self.seen[place_in_seen(bits)];
@@ -117,7 +117,7 @@ impl Inbox {
         self.count += 1;
     }
 
-    /// The fault that was kept first.
+    /// The oldest kept fault.
     pub fn next_fault(&mut self) -> Option<Fault> {
         self.count = self.count.checked_sub(1)?;
         let bits = self.faults[self.first];
@@ -129,34 +129,35 @@ impl Inbox {
         Some(from_bits(bits))
     }
 
-    /// The first kept fault of the next few that is `wanted`: who goes on before others that have to wait.
+    /// The first of the next few kept faults that is `wanted`. It is served before others that have to wait.
     pub fn next_fault_that(&mut self, wanted: impl Fn(&Fault) -> bool) -> Option<Fault> {
         let at = (0..self.count.min(AHEAD))
             .find(|at| wanted(&from_bits(self.faults[(self.first + at) % FAULTS])))?;
-        // It comes to the front, and those before it stay in their order.
+        // It moves to the front, and those before it keep their order.
         for at in (1..=at).rev() {
             self.faults.swap((self.first + at) % FAULTS, (self.first + at - 1) % FAULTS);
         }
         self.next_fault()
     }
 
-    /// Whether faults were forgotten and all that were kept are handed out: then the caller wakes everybody who waits.
+    /// Whether faults were forgotten and all kept ones are handed out: then the caller wakes all waiting
+    /// threads.
     pub fn take_forgotten(&mut self) -> bool {
         self.count == 0 && core::mem::take(&mut self.forgotten)
     }
 
-    /// Faults that were kept, and one more if some were forgotten.
+    /// Number of kept faults, and one more if some were forgotten.
     pub fn waiting(&self) -> usize {
         self.count + usize::from(self.forgotten)
     }
 
-    /// In a forked child: the threads that waited do not exist there.
+    /// In a forked child: the waiting threads do not exist there.
     pub fn clear_faults(&mut self) {
         (self.first, self.count, self.forgotten) = (0, 0, false);
         self.seen.fill(0);
     }
 
-    /// Keeps an event, to be applied after those that are here; `false` if there is no room.
+    /// Keeps an event, to be applied after those already kept; `false` if there is no room.
     #[must_use]
     pub fn push_event(&mut self, event: Message) -> bool {
         if self.events_count == EVENTS {
@@ -167,19 +168,19 @@ impl Inbox {
         true
     }
 
-    /// Whether no more events should be read before some were applied.
+    /// Whether some events should be applied before more are read.
     pub fn has_many_events(&self) -> bool {
         self.events_count >= MANY_EVENTS
     }
 
-    /// Before an event is read in the keeper's place: see `MANY_EVENTS`.
+    /// Called before an event is read in the keeper's place: see `MANY_EVENTS`.
     pub fn let_keeper_run(&self) {
         if self.has_many_events() {
             sched::sleep(PACE_NS);
         }
     }
 
-    /// The event to be applied after `number` others.
+    /// The event that is applied after `number` others.
     pub fn event(&self, number: usize) -> Option<Message> {
         (number < self.events_count).then(|| self.events[(self.events_first + number) % EVENTS])
     }
@@ -189,7 +190,7 @@ impl Inbox {
         self.events_count > 0
     }
 
-    /// The event to be applied next.
+    /// The next event to apply.
     pub fn next_event(&mut self) -> Option<Message> {
         self.events_count = self.events_count.checked_sub(1)?;
         let first = self.events_first;
@@ -210,9 +211,9 @@ mod tests {
     use std::boxed::Box;
     use std::vec::Vec;
 
-    /// Too large for a test's stack.
+    /// On the heap, because it is too large for a test's stack.
     fn inbox() -> Box<Inbox> {
-        // SAFETY: an inbox is made of numbers, and of messages whose first kind is zero or more.
+        // SAFETY: an inbox consists of numbers, and of messages for which a discriminant of zero is valid.
         let mut inbox: Box<Inbox> = unsafe { Box::new_zeroed().assume_init() };
         inbox.places = FAULTS;
         inbox
@@ -238,7 +239,8 @@ mod tests {
             }
             assert!(inbox.next_fault().is_none() && !inbox.take_forgotten());
         }
-        // The same page, touched in another way, is another fault; and what was served may come again.
+        // The same page, touched in another way, is another fault; and a fault that was served may come
+        // again.
         for touch in [Touch::Read, Touch::Write, Touch::Protected, Touch::Read] {
             inbox.keep(Fault { page: PAGE, touch });
         }

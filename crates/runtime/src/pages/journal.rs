@@ -1,18 +1,16 @@
-//! What happens to pages while a fork is under way.
+//! The journal: what happens to pages while a fork is under way.
 //!
-//! From before the fork until after it the page table and the store do not
-//! change, so that the child inherits them whole. Handlers go on, because
-//! the C library's fork waits for locks that other threads hold, and those
-//! threads may wait for pages. What the handlers would have changed they
-//! write here, and it is done afterwards.
+//! From before the fork until after it, the page table and the store do not change, so that the child
+//! inherits them whole. Handlers go on, because the C library's fork waits for locks that other threads hold,
+//! and those threads may wait for pages. Handlers write here what they would have changed, and the changes
+//! are made after the fork.
 //!
 //! ```text
 //! | 1 served page | 2 event | 3 event | 4 served page | 0 (end) ...
 //! ```
 //!
-//! A record is written before its number, and both lie in one page of
-//! memory. So the child, whose copy of memory is not taken in one moment,
-//! sees a record whole or not at all.
+//! A record is written before its number, and both lie in one page of memory. The child's copy of memory is
+//! not taken at a single moment; still, the child sees each record whole or not at all.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
@@ -21,17 +19,17 @@ use crate::kernel::uffd::Message;
 use crate::memory::arena::Arena;
 use crate::process::limits;
 
-/// Records at most, and at first, or where the program's memory is limited.
+/// Maximum number of records, and the number at first, or where the program's memory is limited.
 const RECORDS: usize = 1 << 20;
 const FEWER_RECORDS: usize = 1 << 15;
-/// One in so many is for events alone.
+/// One in this many records is reserved for events.
 const FOR_EVENTS: usize = 8;
 const SERVED: u64 = 1;
 const REMOVE: u64 = 2;
 const UNMAP: u64 = 3;
 const REMAP: u64 = 4;
 
-/// 64 bytes, so that none crosses a page.
+/// 64 bytes, so that no record crosses a page boundary.
 #[repr(C, align(64))]
 struct Raw {
     number: AtomicU64,
@@ -39,26 +37,26 @@ struct Raw {
     arguments: [AtomicU64; 3],
 }
 
-/// One thing that happened.
+/// One change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record {
-    /// A page was brought back; its entry is still to be emptied.
+    /// A page was restored; its entry must still be emptied.
     Served(usize),
-    /// An event, still to be applied.
+    /// An event that must still be applied.
     Event(Message),
 }
 
-/// See the module. Used under the order lock.
+/// The journal; see the module. Used under the order lock.
 pub struct Journal {
     records: AtomicUsize,
     room: AtomicUsize,
     count: AtomicUsize,
-    /// Records up to the last event.
+    /// Number of records up to the last event.
     events: AtomicUsize,
 }
 
 impl Journal {
-    /// Without memory.
+    /// A journal without memory.
     pub const fn new() -> Self {
         Journal {
             records: AtomicUsize::new(0),
@@ -68,12 +66,13 @@ impl Journal {
         }
     }
 
-    /// Takes memory for some records; once.
+    /// Reserves memory for the first records; once.
     pub fn init(&self, arena: &Arena) -> Option<()> {
         if self.room.load(Relaxed) == 0 { self.take(arena, FEWER_RECORDS) } else { Some(()) }
     }
 
-    /// Before a fork, empty: takes memory for as many records as there may be, if it may have so much.
+    /// Reserves memory for the maximum number of records, if the process may have that much. Called before a
+    /// fork, while the journal is empty.
     pub fn enlarge(&self, arena: &Arena) {
         if self.room.load(Relaxed) < RECORDS && limits::memory().is_none() {
             let _ = self.take(arena, RECORDS);
@@ -87,13 +86,14 @@ impl Journal {
         Some(())
     }
 
-    /// Whether there is room for another record: for an event, without which no message may be read.
+    /// Whether there is room for another record, an event: without room no message may be read.
     pub fn has_room(&self) -> bool {
         self.count.load(Relaxed) < self.room.load(Relaxed)
     }
 
-    /// Whether there is room to note that a page was brought back. The last part is for events. What is not noted is no harm, only memory: the page is
-    /// the truth, as it is in a forked child (`evict`, `fault`), and what is still kept of it goes when it is next taken away or unmapped.
+    /// Whether there is room to record that a page was restored. The last part of the journal is for events.
+    /// A missing record does no harm and only costs memory: the resident page is right, as it is in a forked
+    /// child (`reclaim/evict`, `faults`), and the outdated entry goes when the page is next evicted or unmapped.
     pub fn has_room_for_page(&self) -> bool {
         let room = self.room.load(Relaxed);
         self.count.load(Relaxed) < room - room / FOR_EVENTS
@@ -101,7 +101,7 @@ impl Journal {
 
     fn raw(&self, index: usize) -> &Raw {
         assert!(index < self.room.load(Relaxed));
-        // SAFETY: inside the array, which is made of zeroed memory and lives for ever.
+        // SAFETY: the index is inside the array, which consists of zeroed memory and is never freed.
         unsafe { &*(self.records.load(Relaxed) as *const Raw).add(index) }
     }
 
@@ -142,8 +142,8 @@ impl Journal {
         }
     }
 
-    /// Calls `visit` with every record, oldest first, and empties the
-    /// journal. A child may see fewer records than the count says, or more.
+    /// Calls `visit` with every record, oldest first, and empties the journal. A child may see fewer or more
+    /// records than the count says.
     pub fn replay(&self, mut visit: impl FnMut(Record)) {
         for index in 0..self.room.load(Relaxed) {
             let Some(record) = self.get(index) else { break };
@@ -154,8 +154,8 @@ impl Journal {
         self.events.store(0, Relaxed);
     }
 
-    /// Where the page table knows the page that is at `page` now; `None` if
-    /// the table is out of date about it and nothing is kept of it.
+    /// The address at which the page table has the entry of the page that is now at `page`; `None` if the
+    /// entry is out of date and nothing is kept of the page.
     pub fn find(&self, mut page: usize) -> Option<usize> {
         for index in (0..self.count.load(Relaxed)).rev() {
             match self.get(index)? {
@@ -178,9 +178,9 @@ impl Journal {
         Some(page)
     }
 
-    /// Where the page is now that the page table knows at `page`; `None` if its contents are void.
+    /// The present address of the page whose entry is at `page`; `None` if its contents are void.
     pub fn place_of(&self, mut page: usize) -> Option<usize> {
-        // This is asked for each page of a child. Most records tell of served pages, which do not move.
+        // This is called for each page of a child. Most records are of served pages, which do not move.
         for index in 0..self.events.load(Relaxed) {
             match self.get(index)? {
                 Record::Event(Message::Remove { start, end } | Message::Unmap { start, end })
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(journal.find(0x11000), None);
         assert_eq!(journal.find(0x53000), Some(0x13000));
         assert_eq!(journal.find(0x90000), Some(0x90000));
-        // The other way round: what was served is still where it was.
+        // The other direction: served pages are still where they were.
         let places =
             [0x10000, 0x11000, 0x12000, 0x13000, 0x50000, 0x90000].map(|page| journal.place_of(page));
         assert_eq!(places, [Some(0x50000), Some(0x51000), None, Some(0x53000), None, Some(0x90000)]);

@@ -1,19 +1,18 @@
-//! Addresses that are never taken away: control blocks and thread-local
-//! storage of threads, and what the program has locked.
+//! Addresses that are never evicted: control blocks and thread-local storage of threads, and memory that the
+//! program has locked.
 //!
-//! The kernel writes to a control block when its thread ends, and can't be
-//! served then. That of a thread that has ended is kept too: the C library
-//! keeps its stack for the next thread, in a list that goes through the
-//! control blocks, and walks that list in a forked child before any handler.
-//! What was taken away before its range was kept is brought back before a fork.
+//! The kernel writes to a control block when its thread ends, and cannot be served then. The control block of
+//! a thread that has ended is kept, too: the C library keeps its stack for the next thread, in a list that
+//! runs through the control blocks, and walks that list in a forked child before any handler exists. Pages
+//! that were evicted before their range was kept are restored before a fork.
 //!
 //! ```text
-//!   buckets: by block ──> piece ──> piece ──> ...        a range has one piece in each block in which it lies
+//!   buckets: by block ──> piece ──> piece ──> ...        a range has a piece in each of its blocks
 //!   pieces:  | 512 from the start | chunk of 4096 | chunk of 4096 | ...
 //! ```
 //!
-//! Nothing is ever taken out: a program with a million threads that all lived at the same time has a million pieces, and each lookup sees
-//! those of one bucket.
+//! Ranges are never removed: a program with a million threads alive at the same time has a million pieces,
+//! and each lookup visits those of one bucket.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
@@ -22,7 +21,7 @@ use crate::memory::arena::Arena;
 use crate::pages::table::BLOCK;
 use crate::runtime::{RUNTIME, Runtime};
 
-/// Pieces that need no memory of the arena.
+/// Number of pieces that need no memory of the arena.
 const FIRST: usize = 512;
 const CHUNK: usize = 4096;
 const CHUNKS: usize = 512;
@@ -35,9 +34,9 @@ struct Piece {
     end: AtomicUsize,
     /// The thread pointer of the range; 0 for all but one of its pieces.
     thread: AtomicUsize,
-    /// The next one of the bucket: its number and 1; 0: there is none.
+    /// The next piece of the bucket: its number plus 1; 0 if there is none.
     next: AtomicU32,
-    /// It is whole.
+    /// The piece is complete.
     ready: AtomicBool,
 }
 
@@ -60,21 +59,21 @@ struct Chunk([Piece; CHUNK]);
 pub struct KeepOut {
     first: [Piece; FIRST],
     chunks: [AtomicPtr<Chunk>; CHUNKS],
-    /// The last piece of each: its number and 1.
+    /// The last piece of each bucket: its number plus 1.
     buckets: [AtomicU32; BUCKETS],
     count: AtomicUsize,
     threads: AtomicUsize,
-    /// More were wanted than there is room for: nothing may be taken away.
+    /// There was no room for another piece: nothing may be evicted any more.
     overflow: AtomicBool,
 }
 
 fn bucket_of(address: usize) -> usize {
-    // Stacks lie side by side: blocks that follow each other are in different buckets.
+    // Stacks lie side by side, so adjacent blocks are in different buckets.
     address / BLOCK % BUCKETS
 }
 
 impl KeepOut {
-    /// None.
+    /// No ranges.
     pub const fn new() -> Self {
         KeepOut {
             first: [const { Piece::new() }; FIRST],
@@ -86,7 +85,7 @@ impl KeepOut {
         }
     }
 
-    /// Adds the range of a thread, for ever.
+    /// Adds the range of a thread, permanently.
     pub fn add(&self, arena: &Arena, start: usize, end: usize, thread: usize) {
         let (start, end) = (start & !(sys::PAGE - 1), end.next_multiple_of(sys::PAGE));
         if self.knows(start, end, thread) {
@@ -110,14 +109,14 @@ impl KeepOut {
         }
         let number = self.count.fetch_add(1, AcqRel);
         let piece = self.piece(number).or_else(|| {
-            // A signal handler that starts a thread wants the same lock: signals wait meanwhile.
+            // A signal handler that starts a thread takes the same lock, so signals are blocked meanwhile.
             let mask = sys::block_signals();
             // SAFETY: a chunk of numbers is all zeros.
             let made = unsafe { arena.make::<Chunk>() };
             sys::restore_signals(mask);
             let place = self.chunks.get((number - FIRST) / CHUNK)?;
             let made = made? as *const Chunk as *mut Chunk;
-            // If another thread was faster, its chunk is used, and this one costs some address space.
+            // If another thread was faster, its chunk is used, and this one wastes some address space.
             let _ = place.compare_exchange(core::ptr::null_mut(), made, AcqRel, Acquire);
             self.piece(number)
         })?;
@@ -142,7 +141,7 @@ impl KeepOut {
         unsafe { chunk.as_ref() }.map(|chunk| &chunk.0[(number - FIRST) % CHUNK])
     }
 
-    /// The pieces in a block, and some of others.
+    /// The pieces in a block, and some pieces of other blocks.
     fn near(&self, address: usize) -> impl Iterator<Item = &Piece> {
         let mut next = self.buckets[bucket_of(address)].load(Acquire);
         core::iter::from_fn(move || {
@@ -153,7 +152,7 @@ impl KeepOut {
     }
 
     fn knows(&self, start: usize, end: usize, thread: usize) -> bool {
-        // A range was added whole if the piece with its thread pointer is as it would be.
+        // A range was added completely if the piece with its thread pointer has the expected bounds.
         let block = thread / BLOCK * BLOCK;
         let (from, to) = (start.max(block), end.min(block + BLOCK));
         self.near(thread).any(|piece| {
@@ -163,7 +162,7 @@ impl KeepOut {
         })
     }
 
-    /// Whether a thread with that pointer was ever known.
+    /// Whether a thread with this pointer was ever known.
     pub fn knows_thread(&self, thread: usize) -> bool {
         self.near(thread).any(|piece| piece.thread.load(Relaxed) == thread)
     }
@@ -173,7 +172,7 @@ impl KeepOut {
         pieces.filter(|piece| piece.ready.load(Acquire))
     }
 
-    /// Calls `visit` with every kept range, or its parts.
+    /// Calls `visit` with every kept range, or with its parts.
     pub fn for_each(&self, mut visit: impl FnMut(usize, usize)) {
         self.all().for_each(|piece| visit(piece.start.load(Relaxed), piece.end.load(Relaxed)));
     }
@@ -183,12 +182,13 @@ impl KeepOut {
         self.all().map(|piece| piece.thread.load(Relaxed)).filter(|thread| *thread != 0).for_each(&mut visit);
     }
 
-    /// Threads that were ever known.
+    /// Number of threads that were ever known.
     pub fn count(&self) -> usize {
         self.threads.load(Acquire)
     }
 
-    /// The first kept range that begins before `end` and ends after `start`; of one that lies in several blocks, the part in one.
+    /// The first kept range that begins before `end` and ends after `start`. For a range in several blocks,
+    /// it is the part in one block.
     pub fn first_in(&self, start: usize, end: usize) -> Option<(usize, usize)> {
         if self.overflow.load(Relaxed) {
             return Some((start, end));
@@ -202,12 +202,13 @@ impl KeepOut {
 }
 
 impl Runtime {
-    /// Makes everything resident that is evicted of a range.
+    /// Restores all evicted pages of a range.
     pub fn bring_back(&self, start: usize, end: usize) {
         self.pages.table.for_each_block(start, end, |base, block| {
             if block.evicted.load(Acquire) != 0 {
                 let (from, to) = (start.max(base), end.min(base + BLOCK));
-                // SAFETY: reading loses nothing. What can't be read at all stays evicted until it can.
+                // SAFETY: reading loses nothing. A page that cannot be read at all stays evicted until it
+                // can.
                 let _ = unsafe { sys::madvise(from, to - from, advice::POPULATE_READ) };
             }
         });
@@ -228,14 +229,14 @@ mod tests {
     use std::vec::Vec;
 
     fn keep_out() -> Box<KeepOut> {
-        // SAFETY: it is made of numbers, pointers that may be null, and falsehoods.
+        // SAFETY: it consists of numbers, pointers that may be null, and booleans.
         unsafe { Box::new_zeroed().assume_init() }
     }
 
     #[test]
     fn ten_thousand_threads_are_known_and_found() {
         let (arena, kept) = (Arena::new(), keep_out());
-        // Stacks of 17 pages, whose control blocks lie anywhere in blocks; some across the end of one.
+        // Stacks of 17 pages, whose control blocks lie at any place in a block; some cross a block boundary.
         let range = |number: usize| {
             let start = BLOCK + number * 17 * PAGE;
             (start, start + 2 * PAGE, start + PAGE + 64)

@@ -1,27 +1,23 @@
-//! Events that come late.
+//! Late events.
 //!
-//! The kernel tells of an unmapped or moved range after it has let go of the
-//! address space. So when one thread frees a range, and another thread's
-//! mapping is moved to the same addresses at once, the message about the
-//! second may come before that about the first:
+//! The kernel reports an unmapped or moved range after it has released the address space. So when one thread
+//! frees a range, and another thread's mapping is moved to the same addresses at once, the message about the
+//! second change may arrive before that about the first:
 //!
 //! ```text
 //!   thread 1   munmap(Z) ............................ message "Z unmapped"
 //!   thread 2             mremap(C -> Z) message "C moved to Z"
 //! ```
 //!
-//! Taken as they come, the pages of C would be forgotten. What tells the two
-//! orders apart:
-//! - As long as a message is on its way the kernel says so ([`Probe::Changing`]):
-//!   without one nothing can be late.
-//! - Entries at the place where a mapping arrives belong to one that left it,
-//!   and whose message is late: that one is read first.
-//! - If there are none, the arrived range is remembered until no message is on
-//!   its way. Should one say meanwhile that the range was unmapped, or moved
-//!   away, although a managed mapping is there, it speaks of the one before;
-//!   unless a message on its way tells that another one has arrived since.
-//!   (A move that leaves a mapping behind, MREMAP_DONTUNMAP, is known from the
-//!   interposed function.)
+//! Applied in order of arrival, the pages of C would be forgotten. The two orders are told apart as follows:
+//! - While a message is on its way the kernel says so ([`Probe::Changing`]): if there is none, no message
+//!   can be late.
+//! - If there are entries where a mapping arrives, they belong to a mapping that has left, and the message
+//!   about that is late: it is read first.
+//! - If there are no entries, the arrived range is remembered until no message is on its way. If a message
+//!   meanwhile says that the range was unmapped, or moved away, although a managed mapping is there, it
+//!   refers to the mapping before; unless a message on its way says that another one has arrived since. (A
+//!   move that leaves a mapping behind, MREMAP_DONTUNMAP, is known from the interposed function.)
 
 use crate::kernel::sched;
 use crate::kernel::sys::PAGE;
@@ -32,31 +28,34 @@ use crate::pages::order::{Fault, Order};
 use crate::pages::table::{State, index_in_block};
 use crate::runtime::Runtime;
 
-/// Ranges that are remembered at most, the last ones: as many threads may move something between two moments in which no message is on its way.
+/// Maximum number of ranges to remember, the most recent ones: this many threads may move something between
+/// two moments in which no message is on its way.
 const ARRIVED: usize = 1024;
-/// Messages that may be waited for, one inside the other.
+/// Maximum depth of waits for messages inside each other.
 const DEPTH: usize = 32;
-/// What is in the way of a mapping is always explained by a message that is on its way; on a busy machine it
-/// may be long before its thread gets a CPU. Nobody holds it up, so this is never reached, ns.
+/// If entries are in the way of an arriving mapping, a message on its way always explains it; on a busy
+/// machine it may take long until its thread gets a CPU. Nothing holds that thread up, so this time, in ns,
+/// is never reached.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// Where there may be no such message and others come all the time, it is looked for so long, ns.
+/// If there may be no such message while others keep coming, how long to look for it, ns.
 const DOUBT_NS: u64 = 500_000_000;
 
-/// What is remembered. Under the order lock.
+/// The remembered ranges. Under the order lock.
 pub struct Late {
     arrived: [(usize, usize); ARRIVED],
     count: usize,
-    /// Where mappings arrive whose messages have been read and wait for late ones.
+    /// Ranges at which mappings arrive whose messages have been read and now wait for late ones.
     arriving: [(usize, usize); DEPTH],
     depth: usize,
-    /// Registered while something was on its way: that a mapping is there proves nothing.
+    /// A range that was registered while a message was on its way: the presence of a mapping there proves
+    /// nothing.
     pub doubtful: (usize, usize),
-    /// Not while events are applied that were read long ago.
+    /// False while events are applied that were read long ago.
     pub enabled: bool,
 }
 
 impl Late {
-    /// Nothing.
+    /// Nothing is remembered.
     pub const fn new() -> Self {
         Late {
             arrived: [(0, 0); ARRIVED],
@@ -96,8 +95,8 @@ impl Runtime {
         self.uffd().probe(address) == Probe::Changing
     }
 
-    /// Forgets what was remembered if nothing is on its way. Before every
-    /// message is read: a thread that goes on may soon unmap what has arrived.
+    /// Forgets the remembered ranges if no message is on its way. Called before every message is read: a
+    /// thread that goes on may soon unmap a mapping that has arrived.
     pub fn settle_late(&self, order: &mut Guard<'_, Order>) {
         if (order.late.count > 0 || order.late.doubtful.1 > 0) && !self.is_changing(order.late.arrived[0].0) {
             order.late.count = 0;
@@ -105,8 +104,8 @@ impl Runtime {
         }
     }
 
-    /// A mapping is about to arrive at the range: applies first what tells
-    /// where the one before has gone.
+    /// A mapping is about to arrive at the range: first applies the message that says where the mapping
+    /// before it has gone.
     pub fn let_late_first(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
         if !order.late.enabled || order.late.depth >= DEPTH {
             return;
@@ -129,7 +128,7 @@ impl Runtime {
         order.late.depth -= 1;
     }
 
-    /// Whether anything is kept of a range.
+    /// Whether there are entries for a range.
     fn keeps_any(&self, start: usize, end: usize) -> bool {
         let mut any = false;
         self.pages.table.for_each_block(start, end, |base, block| {
@@ -141,15 +140,15 @@ impl Runtime {
         any
     }
 
-    /// Whether the message that the range was left speaks of a mapping before
-    /// the one that has arrived there: one has, and no other is about to.
+    /// Whether the message that a mapping has left the range refers to a mapping before the one that has
+    /// arrived there: one has arrived, and no other is about to.
     pub fn speaks_of_another(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) -> bool {
         let overlaps = |range: &(usize, usize)| range.0 < end && start < range.1;
         let late = &order.late;
         if !late.enabled || !late.arrived().iter().any(overlaps) || overlaps(&late.doubtful) {
             return false;
         }
-        // One that waits for this very message?
+        // Does one of them wait for this very message?
         if late.arriving[..late.depth].iter().any(overlaps) {
             return false;
         }
@@ -176,12 +175,12 @@ impl Runtime {
         }
     }
 
-    /// Whether a managed mapping is there now, to which what is kept of the page belongs.
+    /// Whether a managed mapping is there now, and the entry of the page belongs to it.
     pub fn is_there(&self, order: &Guard<'_, Order>, page: usize) -> bool {
         order.late.has_arrived(page) && self.kernel.witness().is_taken(page)
     }
 
-    /// A range was unmapped: forgets what was kept of it.
+    /// A range was unmapped: forgets its pages.
     pub fn drop_unmapped(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
         if !self.speaks_of_another(order, start, end) {
             return self.drop_range(order, start, end);
@@ -215,7 +214,7 @@ mod tests {
 
     const BYTES: usize = 8 * PAGE;
 
-    /// The one runtime, with userfaultfds of its own; `None` where they may not be opened.
+    /// The one runtime, with userfaultfds of its own; `None` where they cannot be opened.
     fn runtime() -> Option<MutexGuard<'static, ()>> {
         static ONE: Mutex<()> = Mutex::new(());
         let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -242,7 +241,7 @@ mod tests {
         start
     }
 
-    /// As if its pages had been evicted: `number` of them, all zeros.
+    /// Makes entries as if `number` pages, all zeros, had been evicted.
     fn keep(order: &mut Guard<'_, Order>, start: usize, number: usize) {
         let block = RUNTIME.pages.table.make_block(start, &RUNTIME.arena, &mut order.spare).unwrap();
         for entry in &block.entries[..number] {
@@ -287,7 +286,7 @@ mod tests {
             assert_eq!(kept(to), 5);
         });
         assert_eq!(kept(to), 5);
-        // Nothing is on its way any more: the next one means this mapping.
+        // No message is on its way any more: the next one refers to this mapping.
         let order = &mut RUNTIME.pages.order.lock();
         RUNTIME.settle_late(order);
         RUNTIME.apply_now(order, Message::Unmap { start: to, end: to + BYTES });

@@ -1,4 +1,4 @@
-//! What is known of the program's pages: where each of them is, and what the program does to its mappings.
+//! The program's pages: where each of them is, and what the program does to its mappings.
 
 pub mod changes;
 pub mod clean;
@@ -24,44 +24,45 @@ use table::Table;
 
 use crate::memory::lock::Lock;
 
-/// Where each page is, and what is under way with the mappings.
+/// Where each page is, and which changes of mappings are under way.
 pub struct Pages {
-    /// What became of each page.
+    /// The state of each page.
     pub table: Table,
     /// See `order.rs`.
     pub order: Lock<Order>,
-    /// Messages that were read in advance, some of them in the keeper's place: see `inbox.rs`.
+    /// Messages that were read ahead, some of them in the keeper's place: see `inbox.rs`.
     pub proxy: Lock<Inbox>,
-    /// Blocks taken away and not yet compressed.
+    /// Blocks that are evicted and not yet compressed.
     pub standby: Standby,
-    /// Addresses that are never taken away.
+    /// Addresses that are never evicted.
     pub keep_out: KeepOut,
-    /// Data that is neither taken away nor served.
+    /// Data that are neither evicted nor served.
     pub statics: Statics,
-    /// Pages whose entry says zero.
+    /// Number of pages whose entry is `Zero`.
     pub zero_pages: AtomicI64,
-    /// Marked pages of all blocks: see `incompressible.rs`.
+    /// Number of marked pages in all blocks: see `incompressible.rs`.
     pub incompressible: AtomicI64,
-    /// How often something was unmapped or moved, or the process forked: what was registered before may be so no more.
+    /// How often memory was unmapped or moved, or the process forked: ranges registered before may no longer
+    /// be registered.
     pub changes: AtomicU64,
-    /// Threads that are just discarding memory, as far as they do it by the C library.
+    /// Number of threads that are discarding memory now, through the C library.
     pub discarding: AtomicU32,
-    /// Threads that are just moving memory, as far as they do it by the C library.
+    /// Number of threads that are moving memory now, through the C library.
     pub moving: AtomicU32,
     /// When the program last unmapped managed memory.
     pub unmapped_ns: AtomicU64,
-    /// While the keeper is inside `mremap`: where the pages go.
+    /// While the keeper is inside `mremap`: the target of the move.
     pub moving_to: AtomicUsize,
-    /// The kernel has told of that move: proof that the source was registered.
+    /// The kernel has reported that move: proof that the source was registered.
     pub move_seen: AtomicBool,
-    /// Pages may be pinned, which matters where taking them away does not notice it: see `pins.rs`.
+    /// Pages may be pinned, which matters where eviction does not notice pins: see `pins.rs`.
     pub pins_seen: AtomicBool,
-    /// Something may write to pages in a way that is never noticed: see `pins.rs`.
+    /// A writer that is never noticed may write to pages: see `pins.rs`.
     pub holds_seen: AtomicBool,
 }
 
 impl Pages {
-    /// As it is when a process begins.
+    /// The state at the start of a process.
     pub const fn new() -> Self {
         Pages {
             table: Table::new(),
@@ -87,7 +88,7 @@ impl Pages {
     ///
     /// # Safety
     ///
-    /// No other thread lives here, and in the parent none was changing anything.
+    /// No other thread lives in this process, and in the parent no thread was changing anything.
     pub unsafe fn reset_in_child(&self) {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -97,7 +98,7 @@ impl Pages {
         }
     }
 
-    /// In a forked child, when what happened during the fork was applied.
+    /// In a forked child, after the journal was applied.
     pub fn after_fork(&self) {
         self.standby.all_shared();
         self.discarding.store(0, Relaxed);

@@ -1,21 +1,17 @@
 //! The order lock, and what the kernel's events do to the page table.
 //!
-//! The kernel lets the thread that unmaps, moves or discards memory go on as
-//! soon as its event has been *read*. From then on its next touch must see
-//! the new state. So messages are read, events are applied, and pages are put
-//! in place only by the holder of one lock, the order lock. While an event is
-//! on its way and not yet read, the kernel refuses to put pages in place
-//! (EAGAIN). Together: no page that an event concerns is ever put in place
-//! after the event was read and before it was applied.
+//! The kernel lets the thread that unmaps, moves or discards memory go on as soon as its event has been
+//! *read*. From then on, the thread's next touch must see the new state. So only the holder of one lock, the
+//! order lock, reads messages, applies events, and places pages. While an event is on its way and not yet
+//! read, the kernel refuses to place pages (EAGAIN). Together this ensures that no page that an event
+//! concerns is placed after the event was read and before it was applied.
 //!
-//! The keeper holds the lock all the while it takes a block away, so that no
-//! thread gets past an event between the moment when the keeper has made sure
-//! that the block is what it believes and the moment when it is taken. But its
-//! own `mremap` waits until the message about it is read. So while the lock is
-//! held by somebody inside that call, a handler reads in its place, as soon as
-//! the move is done and its message on the way: see [`Runtime::lock_order`].
-//! That is so when the pages' new place is registered, which a second
-//! userfaultfd, the witness, finds out: it is refused there.
+//! The keeper holds the lock during the whole eviction of a block, so that no thread gets past an event
+//! between the check of the block and its eviction. But the keeper's own `mremap` waits until the message
+//! about it is read. So while the holder of the lock is inside that call, a handler reads in its place, as
+//! soon as the move is done and its message is on the way: see [`Runtime::lock_order`]. That is the case when
+//! the pages' new place is registered. A second userfaultfd, the witness, finds this out: it is refused
+//! there.
 
 use core::sync::atomic::Ordering::*;
 
@@ -32,8 +28,7 @@ use crate::runtime::Runtime;
 
 /// Times of the last discards, by block number.
 const REMOVED: usize = 4096;
-/// After a discard event its thread has still to discard: for this long the
-/// block is not evicted.
+/// A thread discards only after its discard event was read: for this long the block is not evicted.
 pub const REMOVE_GRACE_MS: u32 = 500;
 
 /// A fault to be served.
@@ -41,26 +36,26 @@ pub const REMOVE_GRACE_MS: u32 = 500;
 pub struct Fault {
     /// The page's address.
     pub page: usize,
-    /// What the thread wants.
+    /// The kind of access.
     pub touch: Touch,
 }
 
-/// Looks at the order lock before a handler sleeps: a few microseconds.
+/// How often a handler tries the order lock before it sleeps: a few microseconds.
 const SPINS: usize = 100;
 
 /// What the order lock protects.
 pub struct Order {
     /// Block structures for reuse.
     pub spare: SpareBlocks,
-    /// Blocks taken out of the table whose contents have to be freed.
+    /// Blocks taken out of the table whose contents must still be freed.
     pub condemned: SpareBlocks,
     pub condemned_count: usize,
     removed_ms: [u32; REMOVED],
-    /// When nobody was discarding.
+    /// When it was last seen that no thread was discarding.
     quiet_ms: u32,
     /// See `late.rs`.
     pub late: Late,
-    /// A fork is under way: what changes is written to the journal.
+    /// A fork is under way: changes are written to the journal.
     pub forking: bool,
     /// The message about that fork was read.
     pub fork_seen: bool,
@@ -68,12 +63,12 @@ pub struct Order {
     pub journal: Journal,
     /// Clean pages may have been written during the fork without a record, because the journal was full.
     pub blobs_void: bool,
-    /// Clean pages that were restored.
+    /// Clean pages that were restored recently.
     pub recent: Recent,
 }
 
 impl Order {
-    /// Nothing under way.
+    /// Nothing is under way.
     pub const fn new() -> Self {
         Order {
             spare: SpareBlocks::new(),
@@ -90,15 +85,14 @@ impl Order {
         }
     }
 
-    /// Whether messages may be read: what an event does must be done or noted.
+    /// Whether messages may be read: it must be possible to apply an event or to record it.
     pub fn may_read(&self) -> bool {
         !self.forking || self.journal.has_room()
     }
 
-    /// Whether a thread may still be discarding contents of the block: its
-    /// event has been read, but it does so only afterwards. One that called the
-    /// C library's function is known (`discarding` is the number of those);
-    /// one that makes the system call itself is given time.
+    /// Whether a thread may still be discarding contents of the block: its event has been read, but it
+    /// discards only afterwards. Threads that called the C library's function are counted (`discarding` is
+    /// their number); a thread that makes the system call itself is given time.
     pub fn was_removed_lately(&mut self, address: usize, discarding: u32) -> bool {
         let now = now_ms();
         if discarding == 0 {
@@ -129,16 +123,17 @@ impl Default for Order {
     }
 }
 
-/// Messages that are read at most before the caller has another look: threads whose events are read go on, and may send more at once.
+/// Maximum number of messages to read before the caller looks again: threads whose events are read go on, and
+/// may send more at once.
 const READ_AT_MOST: usize = 4096;
-/// Looks for pages that should appear, before it is thought that there were none.
+/// After how many looks for pages at the target the witness is asked although none were seen.
 const LOOKS: usize = 16;
 
 impl Runtime {
-    /// Takes the order lock, for a handler: reads in place of the keeper
-    /// while that is inside `mremap`, since nobody else would.
+    /// Takes the order lock, for a handler. While the lock's holder, the keeper, is inside `mremap`, this
+    /// reads in its place, since no other thread would.
     pub fn lock_order(&self) -> Guard<'_, Order> {
-        // Most holders have it for a microsecond or two; the keeper, who has it longer, says so.
+        // Most holders keep it for a microsecond or two; the keeper, which keeps it longer, announces that.
         for _ in 0..SPINS {
             if let Some(order) = self.pages.order.try_lock() {
                 return order;
@@ -150,8 +145,8 @@ impl Runtime {
         }
         let mut may_sleep = true;
         loop {
-            // Once its message was read, the keeper needs a CPU to go on, and was perhaps woken on this one. If that takes long, there was more
-            // than one message.
+            // Once its message was read, the keeper needs a CPU to go on, and was perhaps woken on this one.
+            // If that takes long, there was more than one message.
             if self.pages.moving_to.load(Acquire) != 0 && !(may_sleep && self.pages.move_seen.load(Acquire)) {
                 self.read_in_place();
                 may_sleep = true;
@@ -169,8 +164,8 @@ impl Runtime {
             sched::yield_now();
             return;
         };
-        // Nothing may be read before the keeper's pages have moved, nor if they moved without a message
-        // (then they go back): a thread whose event is read goes on, and must find them where they belong.
+        // Nothing may be read before the keeper's pages have moved, nor if they moved without a message (then
+        // they go back): a thread whose event is read goes on, and must find its pages where they belong.
         for looks in 1usize.. {
             let to = self.pages.moving_to.load(Acquire);
             if to == 0 {
@@ -198,8 +193,8 @@ impl Runtime {
         self.note_waiting(&inbox);
     }
 
-    /// Handles what was read in place of the caller, who holds the order lock
-    /// and has returned from `mremap`.
+    /// Handles the messages that were read in place of the caller, which holds the order lock and has
+    /// returned from `mremap`.
     pub fn take_proxy_messages(&self, order: &mut Guard<'_, Order>) {
         let next = self.pages.proxy.lock().next_event();
         if let Some(event) = next {
@@ -207,8 +202,8 @@ impl Runtime {
         }
     }
 
-    /// Reads the messages there are: applies events, keeps faults for later.
-    /// Not without end: who needs an event that has not come yet asks again.
+    /// Reads the pending messages: applies events, keeps faults for later. It does not read without end: a
+    /// caller that needs an event that has not arrived yet calls it again.
     pub fn drain(&self, order: &mut Guard<'_, Order>) {
         for _ in 0..READ_AT_MOST {
             if !order.may_read() {
@@ -240,7 +235,8 @@ impl Runtime {
         }
     }
 
-    /// The fault that was kept first. Once all are handed out, threads of which the fault was forgotten are woken, to fault again.
+    /// The oldest kept fault. Once all are handed out, threads whose faults were forgotten are woken, to
+    /// fault again.
     pub fn next_kept(&self, _order: &mut Guard<'_, Order>) -> Option<Fault> {
         let mut inbox = self.pages.proxy.lock();
         let next = inbox.next_fault();
@@ -253,7 +249,7 @@ impl Runtime {
         next
     }
 
-    /// A kept fault that is `wanted`, if there is one among the next.
+    /// A kept fault that is `wanted`, if there is one among the next few.
     pub fn next_kept_that(
         &self,
         _order: &mut Guard<'_, Order>,
@@ -269,8 +265,8 @@ impl Runtime {
         self.faults.deferred.store(inbox.waiting() as u32, Release);
     }
 
-    /// Applies an event to the page table, or notes it during a fork; and with
-    /// it those that had to be read meanwhile.
+    /// Applies an event to the page table, or records it during a fork, together with events that had to be
+    /// read meanwhile.
     pub fn apply(&self, order: &mut Guard<'_, Order>, event: Message) {
         let mut next = Some(event);
         while let Some(event) = next {
@@ -286,7 +282,7 @@ impl Runtime {
         }
     }
 
-    /// Notes an event during a fork.
+    /// Records an event during a fork.
     pub fn write_down(&self, order: &mut Guard<'_, Order>, event: Message) {
         self.count_change(event);
         order.journal.add(Record::Event(event));

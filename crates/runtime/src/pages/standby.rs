@@ -1,19 +1,18 @@
-//! Standby: where blocks are put when they are taken away, still
-//! uncompressed. A page that is touched comes back from here by a copy; what
-//! stays untouched is compressed, oldest slot first.
+//! Standby: where evicted blocks lie, still uncompressed. A page that is touched is copied back from here;
+//! pages that stay untouched are compressed, oldest slot first.
 //!
 //! ```text
 //! base + 0      2 MiB     4 MiB     6 MiB ...
-//!      | slot 0 | slot 1  | slot 2  |            one mapping a slot in use
+//!      | slot 0 | slot 1  | slot 2  |            each slot in use is one mapping
 //! ```
 //!
-//! A page keeps its offset in the block when it moves to a slot; `owners`
-//! says whose it is, also after the program has moved the mapping.
+//! A page keeps its offset in the block when it moves to a slot; `owners` names the page it belongs to, even
+//! after the program has moved the mapping.
 //!
 //! Invariants:
-//! - a slot in use belongs to one of: the evictor (being filled), the queue,
-//!   one compressor. Only its holder gives its pages back.
-//! - `owners` and the entries that name a slot change under the order lock.
+//! - A slot in use belongs to the evictor (while it is filled), to the queue, or to one compressor. Only
+//!   its holder frees its pages.
+//! - `owners`, and the entries that name a slot, change under the order lock.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
@@ -22,19 +21,19 @@ use crate::memory::lock::Lock;
 use crate::pages::table::{BLOCK, PAGES};
 use crate::process::limits;
 
-/// Slots at most.
+/// Maximum number of slots.
 pub const SLOTS: usize = 4096;
-/// Of limited memory the slots take this part.
+/// Where memory is limited, the slots take this fraction of it.
 const LIMITED: usize = 16;
 /// With fewer slots paging does not work.
 const FEWEST: usize = 8;
 
-/// Bytes of the array of what is known of so many slots.
+/// Size in bytes of the array that describes this many slots.
 fn array_bytes(count: usize) -> usize {
     (count * size_of::<Slot>()).next_multiple_of(PAGE)
 }
 
-/// How many slots there are where the program's memory is limited.
+/// Number of slots where the program's memory is limited.
 fn slots_of(limit: usize) -> usize {
     (limit / LIMITED / BLOCK).clamp(FEWEST, SLOTS)
 }
@@ -44,17 +43,17 @@ pub fn page_id(slot: u32, index: usize) -> u32 {
     slot << 9 | index as u32
 }
 
-/// What is known of a slot.
+/// Description of a slot.
 #[repr(C)]
 pub struct Slot {
     /// Page number of each page's owner.
     pub owners: [AtomicU64; PAGES],
-    /// Which pages are there, one bit each; written by the holder.
+    /// Which pages the slot holds, one bit each; written by the holder.
     pub present: [AtomicU64; PAGES / 64],
-    /// Pages that are still wanted.
+    /// Number of pages that are still needed.
     pub live: AtomicU32,
-    /// The block that it was taken from, how many pages it had, and how many
-    /// of them were touched since.
+    /// The block from which it was evicted. `taken` is the number of its pages, and `rescued` how many of
+    /// them were touched since.
     pub home: AtomicUsize,
     /// See `home`.
     pub taken: AtomicU32,
@@ -62,12 +61,13 @@ pub struct Slot {
     pub rescued: AtomicU32,
     /// When it was queued.
     pub queued_ns: AtomicU64,
-    /// Other processes had most of its pages too: compressing them frees nothing before those do it.
+    /// Other processes shared most of its pages: compressing them frees nothing until those processes do so,
+    /// too.
     pub shared: AtomicBool,
 }
 
 struct Queue {
-    /// Slots in use, oldest first: ring of `SLOTS`.
+    /// Slots in use, oldest first: a ring of `SLOTS`.
     ring: [u16; SLOTS],
     first: usize,
     used: usize,
@@ -80,19 +80,19 @@ struct Queue {
 pub struct Standby {
     base: AtomicUsize,
     slots: AtomicUsize,
-    /// Slots that there are.
+    /// Number of slots.
     count: AtomicUsize,
     queue: Lock<Queue>,
-    /// Live pages in all slots in use.
+    /// Number of needed pages in all slots in use.
     pub pages: AtomicU64,
-    /// Slots whose addresses may be the program's now, one bit each.
+    /// Slots whose addresses may now belong to the program, one bit each.
     lost: [AtomicU64; SLOTS / 64],
 }
 
-/// Addresses that are only reserved are nothing for a core dump. The kernel's own leaves them out as it is;
-/// gdb's writes gigabytes of zeros.
+/// Address space that is only reserved does not belong in a core dump. The kernel's own dumps leave it out
+/// anyway; gdb would write gigabytes of zeros.
 fn keep_out_of_dumps(start: usize, bytes: usize) {
-    // SAFETY: advice that loses nothing.
+    // SAFETY: this advice loses no data.
     let _ = unsafe { sys::madvise(start, bytes, advice::DONTDUMP) };
 }
 
@@ -117,14 +117,14 @@ impl Standby {
         }
         let count = limits::memory().map_or(SLOTS, slots_of);
         let slots = sys::map_anonymous(array_bytes(count), prot::READ | prot::WRITE)? as usize;
-        // SAFETY: advice about fresh memory of our own that loses nothing.
+        // SAFETY: advice about fresh memory of our own; it loses no data.
         unsafe {
             let _ = sys::madvise(slots, array_bytes(count), advice::NOHUGEPAGE);
             let _ = sys::madvise(slots, array_bytes(count), advice::DONTDUMP);
         }
         let raw = sys::map_anonymous((count + 1) * BLOCK, prot::NONE)? as usize;
         let base = raw.next_multiple_of(BLOCK);
-        // SAFETY: what lies before and after the slots is fresh, and nobody's.
+        // SAFETY: the ranges before and after the slots are fresh, and unused.
         unsafe {
             if raw < base {
                 let _ = sys::munmap(raw, base - raw);
@@ -138,8 +138,8 @@ impl Standby {
         Ok(())
     }
 
-    /// The program's memory is limited to so much from now on: gives back
-    /// slots that were never used. By the keeper, who takes slots.
+    /// From now on the program's memory is limited to `limit`: frees slots that were never used. Called by
+    /// the keeper, the thread that takes slots.
     pub fn shrink(&self, limit: usize) {
         let queue = self.queue.lock();
         let (base, count) = (self.base.load(Acquire), self.count.load(Relaxed));
@@ -147,7 +147,7 @@ impl Standby {
         if base != 0 && fewer < count {
             self.count.store(fewer, Relaxed);
             let (array, keep) = (self.slots.load(Relaxed), array_bytes(fewer));
-            // SAFETY: nobody has ever used these slots, nor will.
+            // SAFETY: these slots were never used, and never will be.
             unsafe {
                 let _ = sys::munmap(base + fewer * BLOCK, (count - fewer) * BLOCK);
                 let _ = sys::munmap(array + keep, array_bytes(count) - keep);
@@ -155,12 +155,12 @@ impl Standby {
         }
     }
 
-    /// Gives all slots back; nobody may use standby any more.
+    /// Frees all slots; standby may not be used any more.
     pub fn close(&self) {
         let base = self.base.load(Acquire);
         if base != 0 {
             for slot in (0..self.count.load(Relaxed) as u32).filter(|slot| !self.is_lost(*slot)) {
-                // SAFETY: no entry names a page on standby, and no compressor lives.
+                // SAFETY: no entry names a page on standby, and no compressor is running.
                 let _ = unsafe { sys::map_over(self.address(slot), BLOCK, prot::NONE) };
             }
             keep_out_of_dumps(base, self.bytes());
@@ -180,7 +180,7 @@ impl Standby {
             && !self.is_lost(((address - base) / BLOCK) as u32)
     }
 
-    /// Whether a range overlaps the slots, or what is known of them.
+    /// Whether a range overlaps the slots, or the array that describes them.
     pub fn overlaps(&self, start: usize, end: usize) -> bool {
         let (base, array) = (self.base.load(Acquire), self.slots.load(Acquire));
         let touches = |from: usize, bytes: usize| start < from + bytes && from < end;
@@ -201,8 +201,8 @@ impl Standby {
         self.lost[slot as usize / 64].load(Relaxed) >> (slot % 64) & 1 != 0
     }
 
-    /// The kernel has unmapped this part of a slot and then put nothing there. If
-    /// it can't be had again, another thread may be given the addresses: they are not ours any more.
+    /// The kernel has unmapped this part of a slot and then mapped nothing there. If the addresses cannot be
+    /// mapped again, another thread may have been given them, and they are no longer ours.
     #[cold]
     pub fn recover(&self, slot: u32, start: usize, bytes: usize) {
         match sys::map_if_free(start, bytes, prot::NONE) {
@@ -221,10 +221,10 @@ impl Standby {
         self.base.load(Relaxed) + id as usize * PAGE
     }
 
-    /// What is known of a slot.
+    /// The description of a slot.
     pub fn slot(&self, slot: u32) -> &Slot {
         assert!((slot as usize) < self.count.load(Relaxed));
-        // SAFETY: the array has `count` zeroed entries and lives for ever.
+        // SAFETY: the array has `count` zeroed entries and is never freed.
         unsafe { &*(self.slots.load(Acquire) as *const Slot).add(slot as usize) }
     }
 
@@ -242,7 +242,7 @@ impl Standby {
         None
     }
 
-    /// Gives back a slot whose pages are no longer needed.
+    /// Frees a slot whose pages are no longer needed.
     pub fn give_back(&self, slot: u32) {
         if self.is_lost(slot) {
             return;
@@ -262,7 +262,7 @@ impl Standby {
         queue.used += 1;
     }
 
-    /// Takes the oldest slot out of the queue, if it was queued before.
+    /// Takes the oldest slot out of the queue, if it was queued before `before_ns`.
     pub fn take_oldest(&self, before_ns: u64) -> Option<u32> {
         let mut queue = self.queue.lock();
         if queue.used == 0 {
@@ -277,7 +277,7 @@ impl Standby {
         Some(u32::from(slot))
     }
 
-    /// After a fork: another process has all that is here too.
+    /// After a fork: another process shares all pages on standby.
     pub fn all_shared(&self) {
         let queue = self.queue.lock();
         for at in 0..queue.used {
@@ -286,23 +286,23 @@ impl Standby {
         }
     }
 
-    /// Slots in the queue.
+    /// Number of slots in the queue.
     pub fn queued(&self) -> usize {
         self.queue.lock().used
     }
 
-    /// Whether nothing is left to be compressed, not even in a compressor's hands.
+    /// Whether no page is left to compress, not even one held by a compressor.
     pub fn is_empty(&self) -> bool {
         self.pages.load(Relaxed) == 0
     }
 
-    /// A page is no longer wanted from standby. Under the order lock.
+    /// A page on standby is no longer needed. Under the order lock.
     pub fn forget(&self, id: u32) {
         self.slot(id >> 9).live.fetch_sub(1, Relaxed);
         self.pages.fetch_sub(1, Relaxed);
     }
 
-    /// Makes the lock free in a forked child.
+    /// Releases the lock in a forked child.
     ///
     /// # Safety
     /// No thread may have been inside this module at the fork.

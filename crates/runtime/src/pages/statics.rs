@@ -1,14 +1,15 @@
-//! Zero-initialised data that is never taken away, nor served: the runtime's own, which handlers need themselves, and that of the C library and the
-//! loader, which a forked child uses before anything can be served there.
+//! Zero-initialised data that is neither evicted nor served: the runtime's own, which the handlers themselves
+//! need, and that of the C library and the loader, which a forked child uses before faults can be served
+//! there.
 //!
 //! ```text
 //!   library.so │ code │ data │ zeros ─── │ hole │ another library
-//!                            └ from here on the kernel knows no file: memory of the program that
-//!                              comes to lie beside it would be one mapping with it
+//!                            └ from here on no file is mapped: memory of the program that is
+//!                              mapped next to it would merge with it
 //! ```
 //!
-//! So that this does not happen, they are marked with an advice that changes nothing else for them. A mapping that has become one with
-//! them all the same is left alone as a whole.
+//! To prevent this, the ranges are marked with an advice that has no other effect on them. If a mapping was
+//! merged with one of them all the same, the whole of it is left alone.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -23,7 +24,7 @@ pub struct Statics {
     ends: [AtomicUsize; RANGES],
 }
 
-/// Of `dl_iterate_phdr`, as far as it is used here.
+/// The argument of `dl_iterate_phdr`'s callback, as far as it is used here.
 #[repr(C)]
 struct Object {
     base: usize,
@@ -47,10 +48,10 @@ struct Header {
 
 const LOAD: u32 = 1;
 
-/// What the callback gets.
+/// The callback's data.
 struct Wanted<'a> {
     statics: &'a Statics,
-    /// Addresses in the objects whose data are meant.
+    /// Addresses in the objects whose data are wanted.
     addresses: &'a [usize],
 }
 
@@ -62,7 +63,7 @@ unsafe extern "C" {
 }
 
 impl Statics {
-    /// None.
+    /// No ranges.
     pub const fn new() -> Self {
         Statics {
             starts: [const { AtomicUsize::new(0) }; RANGES],
@@ -70,10 +71,11 @@ impl Statics {
         }
     }
 
-    /// Finds those of the objects in which the addresses lie; once, before anything is taken away.
+    /// Finds the zero-initialised data of the objects that contain these addresses; once, before anything is
+    /// evicted.
     pub fn find(&self, addresses: &[usize]) {
         let mut wanted = Wanted { statics: self, addresses };
-        // SAFETY: the callback gets what it expects, and only while this runs.
+        // SAFETY: the callback gets the type it expects, and only during this call.
         unsafe { dl_iterate_phdr(note, (&raw mut wanted).cast()) };
     }
 
@@ -82,11 +84,11 @@ impl Statics {
             self.starts[free].store(start, Relaxed);
             self.ends[free].store(end, Release);
         }
-        // SAFETY: changes nothing but the size of pages, and these are too few for large ones.
+        // SAFETY: this affects only the size of pages, and the range is too small for huge pages.
         let _ = unsafe { sys::madvise(start, end - start, advice::NOHUGEPAGE) };
     }
 
-    /// Whether a range has any of them.
+    /// Whether a range overlaps one of them.
     pub fn overlaps(&self, start: usize, end: usize) -> bool {
         let ends = self.ends.iter().map(|end| end.load(Acquire));
         ends.zip(&self.starts).any(|(own_end, own)| start < own_end && own.load(Relaxed) < end)
@@ -100,12 +102,12 @@ impl Default for Statics {
 }
 
 extern "C" fn note(object: *const Object, _bytes: usize, wanted: *mut c_void) -> c_int {
-    // SAFETY: what the loader hands over, and what `find` does.
+    // SAFETY: the loader's and `find`'s arguments.
     let (object, wanted) = unsafe { (&*object, &*wanted.cast::<Wanted<'_>>()) };
     if object.headers.is_null() {
         return 0;
     }
-    // SAFETY: so many headers are there.
+    // SAFETY: the object has this many headers.
     let headers = unsafe { core::slice::from_raw_parts(object.headers, usize::from(object.count)) };
     let loaded = headers.iter().filter(|header| header.kind == LOAD).map(|header| {
         let start = object.base.wrapping_add(header.address as usize);

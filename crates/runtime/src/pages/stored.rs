@@ -1,4 +1,4 @@
-//! What is compressed: the store, its memory, and who reads from it.
+//! Compressed pages: the store, its memory, and its readers.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
@@ -11,19 +11,19 @@ use crate::memory::arena::Arena;
 use crate::process::threads::WORKERS;
 use crate::runtime::RUNTIME;
 
-/// The store, once there is one.
+/// The store, once it exists.
 pub struct Stored {
     store: AtomicPtr<Tiered<StoreMemory>>,
-    /// Readers of the store: odd while reading.
+    /// A counter for each reader of the store: odd while it reads.
     reading: [AtomicU32; WORKERS],
-    /// The store gets no more memory; and that was said.
+    /// The store gets no more memory. `told_full`: this was reported.
     pub full: AtomicBool,
     /// See `full`.
     pub told_full: AtomicBool,
 }
 
 impl Stored {
-    /// As it is when a process begins.
+    /// The state at the start of a process.
     pub const fn new() -> Self {
         Stored {
             store: AtomicPtr::new(core::ptr::null_mut()),
@@ -33,9 +33,9 @@ impl Stored {
         }
     }
 
-    /// The store; only after [`Stored::set_store`].
+    /// The store. Call it only after [`Stored::set_store`].
     pub fn store(&self) -> &'static Tiered<StoreMemory> {
-        // SAFETY: set once before the first eviction, alive for ever.
+        // SAFETY: set once before the first eviction, and never freed.
         unsafe { &*self.store.load(Relaxed) }
     }
 
@@ -49,14 +49,14 @@ impl Stored {
         self.store.store(store as *const _ as *mut _, Release);
     }
 
-    /// Says that worker `number` begins or ends to read blobs it has pinned.
+    /// Announces that worker `number` begins or stops reading blobs that it has pinned.
     pub fn set_reading(&self, number: usize, reading: bool) {
         let now = self.reading[number].fetch_add(1, SeqCst);
         debug_assert_eq!(now.is_multiple_of(2), reading);
     }
 
-    /// Waits until every reader that reads now has done so: afterwards nobody
-    /// reads a blob whose entry was emptied before the call.
+    /// Waits until every reader that is reading now has finished: afterwards no reader uses a blob whose
+    /// entry was emptied before the call.
     pub fn settle_readers(&self) {
         for reader in &self.reading {
             let seen = reader.load(SeqCst);
@@ -68,7 +68,7 @@ impl Stored {
         }
     }
 
-    /// Makes the readers of the parent disappear in a forked child.
+    /// Forgets the parent's readers in a forked child.
     pub fn forget_readers(&self) {
         for reader in &self.reading {
             reader.store(0, SeqCst);
@@ -92,7 +92,7 @@ unsafe impl Memory for StoreMemory {
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: the store says that nobody needs the contents.
+        // SAFETY: the store guarantees that the contents are no longer needed.
         let _ = unsafe { sys::madvise(start.as_ptr() as usize, bytes, advice::DONTNEED) };
     }
 
@@ -110,7 +110,7 @@ unsafe impl Memory for StoreMemory {
     }
 }
 
-/// How the store moves a blob: by one exchange of the entry that names it.
+/// How the store moves a blob: by one compare-exchange of the entry that names it.
 pub struct Entries;
 
 impl Owners for Entries {

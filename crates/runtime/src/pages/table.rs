@@ -1,4 +1,4 @@
-//! The page table of the runtime: what became of each page that was evicted.
+//! The page table of the runtime: the state of each page that was evicted.
 //!
 //! ```text
 //! directory: 8192 x -> region (16 GiB): 8192 x -> Block (2 MiB): 512 entries
@@ -6,12 +6,12 @@
 //! entry   0                      the page is resident, or was never touched
 //!         bit 62 | slot          on standby, at the same offset in that slot
 //!         bit 61                 compressed: a page of zeros, nothing stored
-//!         bit 61 | SpillLocation   spilled: at that place of that batch (see `spill/`)
+//!         bit 61 | SpillLocation spilled: at this place of this batch (see `spill/`)
 //!         Ref (60 bits)          compressed: in the store
 //!         bit 63 | Ref           the same, and a thread reads it: it must not move
 //! ```
 //!
-//! Blocks are never unmapped, so a stale pointer to one is harmless. How entries change is in `entry.rs`.
+//! Blocks are never unmapped, so a stale pointer to one is harmless. `entry.rs` describes how entries change.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -27,42 +27,42 @@ pub const BLOCK: usize = 2 << 20;
 /// Pages of a block.
 pub const PAGES: usize = BLOCK / PAGE;
 const FAN: usize = 8192;
-/// A block that is always in use is taken away in one of 2 to this power rounds.
+/// A block that is always in use is evicted in one of 2 to this power rounds.
 const HOTTEST: u32 = 5;
-/// First address that the table does not know.
+/// The first address beyond the table.
 pub const END: usize = FAN * FAN * BLOCK;
 
 /// The entries of 2 MiB of addresses.
 #[repr(C, align(64))]
 pub struct Block {
-    /// One entry a page.
+    /// One entry for each page.
     pub entries: [Entry; PAGES],
     /// Number of entries that are not empty; a hint, exact under the order lock.
     pub evicted: AtomicU32,
-    /// Pages compressed by the fast codec since the dense tier has looked; a hint.
+    /// Pages compressed by the fast codec since the dense tier has last looked; a hint.
     pub fast: AtomicU32,
-    /// How often in a row most of it was touched while it was on standby.
+    /// How often in a row most of its pages were touched while on standby.
     pub heat: AtomicU32,
-    /// Rounds of the hand for which it is left alone.
+    /// Number of the hand's rounds for which it is skipped.
     pub rest: AtomicU32,
-    /// Pages that were seen not to get smaller: see `incompressible.rs`.
+    /// Pages that were found not to get smaller: see `incompressible.rs`.
     pub marks: Marks,
     /// Pages that this process has compressed since it last forked, or was forked.
     own: Own,
-    /// See `clean`; null as long as none is needed.
+    /// See `clean`; null until it is needed.
     clean: AtomicPtr<Clean>,
-    /// Some of it was unmapped since it was last registered: what lies there now may be new. A hint.
+    /// Some of it was unmapped since it was last registered: a mapping there now may be new. A hint.
     pub stale: AtomicBool,
-    /// Where it was, once it is condemned.
+    /// Its former base address, once it is condemned.
     pub base: AtomicUsize,
-    /// Next block of the list of free or condemned blocks.
+    /// The next block in the list of free or condemned blocks.
     pub next: AtomicPtr<Block>,
 }
 
-/// A bit for each page whose blob no other process has.
+/// A bit for each page whose blob no other process shares.
 #[repr(C)]
 struct Own {
-    /// The bits are those of this number of forks, others are void.
+    /// The number of forks for which the bits are valid; otherwise they are void.
     forks: AtomicU32,
     bits: [AtomicU64; PAGES / 64],
 }
@@ -77,7 +77,7 @@ pub struct Table {
     regions: [AtomicPtr<Region>; FAN],
 }
 
-/// Number of the page at `address`: its owner id in the store.
+/// Number of the page at `address`: its owner in the store.
 pub fn page_number(address: usize) -> u64 {
     (address / PAGE) as u64
 }
@@ -88,28 +88,29 @@ pub fn index_in_block(address: usize) -> usize {
 }
 
 impl Block {
-    /// Whether it is left alone this time.
+    /// Whether it is skipped this time.
     pub fn rests(&self) -> bool {
         self.rest.fetch_update(Relaxed, Relaxed, |rounds| rounds.checked_sub(1)).is_ok()
     }
 
-    /// The blobs that are kept of clean pages.
+    /// The blobs kept for its clean pages.
     pub fn clean(&self) -> Option<&'static Clean> {
         // SAFETY: made zeroed from the arena, and never unmapped.
         unsafe { self.clean.load(Acquire).as_ref() }
     }
 
-    /// The same, made if need be; `None` if there is no memory. Only under the order lock.
+    /// The same, made if needed; `None` if there is no memory. Only under the order lock.
     pub fn make_clean(&self, arena: &Arena) -> Option<&'static Clean> {
         if self.clean().is_none() {
-            // SAFETY: all zeros are no blobs.
+            // SAFETY: all zeros mean that there are no blobs.
             let made = unsafe { arena.make::<Clean>() }?;
             self.clean.store(made as *const Clean as *mut Clean, Release);
         }
         self.clean()
     }
 
-    /// The page was compressed by this process, which has forked, or was forked, so many times.
+    /// Records that this process has compressed the page. `forks` counts how often it has forked or been
+    /// forked.
     pub fn set_own(&self, index: usize, forks: u32) {
         if self.own.forks.swap(forks, Relaxed) != forks {
             self.own.bits.iter().for_each(|word| word.store(0, Relaxed));
@@ -117,14 +118,14 @@ impl Block {
         self.own.bits[index / 64].fetch_or(1 << (index % 64), Relaxed);
     }
 
-    /// Whether the blob of a page was made before the last fork, so that another process has it too.
+    /// Whether the blob of a page was made before the last fork, so that another process shares it.
     pub fn is_inherited(&self, index: usize, forks: u32) -> bool {
         forks != 0
             && (self.own.forks.load(Relaxed) != forks
                 || self.own.bits[index / 64].load(Relaxed) >> (index % 64) & 1 == 0)
     }
 
-    /// Learns from what came of its time on standby.
+    /// Learns from the block's time on standby.
     pub fn judge(&self, taken: u32, rescued: u32) {
         let heat = if rescued * 2 > taken { (self.heat.load(Relaxed) + 1).min(HOTTEST) } else { 0 };
         self.heat.store(heat, Relaxed);
@@ -145,7 +146,7 @@ impl Table {
         unsafe { region.as_ref() }.map(|region| &region.blocks[block % FAN])
     }
 
-    /// The block that holds `address`, if anything of it was ever evicted.
+    /// The block that contains `address`, if a page of it was ever evicted.
     pub fn block(&self, address: usize) -> Option<&'static Block> {
         // SAFETY: blocks are made zeroed from the arena and never unmapped.
         self.cell(address).and_then(|cell| unsafe { cell.load(Acquire).as_ref() })
@@ -156,7 +157,7 @@ impl Table {
         self.block(address).map(|block| &block.entries[index_in_block(address)])
     }
 
-    /// The block that holds `address`, made if need be. Only under the order lock.
+    /// The block that contains `address`, made if needed. Only under the order lock.
     pub fn make_block(
         &self,
         address: usize,
@@ -169,7 +170,7 @@ impl Table {
         let number = address / BLOCK;
         let slot = self.regions.get(number / FAN)?;
         if slot.load(Acquire).is_null() {
-            // SAFETY: a region of null pointers is all zeros.
+            // SAFETY: all zeros are a region of null pointers.
             let region = unsafe { arena.make::<Region>() }?;
             slot.store(region as *const Region as *mut Region, Release);
         }
@@ -193,8 +194,8 @@ impl Table {
         });
     }
 
-    /// As `for_each_block`, until `visit` says that it is enough. Looks at
-    /// every place for a block in every region that has any: not for each fault.
+    /// As `for_each_block`, until `visit` breaks off. It visits every place for a block in every region that
+    /// has any, so it is too slow to call on each fault.
     pub fn visit_blocks(
         &self,
         start: usize,
@@ -232,14 +233,14 @@ pub struct SpareBlocks {
 unsafe impl Send for SpareBlocks {}
 
 impl SpareBlocks {
-    /// None.
+    /// An empty list.
     pub const fn new() -> Self {
         SpareBlocks { first: core::ptr::null_mut() }
     }
 
     fn take(&mut self, arena: &Arena) -> Option<&'static Block> {
         self.pop().or_else(|| {
-            // SAFETY: a block of empty entries is all zeros.
+            // SAFETY: all zeros are a block of empty entries.
             unsafe { arena.make::<Block>() }
         })
     }
@@ -250,7 +251,7 @@ impl SpareBlocks {
         self.first = block as *const Block as *mut Block;
     }
 
-    /// Takes any block of the list.
+    /// Takes one block off the list.
     pub fn pop(&mut self) -> Option<&'static Block> {
         // SAFETY: blocks of the list came from the arena and are never unmapped.
         let block = unsafe { self.first.as_ref() }?;

@@ -1,21 +1,20 @@
-//! Whether the program runs inside of another one that makes its system calls
-//! for it: valgrind, DynamoRIO, rr, qemu's user mode. Such know of threads what the C
-//! library tells them, and end the program at a `clone` of another kind; and memory that
-//! comes and goes by itself is nothing that they could follow. The library
-//! does nothing there.
+//! Whether the program runs inside another program that makes its system calls for it: valgrind, DynamoRIO,
+//! rr, qemu's user mode. Such programs know only the threads that the C library reports, and end the program
+//! at a `clone` of another kind; and they could not follow memory that changes by itself. The library does
+//! nothing there.
 //!
-//! They show themselves in `LD_PRELOAD`, where they put a library of their own, or by this:
-//! they answer in the program's name what its file is when it asks by the usual
-//! name, and the kernel answers when it asks by another.
+//! They can be recognised in `LD_PRELOAD`, where they put a library of their own, or by this: when the
+//! program asks for its own file by the usual name, they answer for the kernel, and when it asks by another
+//! name, the kernel answers.
 
 use core::ffi::{CStr, c_char};
 
 use crate::kernel::sys::{self, Fd};
 
-/// What their libraries are called.
+/// The names of their libraries.
 const LIBRARIES: [&[u8]; 4] = [b"vgpreload", b"libdynamorio", b"libdrpreload", b"librrpreload"];
 
-/// Whether it does.
+/// Whether the program runs in an emulator.
 ///
 /// # Safety
 /// As for `find`.

@@ -1,10 +1,9 @@
 //! The preload library: how the runtime gets into a program.
 //!
-//! The dynamic loader calls [`start`] before the program's own constructors.
-//! Interposed is only what the runtime can't do without: see `interpose`,
-//! and `threads.rs` for where threads' control blocks are. Everything is bound
-//! at load time. What only glibc has is looked up: with another C library this
-//! one must be loadable, where it then does nothing.
+//! The dynamic loader calls [`start`] before the program's own constructors. Only functions that the runtime
+//! cannot do without are interposed: see `interpose`, and `threads.rs` for the threads' control blocks.
+//! Everything is bound at load time. Functions that only glibc has are looked up: with another C library this
+//! one must be loadable, and then does nothing.
 
 mod emulator;
 mod threads;
@@ -26,8 +25,8 @@ unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
 }
 
-/// The C library's `__register_atfork`: what is called before a fork, after it, and in the child; and whose
-/// this is.
+/// The C library's `__register_atfork`: functions to call before a fork, after it in the parent, and in the
+/// child; and the object to which they belong.
 type RegisterAtFork = extern "C" fn(extern "C" fn(), extern "C" fn(), extern "C" fn(), *mut c_void) -> c_int;
 
 const NEXT: *mut c_void = -1isize as *mut c_void;
@@ -44,12 +43,12 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     // SAFETY: looks a name up.
     let register = unsafe { dlsym(core::ptr::null_mut(), c"__register_atfork".as_ptr()) };
     if register.is_null() {
-        // Not glibc: nothing that is known of the C library holds here.
+        // Not glibc: no assumption about the C library holds here.
         return;
     }
-    // SAFETY: the loader hands over the environment: strings, ended by a null pointer.
+    // SAFETY: the loader passes the environment: strings, terminated by a null pointer.
     let Some(path) = (unsafe { find(environment, ENV_SHARED) }) else { return };
-    // So far this makes only calls that the loader has made before; what follows may be fatal under a filter.
+    // So far this makes only calls that the loader has made before; later calls may be fatal under a filter.
     let Some(status) = filters::own_status() else { return };
     let Some(mut found) = reach::find(path, status) else { return };
     if filters::allow(found.page(), status).is_none() {
@@ -107,9 +106,9 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     }
 }
 
-/// Whether a sanitizer of gcc or clang is in the program. Those stand in front of `memcpy` and the like, which the
-/// runtime calls too, with functions that touch managed memory; and the one for leaks stops all threads of
-/// the process, handlers too, while it reads all memory.
+/// Whether the program contains a sanitizer of gcc or clang. Sanitizers replace `memcpy` and the like, which
+/// the runtime calls, too, by functions that touch managed memory; and the leak sanitizer stops all threads
+/// of the process, including handlers, while it reads all memory.
 fn has_sanitizer() -> bool {
     [c"__asan_init", c"__lsan_init", c"__tsan_init", c"__msan_init", c"__hwasan_init"]
         .iter()
@@ -119,7 +118,7 @@ fn has_sanitizer() -> bool {
 
 extern "C" fn prepare() {
     if !here::is_managed() {
-        // A child that nobody has prepared forks: there is nothing to be prepared.
+        // An unprepared child forks: there is nothing to prepare.
         here::set_prepared(false);
         return;
     }
@@ -142,16 +141,16 @@ extern "C" fn fork_child() {
     }
 }
 
-/// In a prepared child, whether the C library has made it or a bare clone.
+/// Called in a prepared child, whether the C library or a bare clone has made it.
 pub fn begin_child() {
     threads::after_fork();
     fork::child();
 }
 
-/// The value of a variable in the environment.
+/// The value of an environment variable.
 ///
 /// # Safety
-/// `environment` must be an array of strings that ends with a null pointer.
+/// `environment` must be an array of strings, terminated by a null pointer.
 unsafe fn find(environment: *const *const c_char, name: &str) -> Option<&'static CStr> {
     for index in 0.. {
         // SAFETY: the array has not ended yet.
@@ -159,7 +158,7 @@ unsafe fn find(environment: *const *const c_char, name: &str) -> Option<&'static
         if entry.is_null() {
             break;
         }
-        // SAFETY: a string of the environment, alive while the loader runs us.
+        // SAFETY: a string of the environment, which exists while the loader runs us.
         let text = unsafe { CStr::from_ptr(entry) };
         let rest = text.to_bytes().strip_prefix(name.as_bytes());
         if rest.is_some_and(|rest| rest.first() == Some(&b'=')) {
@@ -170,21 +169,21 @@ unsafe fn find(environment: *const *const c_char, name: &str) -> Option<&'static
     None
 }
 
-/// Where the C library keeps its first open stream.
+/// The address of the C library's pointer to its first open stream.
 static STREAMS: AtomicPtr<*const u8> = AtomicPtr::new(core::ptr::null_mut());
 
-/// Touches what the C library touches in a forked child before any of the
-/// child's handlers: the locks of all open streams.
+/// Touches what the C library touches in a forked child before any of the child's handlers runs: the locks of
+/// all open streams.
 fn touch_streams() {
-    // Offsets of the members in glibc's FILE, part of its binary interface.
+    // Offsets of members of glibc's FILE, part of its binary interface.
     const CHAIN: usize = 104;
     const LOCK: usize = 136;
     let list = STREAMS.load(Relaxed);
     if list.is_null() {
         return;
     }
-    // SAFETY: the list of streams is intact; a stream closed by another thread
-    // at this moment stays readable as heap memory, and the number of steps is bounded.
+    // SAFETY: the list of streams is intact; a stream closed by another thread at this moment stays readable
+    // as heap memory, and the number of steps is bounded.
     unsafe {
         let mut stream = core::ptr::read_volatile(list);
         for _ in 0..100_000 {

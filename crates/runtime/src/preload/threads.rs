@@ -1,16 +1,14 @@
-//! Interposed functions that start threads, so that control blocks are known.
+//! Interposed functions that start threads, which make the control blocks known.
 //!
-//! The C library keeps its threads' stacks, and those of threads that have
-//! ended, in lists that go through the control blocks. In a forked child it
-//! walks and changes those lists before any handler, when what is evicted
-//! would read as zeros. So control blocks are never evicted, from the moment
-//! in which their thread begins. Before that they are in the lists already:
-//! a fork waits for threads that are being started, and those that come later
-//! wait for the fork.
+//! The C library keeps its threads' stacks, and those of threads that have ended, in lists that run through
+//! the control blocks. In a forked child it walks and changes those lists before any handler runs, when
+//! evicted pages would read as zeros. So control blocks are never evicted from the moment their thread
+//! begins. Before that they are in the lists already: a fork waits for threads that are being started, and
+//! threads started later wait for the fork.
 //!
-//! Who asks the C library itself for its function (`dlsym` with `RTLD_NEXT`,
-//! as jemalloc does) starts threads past us, and the C library starts some
-//! itself. Before a fork these are looked for in its lists.
+//! Programs that look up the C library's own function (`dlsym` with `RTLD_NEXT`, as jemalloc does) start
+//! threads that bypass us, and the C library starts some itself. Before a fork its lists are searched for
+//! these.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
@@ -22,20 +20,19 @@ use crate::process::threads::{Start, Starts};
 use crate::reclaim::watch::with_tasks_back;
 use crate::runtime::RUNTIME;
 
-/// Threads that are being started: they are in the lists, and not yet kept.
+/// Number of threads that are being started: they are in the lists, but not kept yet.
 static STARTING: AtomicU32 = AtomicU32::new(0);
-/// Forks that are under way: nobody starts a thread meanwhile.
+/// Number of forks under way: no thread is started meanwhile.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// How long a fork waits for threads that are being started, ns: they only have
-/// to get a CPU. But who starts one may itself wait, inside the C library, for a
-/// lock that a handler of the program has taken before this fork. Then the new
-/// one is not in the lists yet, and nothing is lost by going on.
+/// How long a fork waits for threads that are being started, ns: they only need a CPU. But a thread that
+/// starts one may itself wait, inside the C library, for a lock that a handler of the program has taken
+/// before this fork. Then the new thread is not in the lists yet, and the fork can safely continue.
 const FORK_WAITS: u64 = 1_000_000_000;
 /// How long starting a thread waits for forks, ns.
 const START_WAITS: u64 = 1_000_000_000;
 
-/// Before a fork: waits until every thread that is being started is known.
+/// Called before a fork: waits until every thread that is being started is known.
 pub fn hold() {
     FORKING.fetch_add(1, SeqCst);
     let until = sys::now_ns() + FORK_WAITS;
@@ -46,7 +43,7 @@ pub fn hold() {
         }
         let now = sys::now_ns();
         if now >= until {
-            // It may also have been lost, in a child of a fork that nobody knew of.
+            // The count may also be wrong, in a child of a fork that the runtime did not know of.
             STARTING.store(0, SeqCst);
             return;
         }
@@ -54,14 +51,14 @@ pub fn hold() {
     }
 }
 
-/// After a fork, in the parent.
+/// Called after a fork, in the parent.
 pub fn let_go() {
     if count_down(&FORKING) == 0 {
         sys::futex_wake(&FORKING, sys::ALL, false);
     }
 }
 
-/// After a fork, in the child: the other threads do not exist.
+/// Called after a fork, in the child: the other threads do not exist.
 pub fn after_fork() {
     STARTING.store(0, SeqCst);
     FORKING.store(0, SeqCst);
@@ -70,7 +67,7 @@ pub fn after_fork() {
 fn begin_start() {
     let until = sys::now_ns() + START_WAITS;
     loop {
-        // In this order: a fork that is not seen here sees this start.
+        // In this order: if a fork is not seen here, it sees this start.
         STARTING.fetch_add(1, SeqCst);
         let forking = FORKING.load(SeqCst);
         let now = if forking == 0 { until } else { sys::now_ns() };
@@ -89,7 +86,7 @@ fn end_start() {
     }
 }
 
-/// One less, unless a fork has begun to count anew. Returns what is left.
+/// Decrements the count, unless a fork has reset it. Returns the rest.
 fn count_down(count: &AtomicU32) -> u32 {
     count.fetch_update(SeqCst, SeqCst, |now| now.checked_sub(1)).map_or(0, |before| before - 1)
 }
@@ -148,10 +145,10 @@ pub fn next_of(known: &AtomicUsize, name: *const c_char) -> usize {
     next
 }
 
-/// Starts a thread that keeps its control block before it goes on to its routine.
-/// Not this thread does it: where it was told the new one's name may be gone,
-/// because the new one may have run by now. `full` is the answer if there is no
-/// memory to remember the routine in, `refused` the C library's if there may be no more threads.
+/// Starts a thread that keeps its control block before it goes on to its routine. This thread cannot do that,
+/// because the place where it finds the new thread's name may be gone: the new thread may have run by now.
+/// `full` is the result if there is no memory to store the routine, `refused` the C library's result if no
+/// more threads are allowed.
 fn start(
     routine: usize,
     argument: usize,
@@ -162,7 +159,7 @@ fn start(
         return create(routine, argument as *mut c_void);
     }
     let Some(cell) = take_start() else { return full };
-    // SAFETY: the cell is exclusive until the new thread gives it back.
+    // SAFETY: the cell is exclusive until the new thread returns it.
     unsafe { (*cell).routine = routine };
     // SAFETY: as above.
     unsafe { (*cell).argument = argument };
@@ -188,7 +185,7 @@ fn take_start() -> Option<*mut Start> {
             return RUNTIME.arena.reserve(size_of::<Start>(), 16).map(|place| place as *mut Start);
         }
         let cell = starts.0;
-        // SAFETY: cells of the list are unused and live for ever.
+        // SAFETY: cells of the list are unused and never freed.
         starts.0 = unsafe { (*cell).next };
         Some(cell)
     })
@@ -202,7 +199,7 @@ fn give_start_back(cell: *mut Start) {
     });
 }
 
-/// A signal handler that forks or starts a thread wants the same locks: signals wait meanwhile.
+/// A signal handler that forks or starts a thread needs the same locks, so signals are blocked meanwhile.
 fn with_starts<T>(work: impl FnOnce(&mut Starts) -> T) -> T {
     let mask = sys::block_signals();
     let done = work(&mut RUNTIME.threads.starts.lock());
@@ -214,8 +211,8 @@ unsafe extern "C" {
     fn memfold_thread_start(cell: *mut c_void) -> *mut c_void;
 }
 
-// The new thread begins here: notes itself, then jumps to its routine, so
-// that no frame of ours is on its stack when it is cancelled or unwound.
+// The new thread begins here: it records itself, then jumps to its routine, so that no frame of ours is on
+// its stack when it is cancelled or unwound.
 #[cfg(target_arch = "x86_64")]
 core::arch::global_asm!(
     ".globl memfold_thread_start",
@@ -259,16 +256,16 @@ extern "C" fn note_thread(cell: *mut Start) -> Call {
     call
 }
 
-/// Keeps the calling thread's control block and thread-local storage resident, and nothing of what lies beside its stack: that may have been taken away long
-/// ago, and a fork would wait until it is back.
+/// Keeps the calling thread's control block and thread-local storage resident, but nothing else next to its
+/// stack: that may have been evicted long ago, and a fork would wait until it is restored.
 ///
 /// ```text
 ///   x86-64    stack ─── │ thread-local storage │ control block │ end of the mapping
 ///                                              └ thread pointer
 /// ```
 ///
-/// Behind the control block of the first thread the loader keeps what it has made itself (its vector of thread-local storage among it, which a child may
-/// read before any handler): so many bytes `behind` stay, too.
+/// Behind the control block of the first thread lies data of the loader (among it the vector of thread-local
+/// storage, which a child may read before any handler runs): `behind` bytes of it are kept, too.
 pub fn keep_thread(behind: usize) {
     keep(thread_pointer(), behind);
 }
@@ -300,18 +297,21 @@ fn keep(pointer: usize, behind: usize) {
     );
 }
 
-/// Keeps the control blocks of threads that were started past us, of those that have ended too, as they stand in the C library's lists.
+/// Keeps the control blocks of threads that were started bypassing us, including those that have ended, as
+/// found in the C library's lists.
 ///
 /// ```text
-///   _rtld_global │ ... │ stacks in use │ stacks of the program's own │ stacks of ended threads │ ...      since glibc 2.34
+///   _rtld_global │ ... │ stacks in use │ the program's own stacks │ stacks of ended threads │ ... (glibc 2.34)
 ///                         next, previous ──> the same in a control block ──> ... ──> and back
 /// ```
 ///
-/// Others may change the lists meanwhile. Then the way may lead from one to another, or to where nothing is; it ends at any list's head, and at what is no control block (on x86-64 that begins with its own address).
+/// Other threads may change the lists meanwhile. Then the path may lead from one list to another, or to an
+/// invalid address; it ends at the head of any list, and at an address that is not a control block (on x86-64
+/// a control block begins with its own address).
 pub fn meet_strangers() {
     const LISTS: usize = 3;
     const LIST_BYTES: usize = 16;
-    /// Others may change a list for as long as this goes along it.
+    /// Other threads may change a list the whole time that this walks along it.
     const MOST: usize = 1 << 20;
     let [used, user, member] = [
         c"_thread_db_rtld_global__dl_stack_used",
@@ -344,7 +344,7 @@ pub fn meet_strangers() {
             if RUNTIME.pages.keep_out.knows_thread(pointer) {
                 continue;
             }
-            // What is none would be kept for ever.
+            // An address that is not a control block would be kept for ever.
             #[cfg(target_arch = "x86_64")]
             if sys::read_own_memory(pointer, &mut next).is_err() || next != [pointer] {
                 break;
@@ -354,7 +354,7 @@ pub fn meet_strangers() {
     }
 }
 
-/// What the C library has for debuggers of a member: bits, number and offset. The offset, or 0.
+/// The C library's description of a member for debuggers: bits, number and offset. Returns the offset, or 0.
 fn offset_of(name: &core::ffi::CStr) -> usize {
     // SAFETY: these numbers never change.
     unsafe {
@@ -363,11 +363,12 @@ fn offset_of(name: &core::ffi::CStr) -> usize {
     }
 }
 
-/// Brings back the values of keys (`pthread_setspecific`) that do not fit into control blocks. In a child the C library writes zeros over those of all other
-/// threads, before any handler; if their page was away the child would have a page of zeros there, and nothing else of what lies in it.
+/// Restores the values of keys (`pthread_setspecific`) that do not fit into control blocks. In a child the C
+/// library writes zeros over those of all other threads, before any handler runs; if their page was evicted,
+/// the child would have a page of zeros there, without the other contents of the page.
 ///
 /// ```text
-///   control block │ ... │ specific: 32 pointers │ ...       the first one's values lie in the control block itself
+///   control block │ ... │ specific: 32 pointers │ ...       the first points into the control block itself
 ///                             └ 32 values on the heap, 512 bytes
 /// ```
 pub fn touch_keys() {
@@ -382,7 +383,8 @@ pub fn touch_keys() {
     #[cfg(target_arch = "aarch64")]
     let first = offset.wrapping_sub(control_block_bytes());
     RUNTIME.pages.keep_out.for_each_thread(|thread| {
-        // The thread may have ended, and its stack may be gone or be something else: then nothing is read, or pages come back that need not.
+        // The thread may have ended, and its stack may be gone or be reused: then nothing is read, or pages
+        // are restored without need.
         let mut blocks = [0; BLOCKS];
         if sys::read_own_memory(thread.wrapping_add(first), &mut blocks).is_err() {
             return;
@@ -396,9 +398,9 @@ pub fn touch_keys() {
 }
 
 fn control_block_bytes() -> usize {
-    /// More than glibc's were so far.
+    /// More than glibc's size so far.
     const PLENTY: usize = 4096;
-    // SAFETY: what the C library has for debuggers: a number that never changes.
+    // SAFETY: the C library's information for debuggers: a number that never changes.
     unsafe {
         let found = dlsym(core::ptr::null_mut(), c"_thread_db_sizeof_pthread".as_ptr()).cast::<u32>();
         match if found.is_null() { 0 } else { *found as usize } {

@@ -1,14 +1,14 @@
-//! When the keeper comes into being. A process that is far from its limit has no thread of memfold, nor has
-//! one that is too small to matter (`near.rs`): the supervisor watches it from outside, and says in its slot
-//! how near the limit is.
+//! When the keeper starts. A process that is far from its limit, or too small to matter (`near.rs`), has no
+//! thread of memfold: the supervisor watches it from outside, and records in its slot how near the limit is.
 //!
-//! | who starts it | when |
-//! | --- | --- |
-//! | a thread of the program that gets memory | the slot says `NEAR`, and what the thread gets makes the process large enough to matter; or that alone could exceed the limit; or the slot says `NOW` |
-//! | a thread that the supervisor sends through a door (`door.rs`) | the process grows by touching alone |
-//! | a thread that forks | the child could fill what is left of the limit by writing to what both share |
-//! | a forked child | its parent had evicted pages |
-//! | the start of a program, and any of these | nobody watches from outside: the supervisor may not, or has ended |
+//! The keeper is started by:
+//! - a thread of the program that gets memory: if the slot says `NEAR`, and the memory makes the process large
+//!   enough to matter; or if the memory alone could exceed the limit; or if the slot says `NOW`.
+//! - a thread that the supervisor sends through a door (`door.rs`): if the process grows just by touching memory.
+//! - a thread that forks: if the child could fill the rest of the limit by writing to shared pages.
+//! - a forked child: if its parent had evicted pages.
+//! - a program at its start, and any of these: if the supervisor does not watch from outside, because it cannot
+//!   or has ended.
 
 use core::sync::atomic::{Ordering::*, fence};
 
@@ -20,13 +20,13 @@ use crate::kernel::{maps, sched};
 use crate::process::door;
 use crate::runtime::Runtime;
 
-/// The supervisor looks more often than this, ns, unless it has ended; or, on however busy a machine, was
-/// stopped.
+/// If the supervisor's last look is longer ago than this, ns, it may have ended. If it has not, a busy
+/// machine may delay it for up to `LOOKS_BUSY_NS`, unless it was stopped.
 const LOOKS_NS: u64 = 500_000_000;
 const LOOKS_BUSY_NS: u64 = 10 * LOOKS_NS;
-/// A request of this size or more could exceed the limit before anybody looks, bytes.
+/// A request of this size or more could exceed the limit before the next look, bytes.
 pub const MUCH: usize = 1 << 20;
-/// A program waits no longer than this for paging to begin, ns.
+/// How long a program waits at most for paging to begin, ns.
 const START_NS: u64 = 1_000_000_000;
 
 fn cpus() -> u64 {
@@ -34,10 +34,11 @@ fn cpus() -> u64 {
 }
 
 impl Runtime {
-    /// Whether the supervisor watches this process as long as it has no keeper.
+    /// Whether the supervisor watches this process until it has a keeper.
     pub fn is_watched(&self) -> bool {
         let shared = self.shared();
-        // Its slot says that it watches before it asks who watches it: the supervisor ends the other way round.
+        // The slot says that the process watches before it checks who watches it; the supervisor ends in the
+        // opposite order.
         fence(SeqCst);
         let since = sys::now_ns().abs_diff(shared.looked_ns.load(Relaxed));
         let looks =
@@ -51,7 +52,8 @@ impl Runtime {
         self.slot().resident.load(Relaxed) < self.least_managed() && !paranoid
     }
 
-    /// How scarce tasks are in the tree: a level of `near::worth_threads`. 0 if nobody lives who would lower it.
+    /// How scarce tasks are in the tree: a level of `near::worth_threads`. 0 if there is no supervisor that
+    /// would lower it.
     pub fn task_level(&self) -> u32 {
         let level = self.shared().tasks_wanted.load(Relaxed);
         if level == 0 || !self.is_watched() { 0 } else { level }
@@ -63,13 +65,12 @@ impl Runtime {
         all >= near::worth_threads(self.shared().limit_bytes.load(Relaxed), self.task_level())
     }
 
-    /// Bytes that this process must have to get threads of memfold.
+    /// Number of bytes that this process must have to get threads of memfold.
     fn least_managed(&self) -> u64 {
         near::least_managed(self.shared().limit_bytes.load(Relaxed), self.task_level())
     }
 
-    /// Makes ready what a door needs, and lets the supervisor use it. By the only thread of a process that
-    /// begins.
+    /// Prepares a door, and lets the supervisor use it. Called by the only thread of a process that begins.
     pub fn open_door(&self) -> sys::Result<()> {
         self.threads.keeper_place.prepare(&self.arena)?;
         let (stack, control_block) = self.threads.keeper_place.furnish();
@@ -87,7 +88,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// At the start of a program that is watched: its zero-initialised data may be all that it ever touches.
+    /// Called at the start of a program that is watched: its zero-initialised data may be all that it ever
+    /// touches.
     pub fn begin_if_it_may_grow(&'static self) {
         let shared = self.shared();
         if shared.near.load(Relaxed) == 0 || self.process.sanitized.load(Relaxed) {
@@ -105,14 +107,15 @@ impl Runtime {
         }
     }
 
-    /// What the supervisor says: one of [`call`].
+    /// The supervisor's signal: one of [`call`].
     #[inline(always)]
     pub fn call(&self) -> u32 {
-        // SAFETY: the slot's, or one that says nothing: both live as long as the process.
+        // SAFETY: this is the slot's word, or one that always says nothing: both exist as long as the
+        // process.
         unsafe { &*self.process.call.load(Relaxed) }.load(Relaxed)
     }
 
-    /// Whether a thread that gets so many bytes, in a process that has no keeper, is to start it.
+    /// Whether a thread that gets this many bytes, in a process without a keeper, is to start the keeper.
     pub fn is_to_begin(&self, bytes: usize) -> bool {
         let shared = self.shared();
         if self.process.state() != state::WATCHING || door::has_keeper() {
@@ -121,7 +124,7 @@ impl Runtime {
         let limit = shared.limit_bytes.load(Relaxed);
         let (unseen, must_start) = match self.call() {
             call::NOW => return true,
-            // Growth by many requests is seen in time.
+            // Growth by many small requests is seen in time.
             call::FAR => {
                 let room = shared.room.load(Relaxed);
                 (bytes as u64, bytes >= MUCH && near::could_pass_at_once(bytes as u64, room, limit))
@@ -138,7 +141,7 @@ impl Runtime {
             }
         };
         let is_large = || self.slot().resident.load(Relaxed) + unseen >= self.least_managed();
-        // A child of vfork must leave its parent's memory as it is.
+        // A child of vfork must leave its parent's memory unchanged.
         let is_own = || self.process.pid.load(Relaxed) == sys::getpid();
         if must_start && is_large() && is_own() {
             self.process.paging_wanted.store(true, Relaxed);
@@ -147,11 +150,11 @@ impl Runtime {
         !self.is_watched()
     }
 
-    /// Starts the keeper if there is none, by a thread of the program, and waits until paging has begun if it
-    /// is to begin at once. Returns whether it has.
+    /// Starts the keeper if there is none, from a thread of the program, and waits until paging has begun if
+    /// it is to begin at once. Returns whether it has.
     #[cold]
     pub fn begin(&'static self) -> bool {
-        // A child of vfork, or of a clone that nobody knows of, is another process.
+        // A child of vfork, or of a clone that the runtime does not know of, is another process.
         if self.process.pid.load(Relaxed) != sys::getpid() || self.process.state() == state::STOPPED {
             return false;
         }
@@ -165,8 +168,9 @@ impl Runtime {
         self.is_paging()
     }
 
-    /// Before a fork: its child could fill what is left of the limit by writing to the pages that both share,
-    /// which nobody sees from outside. Both page then; a small process forks as it is.
+    /// Called before a fork: the child could fill the rest of the limit by writing to the pages that both
+    /// share, which cannot be seen from outside. Then both processes page; a small process forks without
+    /// paging.
     pub fn begin_before_fork(&'static self) {
         let shared = self.shared();
         if shared.near.load(Relaxed) == 0 || self.process.state() != state::WATCHING {
@@ -185,9 +189,9 @@ impl Runtime {
     /// Starts the keeper if there is none.
     pub fn ensure_keeper(&'static self) -> sys::Result<()> {
         if self.process.sanitized.load(Relaxed) {
-            // A thread of memfold would call functions of the sanitizer's, which know nothing of it.
+            // A thread of memfold would call functions of the sanitizer, which does not know the thread.
             door::forbid();
-            // The supervisor may have said so.
+            // The supervisor may have reported it.
             let is_new = self.slot().state.swap(state::STOPPED, Relaxed) != state::STOPPED;
             self.process.set_state(state::STOPPED);
             self.process.stopped.store(true, Release);

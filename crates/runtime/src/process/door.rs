@@ -1,9 +1,9 @@
-//! The doors of this process, by which the supervisor gives it its keeper: see [`memfold_shared::door`].
+//! The doors of this process, through which the supervisor gives it its keeper: see [`memfold_shared::door`].
 
 #[cfg(feature = "preload")]
 pub use inside::*;
 
-/// The side of the process.
+/// The process's side.
 #[cfg(feature = "preload")]
 mod inside {
     use core::mem::offset_of;
@@ -11,15 +11,15 @@ mod inside {
 
     use memfold_shared::door::{Area, DOORS, Door, MAGIC, NEVER, NOBODY, TAKEN};
 
-    /// The one of this process.
+    /// The door of this process.
     pub static DOOR: Door = Door::new();
 
-    /// Takes the right to start the keeper.
+    /// Claims the right to start the keeper.
     pub fn claim() -> bool {
         DOOR.claim.compare_exchange(NOBODY, TAKEN, AcqRel, Relaxed).is_ok()
     }
 
-    /// Makes sure that there never is a keeper; `false` if there is one.
+    /// Ensures that there never is a keeper; `false` if there is one.
     pub fn forbid() -> bool {
         match DOOR.claim.compare_exchange(NOBODY, NEVER, AcqRel, Relaxed) {
             Ok(_) => true,
@@ -32,42 +32,42 @@ mod inside {
         DOOR.claim.store(NOBODY, Release);
     }
 
-    /// Lets those go on who wait behind doors: the keeper has had its first look, or ends.
+    /// Lets the threads go on that wait behind doors: the keeper has had its first look, or ends.
     pub fn let_go() {
         if DOOR.begins.swap(0, AcqRel) != 0 {
             crate::kernel::sys::futex_wake(&DOOR.begins, crate::kernel::sys::ALL, false);
         }
     }
 
-    /// Whether there is a keeper, or somebody starts one just now.
+    /// Whether there is a keeper, or one is being started.
     pub fn has_keeper() -> bool {
         DOOR.claim.load(Acquire) == TAKEN
     }
 
-    /// Ends the calling thread, the keeper. Another can be started as soon as it is gone, and uses its stack
-    /// no more: the kernel says so.
+    /// Ends the calling thread, the keeper. Another can be started as soon as it is gone and no longer uses
+    /// its stack: the kernel reports that.
     pub fn leave() -> ! {
         const SET_TID_ADDRESS: usize = crate::kernel::sys::nr::SET_TID_ADDRESS;
-        // SAFETY: when the thread is gone the kernel writes a zero there, which is `NOBODY`.
+        // SAFETY: when the thread is gone, the kernel writes a zero there, which is `NOBODY`.
         let _ = unsafe {
             crate::kernel::sys::syscall(SET_TID_ADDRESS, [DOOR.claim.as_ptr() as usize, 0, 0, 0, 0, 0])
         };
         crate::process::thread::exit()
     }
 
-    /// Opens the doors: a thread that comes through one lives with this stack and control block. The address
-    /// for the slot; 0 where there are no doors.
+    /// Opens the doors: the thread that is made behind one uses this stack and control block. Returns the
+    /// address for the slot; 0 where there are no doors.
     pub fn open(stack: usize, control_block: usize) -> u64 {
         #[cfg(target_arch = "x86_64")]
         {
             DOOR.stack.store(stack, Relaxed);
             DOOR.control_block.store(control_block, Relaxed);
-            // SAFETY: the table is made below, and never changes.
+            // SAFETY: the table is defined below, and never changes.
             let table = unsafe { memfold_doors };
             for (to, door) in DOOR.doors.iter().zip(table) {
                 to.store(door, Relaxed);
             }
-            // In a forked child: nobody is on his way.
+            // In a forked child: no thread is on its way through a door.
             DOOR.begins.store(0, Relaxed);
             let busy = offset_of!(Area, busy) / size_of::<u64>();
             DOOR.areas.iter().for_each(|area| area.0[busy].store(0, Relaxed));
@@ -76,7 +76,7 @@ mod inside {
         }
         #[cfg(not(target_arch = "x86_64"))]
         {
-            // The last jump of a door needs a register, and all belong to the program.
+            // The last jump of a door needs a register, and all registers belong to the program.
             let _ = (stack, control_block);
             0
         }
@@ -93,8 +93,8 @@ mod inside {
         crate::reclaim::watch::keeper(0)
     }
 
-    // Block all signals; claim; clone; wait, if it is to; unblock; go on. The flags are restored without a stack:
-    // `add` makes the overflow flag, `sahf` the others.
+    // Block all signals; claim; clone; wait, if requested; unblock; go on. The flags are restored without a
+    // stack: `add` sets the overflow flag, and `sahf` the others.
     #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
         ".macro memfold_door i",
@@ -162,7 +162,7 @@ mod inside {
         "memfold_door 5",
         "memfold_door 6",
         "memfold_door 7",
-        // A new thread has the flags and the rounding of the one that was sent through the door.
+        // A new thread has the flags and the rounding mode of the thread that was sent through the door.
         ".Lmemfold_behind_door:",
         "push 0x202",
         "popfq",
@@ -220,7 +220,7 @@ mod inside {
     );
 }
 
-/// Without the library there is nobody to be started.
+/// Without the library no keeper can be started.
 #[cfg(not(feature = "preload"))]
 mod outside {
     /// See `inside`.

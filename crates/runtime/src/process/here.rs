@@ -1,43 +1,41 @@
-//! Whether this process is the one for which the runtime works, or a copy of
-//! its memory that was made without the runtime's knowledge.
+//! Whether this process is the one that the runtime serves, or a copy of its memory that was made without the
+//! runtime's knowledge.
 //!
-//! A child made by `fork` is prepared (`fork`), and so is one made by the C
-//! library's functions for bare clones (`interpose/bare.rs`). One that makes the
-//! system call with an instruction of its own is not: it finds the state of a
-//! runtime whose threads do not exist, and locks that nobody will ever
-//! release. So there is one word in a page that the kernel wipes in every
-//! child (`MADV_WIPEONFORK`), and everything that the program's threads do for
-//! the runtime begins with a look at it:
+//! A child made by `fork` is prepared (`fork`), and so is one made by the C library's functions for bare
+//! clones (`interpose/bare.rs`). A child made by an instruction of the program's own is not: it finds the
+//! state of a runtime whose threads do not exist, and locks that will never be released. So there is one word
+//! in a page that the kernel wipes in every child (`MADV_WIPEONFORK`), and everything that the program's
+//! threads do for the runtime begins with a look at it:
 //!
 //! | word | the process is |
 //! | --- | --- |
 //! | 1 | the runtime's own: its threads serve it |
 //! | 0 | an unprepared child: the library does nothing in it, as if it had never been loaded |
 //!
-//! A prepared child writes the word itself, before its runtime begins. A child
-//! of `vfork`, or another process that shares the memory, reads its parent's.
+//! A prepared child writes the word itself, before its runtime begins. A child of `vfork`, or another process
+//! that shares the memory, reads its parent's word.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 
 use crate::kernel::sys::{self, PAGE, advice};
 use crate::memory::arena::Arena;
 
-/// What is read as long as there is no page of that kind.
+/// The word that is read until there is such a page.
 static ALWAYS: AtomicU32 = AtomicU32::new(1);
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const ALWAYS).cast_mut());
-/// The fork that is under way was prepared. Set by the thread that forks, which holds `Runtime::life`.
+/// The fork that is under way was prepared. Set by the forking thread, which holds `Runtime::life`.
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// From here on copies of this process are told apart from it. Where the memory or
-/// the advice (Linux 4.14) can't be had, every process counts as the runtime's own.
+/// From here on copies of this process can be told from it. Without the memory or the advice (Linux 4.14),
+/// every process counts as the runtime's own.
 pub fn begin(arena: &Arena) {
     let Some(page) = arena.reserve(PAGE, PAGE) else { return };
-    // SAFETY: memory of our own that nobody uses yet; that it is empty in a child is what is wanted.
+    // SAFETY: memory of our own that is not used yet; it is meant to be empty in a child.
     if unsafe { sys::madvise(page as usize, PAGE, advice::WIPEONFORK) }.is_err() {
         return;
     }
     let word = page.cast::<AtomicU32>();
-    // SAFETY: zeroed exclusive memory, large enough and aligned, never given back.
+    // SAFETY: zeroed exclusive memory, large enough and aligned, never freed.
     unsafe { &*word }.store(1, Relaxed);
     WORD.store(word, Release);
 }
@@ -45,7 +43,7 @@ pub fn begin(arena: &Arena) {
 /// Whether this process is the runtime's own.
 #[inline(always)]
 pub fn is_own() -> bool {
-    // SAFETY: points to a word that lives for ever.
+    // SAFETY: it points to a word that is never freed.
     unsafe { &*WORD.load(Acquire) }.load(Relaxed) != 0
 }
 
@@ -55,17 +53,17 @@ pub fn is_managed() -> bool {
     crate::runtime::RUNTIME.process.pid.load(Relaxed) != 0 && is_own()
 }
 
-/// Says whether the fork that is about to be made is a prepared one.
+/// Records whether the fork that is about to be made is a prepared one.
 pub fn set_prepared(prepared: bool) {
     PREPARED.store(prepared, Relaxed);
 }
 
-/// In the forking thread, after the fork, in the parent or the child.
+/// Called in the forking thread, after the fork, in the parent or the child.
 pub fn was_prepared() -> bool {
     PREPARED.load(Relaxed)
 }
 
-/// In a child that was prepared: it has a runtime of its own.
+/// Called in a prepared child: it has a runtime of its own.
 pub fn adopt_child() {
     // SAFETY: as in `is_own`.
     unsafe { &*WORD.load(Acquire) }.store(1, Relaxed);

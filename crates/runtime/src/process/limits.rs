@@ -1,15 +1,13 @@
-//! Limits that the program lives under (`setrlimit`), as far as the runtime
-//! takes part of them:
+//! Limits that apply to the program (`setrlimit`), as far as the runtime uses part of them:
 //!
 //! | limit | what counts | what is done |
 //! | --- | --- | --- |
-//! | address space (`ulimit -v`) | all that is reserved | little is reserved ahead; what is not used yet goes when the limit is set |
-//! | data (`ulimit -d`) | all private memory that may be written | with too low a limit the process is not managed |
-//! | descriptors (`ulimit -n`) | the highest number, in the runtime's own table too | raised in a forked child while it opens its own |
-//! | threads (`ulimit -u`, `pids.max`) | all threads | a forked child that may not have them gets everything back |
+//! | address space (`ulimit -v`) | reserved memory | little is reserved ahead; unused memory is unmapped |
+//! | data (`ulimit -d`) | private writable memory | if the limit is too low, the process is not managed |
+//! | descriptors (`ulimit -n`) | the highest number in any table | raised while a forked child opens its own |
+//! | threads (`ulimit -u`, `pids.max`) | all threads | a forked child without them restores everything |
 //!
-//! The limits themselves stay as the program has set them: programs that it
-//! executes inherit them.
+//! The limits themselves stay as the program has set them, since programs that it executes inherit them.
 
 use core::sync::atomic::Ordering::*;
 
@@ -20,13 +18,13 @@ use crate::runtime::Runtime;
 
 const DATA: usize = 2;
 const DESCRIPTORS: usize = 7;
-/// Number of the limit of the address space.
+/// Number of the address space limit.
 pub const ADDRESS_SPACE: usize = 9;
 
-/// A process opens no more descriptors at the same time than this: the keeper's files in `/proc`, the
-/// userfaultfd and its witness, one for each handler, and some for a moment.
+/// Maximum number of descriptors that a process's runtime has open at the same time: the keeper's files in
+/// `/proc`, the userfaultfd and its witness, one for each handler, and some temporary ones.
 pub const OWN_DESCRIPTORS: u64 = 16;
-/// What the runtime needs before it can begin is this part of the data that are allowed, at most.
+/// The runtime's initial needs must not exceed this fraction of the data limit.
 const OWN_DATA: usize = 8;
 
 fn soft(which: usize) -> Option<usize> {
@@ -44,12 +42,12 @@ pub fn child_may_open() -> bool {
     sys::resource_limit(DESCRIPTORS).is_ok_and(|[_, hard]| hard >= OWN_DESCRIPTORS)
 }
 
-/// More descriptors may be open, as long as this lives. Only where no other
-/// thread of the program lives that could set or test the limit meanwhile.
+/// While this lives, more descriptors may be open. Use it only where no other thread of the program runs that
+/// could set or test the limit meanwhile.
 pub struct MoreDescriptors([u64; 2]);
 
 impl MoreDescriptors {
-    /// As many more as the runtime needs, if the hard limit allows it.
+    /// Allows as many more as the runtime needs, if the hard limit permits.
     pub fn allow() -> Option<Self> {
         let before = sys::resource_limit(DESCRIPTORS).ok()?;
         let [soft, hard] = before;
@@ -65,7 +63,7 @@ impl Drop for MoreDescriptors {
     }
 }
 
-/// Why paging can't begin in this process.
+/// Why paging cannot begin in this process.
 pub fn why_unmanaged(error: Errno) -> &'static str {
     match error {
         Errno::NOMEM if soft(DATA).is_some_and(|data| soft(ADDRESS_SPACE).is_none_or(|all| data < all)) => {
@@ -94,21 +92,21 @@ pub fn why_restored(error: Errno) -> &'static str {
 }
 
 impl Runtime {
-    /// Whether this process is to say why it is not managed. Only one process of the tree says that tasks
-    /// are scarce.
+    /// Whether this process is to report why it is not managed. Only one process of the tree reports that
+    /// tasks are scarce.
     pub fn is_to_say(&self, error: Errno) -> bool {
         error != Errno::AGAIN
             || self.shared().flags.fetch_or(flags::TOLD_TASKS, Relaxed) & flags::TOLD_TASKS == 0
     }
 
-    /// By the keeper: the program's memory is limited to so much, or will be.
-    /// What is reserved and not needed is given back.
+    /// Called by the keeper: the program's memory is limited to `limit`, or will be. Frees memory that is
+    /// reserved and not needed.
     pub fn make_way(&self, limit: usize) {
         self.pages.standby.shrink(limit);
         self.arena.shrink(limit);
     }
 
-    /// By the keeper: looks for a limit that was set behind the runtime's back.
+    /// Called by the keeper: checks for a limit that was set without the runtime's knowledge.
     pub fn heed_limits(&self) {
         let limit = memory().unwrap_or(usize::MAX);
         if self.process.heeded_limit.swap(limit, Relaxed) > limit {
@@ -116,7 +114,8 @@ impl Runtime {
         }
     }
 
-    /// Whether what the runtime has and will have at once, and `more` bytes, leave the program nearly all data it may have.
+    /// Whether the runtime's present and imminent needs, and `more` bytes, leave the program nearly all of
+    /// its data limit.
     pub fn leaves_data(&self, more: usize) -> bool {
         let own = || self.arena.bytes_made_usable() + self.pages.standby.bytes() + more;
         soft(DATA).is_none_or(|data| own() <= data / OWN_DATA)

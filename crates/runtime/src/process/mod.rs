@@ -17,10 +17,10 @@ use memfold_shared::page::{Shared, Slot};
 
 use crate::memory::lock::Lock;
 
-/// What the supervisor says before there is a slot: nothing.
+/// The supervisor's signal until there is a slot: none.
 static SILENCE: AtomicU32 = AtomicU32::new(0);
 
-/// This process, as far as the runtime knows it.
+/// The process's own state in the runtime.
 pub struct Process {
     shared: AtomicPtr<Shared>,
     slot: AtomicPtr<Slot>,
@@ -30,19 +30,19 @@ pub struct Process {
     pub pid: AtomicU32,
     /// Which program image this is: see [`Slot::image`].
     pub image: AtomicU64,
-    /// What the supervisor says (`page::call`): in the slot once there is one.
+    /// The supervisor's signal (`page::call`): in the slot once there is one.
     pub call: AtomicPtr<AtomicU32>,
-    /// The supervisor's look at which `much` was last set to zero, as long as there is no keeper.
+    /// The supervisor's look at which `much` was last set to zero, while there is no keeper.
     pub looks_seen: AtomicU32,
     /// The program has, or had, several threads.
     pub threaded: AtomicBool,
     /// The program has a sanitizer's library: see `preload`.
     pub sanitized: AtomicBool,
-    /// Paging is to start at once: a thread has got what could fill the room that is left.
+    /// Paging must start at once: a thread has got memory that could fill the remaining room.
     pub paging_wanted: AtomicBool,
-    /// It was said that there can be no keeper.
+    /// It was reported that there can be no keeper.
     pub told_no_keeper: AtomicBool,
-    /// The limit of the program's memory that was heeded last: see `limits.rs`.
+    /// The most recent limit of the program's memory that was taken into account: see `limits.rs`.
     pub heeded_limit: AtomicUsize,
     /// The program asked the runtime to stop: see `stop.rs`.
     pub stop_wanted: AtomicBool,
@@ -53,7 +53,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// As it is when a process begins.
+    /// The state at the start of a process.
     pub const fn new() -> Self {
         Process {
             shared: AtomicPtr::new(core::ptr::null_mut()),
@@ -86,15 +86,15 @@ impl Process {
         unsafe { &*self.slot.load(Relaxed) }
     }
 
-    /// Sets both.
+    /// Sets both the page and the slot.
     pub fn set_shared(&self, shared: &'static Shared, slot: &'static Slot) {
         self.shared.store(shared as *const Shared as *mut Shared, Release);
         self.slot.store(slot as *const Slot as *mut Slot, Release);
     }
 
-    /// How far the runtime is in this process: one of [`state`](memfold_shared::page::state). The slot has
-    /// a copy for others to read. Decisions are taken by this one: a child is
-    /// born with it, when its parent's slot may be another's already.
+    /// The runtime's state in this process: one of [`state`](memfold_shared::page::state). The slot has a
+    /// copy for others to read. Decisions depend on this one, which a child is born with, because its
+    /// parent's slot may belong to another process already.
     #[inline(always)]
     pub fn state(&self) -> u32 {
         self.state.load(Acquire)

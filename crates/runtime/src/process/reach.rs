@@ -1,17 +1,17 @@
-//! How a program finds the shared page of its tree: what [`ENV_SHARED`] says.
+//! How a program finds the shared page of its tree: the contents of [`ENV_SHARED`].
 //!
 //! ```text
-//! /proc/SUPERVISOR/fd/N;NAME;SECRET     by the path; where that can't be opened, from whoever listens under the
-//!                                       abstract name, who answers those that know the secret
-//! segment:NUMBER                        a segment of System V
+//! /proc/SUPERVISOR/fd/N;NAME;SECRET     by the path; if it cannot be opened, from the listener at the abstract
+//!                                       name, which answers processes that know the secret
+//! segment:NUMBER                        a System V segment
 //! ```
 //!
-//! The path is not open to other users' processes, nor to those with another `/proc`, nor after the supervisor
-//! has ended.
+//! The path is not accessible to other users' processes, nor to those with another `/proc`, nor after the
+//! supervisor has ended.
 //!
-//! A slot carries the process's id as the supervisor knows it. In a pid namespace a process does not
-//! know that: `/proc/self/status` says it where the path could be opened, because then `/proc` is the
-//! supervisor's; otherwise who listens does.
+//! A slot contains the process's id as the supervisor knows it. In a pid namespace a process does not know
+//! that id. If the path could be opened, `/proc` is the supervisor's, and `/proc/self/status` says it;
+//! otherwise the listener does.
 //!
 //! [`ENV_SHARED`]: memfold_shared::page::ENV_SHARED
 
@@ -25,34 +25,34 @@ use memfold_shared::spill::Area;
 use crate::kernel::filters;
 use crate::kernel::sys::{self, Fd, o, socket};
 
-/// An answer is waited for so long, ns.
+/// How long to wait for an answer, ns.
 const PATIENCE: u64 = 2_000_000_000;
-/// The longest that the environment may say.
+/// Maximum length of the environment variable.
 const LONGEST: usize = 200;
 
-/// Where a process in another pid namespace learns its outer id.
+/// How a process in another pid namespace learns its outer id.
 static WAY: AtomicU32 = AtomicU32::new(SAME);
-/// It has the same id here and there.
+/// The inner and the outer id are the same.
 const SAME: u32 = 0;
 const BY_STATUS: u32 = 1;
 const BY_ASKING: u32 = 2;
 /// A copy of the variable's value.
 static SAID: [AtomicU8; LONGEST] = [const { AtomicU8::new(0) }; LONGEST];
 
-/// The page, as it was found.
+/// The page that was found.
 pub struct Found {
-    /// Where it is mapped.
+    /// The address at which it is mapped.
     start: *mut u8,
-    /// How much of it.
+    /// Number of mapped bytes.
     bytes: usize,
-    /// Its file, as long as not all of it is mapped.
+    /// Its file, until all of it is mapped.
     file: Option<Fd>,
     /// This process's id as the supervisor knows it.
     pub outer_pid: u32,
     way: u32,
 }
 
-/// Finds it. Under a filter only the path is tried, by calls that the loader has made before.
+/// Finds the page. Under a filter only the path is tried, with calls that the loader has made before.
 pub fn find(said: &CStr, status: Status) -> Option<Found> {
     let (bytes, is_free) = (said.to_bytes(), status.mode == 0);
     if let Some(number) = bytes.strip_prefix(SEGMENT.as_bytes()) {
@@ -84,8 +84,8 @@ fn is_long_enough(file: Fd) -> bool {
     is_it
 }
 
-/// Under a filter: whether a file is a page of this version, and so as long as that. Its length is not asked
-/// for: of the calls for that loaders make the one or the other.
+/// Under a filter: whether a file is a page of this version, which implies its length. The length is not
+/// queried, because loaders differ in the call that they make for that.
 fn is_page(file: Fd) -> bool {
     let mut head = [0u8; 12];
     let is_it = sys::read(file, &mut head) == Ok(head.len())
@@ -98,14 +98,14 @@ fn is_page(file: Fd) -> bool {
 }
 
 impl Found {
-    /// Now that all calls may be made: maps what follows the page, if there is something.
+    /// Called when all system calls are allowed: maps what follows the page, if anything does.
     pub fn complete(&mut self) -> Option<()> {
         let Some(file) = self.file.take() else { return Some(()) };
         let whole = sys::file_size(file) >= Area::FILE_BYTES as u64;
         let mapped = whole.then(|| sys::map_shared(file, Area::FILE_BYTES));
         sys::close(file);
         if let Some(mapped) = mapped {
-            // The page is mapped twice from now on, and the first mapping is forgotten.
+            // From now on the page is mapped twice, and the first mapping is forgotten.
             (self.start, self.bytes) = (mapped.ok()?, Area::FILE_BYTES);
         }
         Some(())
@@ -113,17 +113,17 @@ impl Found {
 
     /// The page.
     pub fn page(&self) -> &'static Shared {
-        // SAFETY: the mapping is as large and stays for ever; all fields are atomics.
+        // SAFETY: the mapping is at least as large and permanent; all fields are atomics.
         unsafe { &*(self.start as *const Shared) }
     }
 
-    /// The area behind it, if there is one.
+    /// The spill area behind it, if there is one.
     pub fn area(&self) -> Option<&'static Area> {
-        // SAFETY: as above, and the file is as long as it has to be for that.
+        // SAFETY: as above, and the file is long enough for it.
         (self.bytes >= Area::FILE_BYTES).then(|| unsafe { &*(self.start.add(Area::OFFSET) as *const Area) })
     }
 
-    /// Remembers how the outer id of this process's children is found, unless it is their own.
+    /// Remembers how the outer id of this process's children is found, unless it equals the inner one.
     pub fn settle(&self, own_pid: u32) {
         if self.outer_pid != own_pid {
             WAY.store(self.way, Relaxed);
@@ -135,8 +135,8 @@ impl Found {
 pub fn outer_pid(own: u32) -> u32 {
     let outer = match WAY.load(Relaxed) {
         SAME if sys::getppid() != 0 => return own,
-        // The first process of a new namespace: its parent is in none that it could name. It has its parent's
-        // /proc still; its children will not.
+        // The first process of a new namespace: its parent's id is not visible in it. It still has its
+        // parent's /proc; its children will not.
         SAME => {
             WAY.store(BY_ASKING, Relaxed);
             filters::own_status().map(|status| status.pid)
@@ -155,7 +155,7 @@ pub fn outer_pid(own: u32) -> u32 {
     outer.filter(|pid| *pid != 0).unwrap_or(own)
 }
 
-/// The page, and this process's id, from who listens.
+/// The page, and this process's id, from the listener.
 fn ask(said: &[u8]) -> Option<(Fd, u32)> {
     let mut parts = said.split(|byte| *byte == b';').skip(1);
     let (name, secret) = (parts.next()?, parts.next()?);

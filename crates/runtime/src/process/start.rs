@@ -1,6 +1,5 @@
-//! How the runtime begins in a process: its slot in the shared page, its
-//! keeper, and what paging needs. Nothing of the last two is made before the limit
-//! comes near (`begin.rs`).
+//! How the runtime begins in a process: its slot in the shared page, its keeper, and the resources for
+//! paging. The last two are made only when the limit comes near (`begin.rs`).
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -23,7 +22,7 @@ use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// Takes a slot for this process. Once the supervisor has ended, those of processes that have ended are free.
+    /// Takes a slot for this process. Once the supervisor has ended, slots of ended processes count as free.
     pub fn take_slot(&self, shared: &'static Shared, pid: u32) -> Option<&'static Slot> {
         let slot = shared.take_slot(pid).or_else(|| {
             if !sys::is_gone(shared.supervisor.load(Relaxed)) {
@@ -41,7 +40,7 @@ impl Runtime {
         })
     }
 
-    /// Takes the memory in which the keeper lists mappings; once.
+    /// Reserves the memory in which the keeper lists mappings; once.
     pub fn prepare_keeper(&self) -> Result<()> {
         if self.threads.keeper_memory.load(Relaxed) == 0 {
             let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
@@ -50,7 +49,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Starts the keeper thread, by whoever has claimed it (`door.rs`).
+    /// Starts the keeper thread. Called by the thread that has claimed it (`door.rs`).
     pub fn start_keeper(&'static self) -> Result<()> {
         self.prepare_keeper()?;
         thread::spawn(&self.arena, &self.threads.keeper_place, Descriptors::Own, keeper, 0).map(drop)
@@ -66,7 +65,8 @@ impl Runtime {
     pub fn make_ready(&'static self) -> Result<()> {
         if !self.kernel.has_uffd() {
             let offered = kernel_features(None).unwrap_or(0);
-            // Only for those with a certain right; others mark what is evicted: see `evict`.
+            // Only processes with a certain privilege get this event; others mark mappings with evicted
+            // pages: see `evict`.
             let tells_of_forks = offered & feature::EVENT_FORK != 0 && self.forks.gate.open().is_ok();
             let forks = if tells_of_forks { feature::EVENT_FORK } else { 0 };
             let wanted = feature::NEEDED | forks | offered & (feature::MOVE | feature::WRITE_PROTECT);
@@ -75,7 +75,7 @@ impl Runtime {
             self.kernel.mounts.set_notices(Notices::of(moves));
             self.kernel.can_move.store(moves, Relaxed);
             if let Some(page) = self.arena.reserve(PAGE, PAGE) {
-                // SAFETY: advice about memory that nobody will use.
+                // SAFETY: advice about memory that will not be used.
                 let known = unsafe { sys::madvise(page as usize, PAGE, sys::advice::GUARD_INSTALL) }.is_ok();
                 self.kernel.knows_guards.store(known, Relaxed);
             }
@@ -96,7 +96,7 @@ impl Runtime {
             let place = place as *mut Tiered<StoreMemory>;
             // SAFETY: fresh exclusive memory of the right size and alignment.
             unsafe { place.write(Tiered::new(StoreMemory(&self.arena), fast, dense)) };
-            // SAFETY: initialised just now, alive for ever.
+            // SAFETY: initialised above, and never freed.
             self.stored.set_store(unsafe { &*place });
             let no_reserve = shared.flags.load(Relaxed) & page::flags::NO_RESERVE != 0;
             let fill_ratio = if no_reserve { 64 } else { shared.fill_ratio.load(Relaxed).clamp(1, 64) as u8 };
@@ -111,15 +111,15 @@ impl Runtime {
         self.pages.standby.init()
     }
 
-    /// Takes the memory for so many handlers and compressors, for stopping and for forks: nothing of it may be
-    /// missing once something is evicted.
+    /// Reserves the memory for this many handlers and compressors, for stopping and for forks: none of it may
+    /// be lacking once something is evicted.
     pub fn provide(&'static self, threads: usize) -> Result<()> {
-        // What a forked child has inherited is there already.
+        // The memory that a forked child has inherited is there already.
         let first = self.pages.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();
         let fills = if self.forks.gate.is_there() { Some(children::WORKER) } else { None };
         let numbers = || (0..threads).chain(fills).chain([WORKERS - 1]);
         let missing = numbers().map(|number| Worker::missing(self, number)).sum();
-        // Before it is taken: the program would have that much less.
+        // Checked before it is taken, since the program has that much less afterwards.
         if first && !self.leaves_data(missing) {
             return Err(sys::Errno::NOMEM);
         }
@@ -134,7 +134,7 @@ impl Runtime {
         if first && !self.leaves_data(0) { Err(sys::Errno::NOMEM) } else { Ok(()) }
     }
 
-    /// Closes the userfaultfd, with which nothing is registered that is evicted. By the keeper.
+    /// Closes the userfaultfd; no evicted page is registered with it. Called by the keeper.
     pub fn close_uffd(&self) {
         if self.kernel.has_uffd() {
             sys::close(self.uffd().0);
@@ -147,9 +147,8 @@ impl Runtime {
     }
 }
 
-/// Makes codecs use the instructions that the shared page asks for. A number that
-/// means none, or some that this processor lacks, leaves the fastest in use: the
-/// bytes are the same.
+/// Makes codecs use the instructions that the shared page requests. A number that stands for none, or for
+/// instructions that this processor lacks, leaves the fastest in use: the resulting bytes are the same.
 fn use_path(number: u64) {
     let _ = cpu::force(Path::ALL.into_iter().find(|path| *path as u64 == number));
 }

@@ -1,7 +1,6 @@
-//! Stopping for good: everything is brought back, all registrations are taken
-//! back, and the runtime's threads end. For programs that are about to do
-//! something that the runtime could not live with: forbid system calls,
-//! lock all memory, enter a namespace.
+//! Stopping for good: everything is restored and unregistered, and the runtime's threads end. This is for
+//! programs that are about to do something that the runtime cannot coexist with: forbid system calls, lock
+//! all memory, enter a namespace.
 
 use core::fmt::Write;
 use core::sync::atomic::Ordering::*;
@@ -20,13 +19,13 @@ use crate::process::threads::WORKERS;
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// Brings everything back and ends the runtime in this process. Returns
-    /// when it is done. Called by a thread of the program.
+    /// Restores everything and ends the runtime in this process. Returns when that is done. Called by a
+    /// thread of the program.
     pub fn stop(&'static self, why: &str) {
         if self.process.pid.load(Relaxed) == 0 || self.process.stopped.load(Acquire) {
             return;
         }
-        // A signal handler that forks would want the same lock.
+        // A signal handler that forks would need the same lock.
         let mask = sys::block_signals();
         let paging = {
             let _still = self.process.life.lock();
@@ -52,8 +51,7 @@ impl Runtime {
         }
     }
 
-    /// Where there is no keeper nothing is evicted, and there is nothing to do but to see that there never is
-    /// one.
+    /// Without a keeper nothing is evicted, so it is enough to ensure that there never is one.
     fn stop_without_keeper(&self) -> bool {
         let alone = door::forbid();
         if alone {
@@ -68,7 +66,7 @@ impl Runtime {
         if paging {
             let slot = self.slot();
             self.end_compressors();
-            // The gauges are not written any more: what is on its way back must not count twice.
+            // The gauges are no longer updated, and pages on their way back must not count twice.
             slot.evicted.store(0, Relaxed);
             slot.spilled.store(0, Relaxed);
             self.bring_all_back();
@@ -103,8 +101,8 @@ impl Runtime {
         }
     }
 
-    /// Ends the threads of a process in which nothing is evicted, and waits
-    /// until their places are free. Others may be started later.
+    /// Ends the threads of a process in which nothing is evicted, and waits until their places are free. New
+    /// threads may be started later.
     pub fn end_threads(&self) {
         self.end_compressors();
         self.end_handlers();
@@ -114,9 +112,10 @@ impl Runtime {
         self.threads.quit_handlers.store(false, Release);
     }
 
-    /// Brings back what is evicted now, as far as it does not move meanwhile. By the keeper; the runtime goes on.
+    /// Restores what is evicted now, except pages that move meanwhile. Called by the keeper; the runtime goes
+    /// on.
     pub(crate) fn bring_back_once(&'static self) {
-        // SAFETY: only the keeper has the last number, here and in `bring_all_back`, after which it ends.
+        // SAFETY: only the keeper uses the last number, here and in `bring_all_back`, after which it ends.
         let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else { return };
         handler.is_keepers = true;
         self.pages.table.for_each_block(0, END, |base, block| {
@@ -130,12 +129,12 @@ impl Runtime {
     }
 
     fn bring_all_back(&'static self) {
-        // SAFETY: nobody else has the last number, and a process stops once.
+        // SAFETY: no other thread uses the last number, and a process stops only once.
         let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else {
             self.fail("no memory is left to bring evicted pages back");
         };
         handler.is_keepers = true;
-        // Mappings may move while this goes on, so until a round finds nothing.
+        // Mappings may move meanwhile, so this repeats until a round finds nothing.
         let mut left = (0, State::Empty);
         for _ in 0..1000 {
             let mut found = false;
@@ -177,9 +176,9 @@ impl Runtime {
         });
     }
 
-    /// Lets a mapping be inherited by forks again.
+    /// Lets forks inherit a mapping again.
     pub fn unmark(&self, start: usize, end: usize) {
-        // SAFETY: advice that loses nothing.
+        // SAFETY: this advice loses no data.
         let _ = unsafe { sys::madvise(start, end - start, advice::DOFORK) };
     }
 }

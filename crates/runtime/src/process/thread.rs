@@ -1,6 +1,5 @@
-//! Threads of the runtime: made by a raw `clone`, so that nothing of the
-//! host's threading library knows of them. They have a thread control block
-//! of their own (compilers read the stack protector's canary from it), block
+//! Threads of the runtime. A raw `clone` makes them, so that the host's threading library does not know them.
+//! They have a thread control block of their own (compilers read the stack protector's canary from it), block
 //! all signals and use no memory of the host's.
 
 use core::arch::asm;
@@ -12,57 +11,56 @@ use crate::memory::arena::Arena;
 
 const STACK: usize = 192 << 10;
 
-/// Which descriptor table and which directories a new thread has.
+/// The descriptor table and the directories of a new thread.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Descriptors {
     /// The creator's.
     Shared,
-    /// Copies: nothing that the program does with its own concerns them. (While
-    /// a thread of the program is in `execve`, the kernel lets nobody share its directories.)
+    /// Copies: what the program does with its own does not affect them. (While a thread of the program is in
+    /// `execve`, the kernel does not let any thread share its directories.)
     Own,
 }
 
-/// Where a thread of the runtime lives: its stack and control block. Each
-/// thread has its own place, which it leaves to the one that does the same in
-/// a forked child: a child needs no memory for its threads.
+/// The place of a runtime thread: its stack and control block. Each thread has its own place, which its
+/// counterpart in a forked child reuses: a child needs no memory for its threads.
 pub struct ThreadSlot {
     memory: AtomicUsize,
-    /// Who lives there, or lived there last.
+    /// The thread that uses the place, or used it last.
     tid: AtomicU32,
 }
 
 impl ThreadSlot {
-    /// Without memory.
+    /// A place without memory.
     pub const fn new() -> Self {
         ThreadSlot { memory: AtomicUsize::new(0), tid: AtomicU32::new(0) }
     }
 
-    /// Takes the memory; once.
+    /// Reserves the memory; once.
     pub fn prepare(&self, arena: &Arena) -> Result<()> {
         if self.memory.load(Relaxed) == 0 {
             // guard page | stack ... | control block page
             let memory = arena.reserve(PAGE + STACK + PAGE, PAGE).ok_or(Errno::NOMEM)? as usize;
-            // SAFETY: fresh memory of our own: the guard page may not be used by anyone.
+            // SAFETY: fresh memory of our own, and the guard page must not be used.
             unsafe { sys::mprotect(memory, PAGE, prot::NONE)? };
             self.memory.store(memory, Relaxed);
         }
         Ok(())
     }
 
-    /// Where the stack of the next who lives here begins, and the control block, which is ready for it.
+    /// Prepares the control block for the next thread. Returns the start of its stack, and the control block.
     pub fn furnish(&self) -> (usize, usize) {
         let control_block = self.memory.load(Relaxed) + PAGE + STACK;
-        // SAFETY: memory of our own that nobody uses; the control block begins with a pointer to itself.
+        // SAFETY: memory of our own that no thread uses; the control block begins with a pointer to itself.
         unsafe { *(control_block as *mut usize) = control_block };
         (control_block - 64, control_block)
     }
 
-    /// In a forked child: nobody lives there.
+    /// In a forked child: no thread uses the place.
     pub fn after_fork(&self) {
         self.tid.store(0, Relaxed);
     }
 
-    /// Waits until the thread that has said that it ends is gone: until then it uses its stack.
+    /// Waits until the thread that has announced its end is gone: until then it uses its stack.
     pub fn wait_until_left(&self, pid: u32) {
         let tid = self.tid.swap(0, Relaxed);
         while tid != 0 && sys::thread_exists(pid, tid) {
@@ -87,11 +85,10 @@ const SETTLS: usize = 0x80000;
 // A tracer that follows new threads would stop handlers at their system calls, and may itself be waiting for
 // one of them: it reads the traced thread's memory (`strace -f`).
 const UNTRACED: usize = 0x80_0000;
-/// With [`Descriptors::Own`].
+/// The flags for [`Descriptors::Own`].
 pub const OWN_FLAGS: usize = VM | SIGHAND | THREAD | SYSVSEM | SETTLS | UNTRACED;
 
-/// Starts a thread that runs `entry(argument)`, which never returns. Nobody
-/// may live in its place.
+/// Starts a thread that runs `entry(argument)`, which never returns. No other thread may be using its place.
 pub fn spawn(
     arena: &Arena,
     place: &ThreadSlot,
@@ -105,7 +102,7 @@ pub fn spawn(
     }
     place.prepare(arena)?;
     let (top, control_block) = place.furnish();
-    // SAFETY: memory of our own that nobody uses; the new stack begins with what the new thread pops.
+    // SAFETY: memory of our own that no thread uses; the new stack begins with what the new thread pops.
     unsafe {
         *(top as *mut usize) = entry as usize;
         *((top + 8) as *mut usize) = argument;
@@ -178,22 +175,22 @@ unsafe fn clone(flags: usize, stack: usize, tls: usize) -> Result<u32> {
 /// Ends the calling thread.
 pub fn exit() -> ! {
     loop {
-        // SAFETY: only this thread ends; its memory is never given back.
+        // SAFETY: only this thread ends; its memory is never freed.
         let _ = unsafe { sys::syscall(sys::nr::EXIT, [0; 6]) };
     }
 }
 
-/// Whether the kernel lets this process have one more task: one is made that ends at once.
+/// Checks whether the kernel lets this process have one more task, by making one that ends at once.
 #[cfg(feature = "preload")]
 pub fn try_task() -> Result<()> {
     const ENDS_NS: u64 = 100_000_000;
-    // It shares this thread's stack, and must not run a signal handler on it.
+    // The new thread shares this thread's stack, and must not run a signal handler on it.
     let mask = sys::block_signals();
     // SAFETY: the new thread touches no memory and ends.
     let made = unsafe { clone_and_exit(VM | FS | FILES | SIGHAND | THREAD | SYSVSEM | UNTRACED) };
     sys::restore_signals(mask);
     let tid = made?;
-    // Until it is gone the kernel counts it. Its number may be another's by now.
+    // Until the thread is gone the kernel counts it. Its number may belong to another thread by now.
     let (pid, begin) = (sys::getpid(), sys::now_ns());
     while sys::thread_exists(pid, tid) && sys::now_ns() - begin < ENDS_NS {
         sched::yield_now();
@@ -202,7 +199,7 @@ pub fn try_task() -> Result<()> {
 }
 
 /// # Safety
-/// Signals are blocked, and the flags are those of a thread without a control block of its own.
+/// Signals must be blocked, and the flags must be those of a thread without a control block of its own.
 #[cfg(feature = "preload")]
 unsafe fn clone_and_exit(flags: usize) -> Result<u32> {
     let made: isize;

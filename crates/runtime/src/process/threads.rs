@@ -1,4 +1,4 @@
-//! The runtime's own threads, and those of the program that are just being started.
+//! The runtime's own threads, and threads of the program that are being started.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
@@ -6,7 +6,7 @@ use crate::memory::bell::Bell;
 use crate::memory::lock::Lock;
 use crate::process::thread::ThreadSlot;
 
-/// Threads that read from the store at most: handlers, compressors and fetchers.
+/// Maximum number of threads that read from the store: handlers, compressors and fetchers.
 pub const WORKERS: usize = 12;
 
 /// What a new thread of the program is to run.
@@ -16,7 +16,7 @@ pub struct Start {
     pub routine: usize,
     /// Its argument.
     pub argument: usize,
-    /// Next unused one.
+    /// The next unused one.
     pub next: *mut Start,
 }
 
@@ -26,40 +26,40 @@ pub struct Starts(pub *mut Start);
 // SAFETY: the list is reached only through its lock.
 unsafe impl Send for Starts {}
 
-/// How many there are, and where they live.
+/// The number of threads, and their places.
 pub struct Threads {
     /// The keeper sleeps here.
     pub keeper: Bell,
-    /// Where the keeper lives.
+    /// The keeper's place.
     pub keeper_place: ThreadSlot,
-    /// Where the keeper keeps its list of mappings.
+    /// The memory for the keeper's list of mappings.
     pub keeper_memory: AtomicUsize,
-    /// Where the keeper compresses samples.
+    /// The memory in which the keeper compresses samples.
     pub sample_memory: AtomicUsize,
-    /// Where handlers and compressors live, by their numbers.
+    /// The places of handlers, compressors and fetchers, by their numbers.
     pub worker_places: [ThreadSlot; WORKERS],
-    /// What they work in: see `worker.rs`.
+    /// Their working memory: see `worker.rs`.
     pub worker_memory: [AtomicUsize; WORKERS],
-    /// Compressors and handlers that live.
+    /// Number of compressors that are running, and of handlers and fetchers together.
     pub compressors: AtomicU32,
     /// See `compressors`.
     pub handlers: AtomicU32,
-    /// Compressors are to end, and handlers.
+    /// Compressors are to end; or handlers and fetchers are.
     pub quit_compressors: AtomicBool,
     /// See `quit_compressors`.
     pub quit_handlers: AtomicBool,
     /// Unused places for what new threads are to run.
     pub starts: Lock<Starts>,
-    /// Threads that stop on request.
+    /// Number of threads that pause on request.
     pub stoppable: AtomicU32,
-    /// Threads of the keeper and compressors that have stopped.
+    /// How many of the keeper and the compressors are paused.
     pub paused: AtomicU32,
     /// The keeper is one of them.
     pub keeper_paused: AtomicBool,
 }
 
 impl Threads {
-    /// As it is when a process begins.
+    /// The state at the start of a process.
     pub const fn new() -> Self {
         Threads {
             keeper: Bell::new(),
@@ -79,11 +79,11 @@ impl Threads {
         }
     }
 
-    /// In a forked child: none of the parent's threads lives.
+    /// In a forked child: none of the parent's threads is running.
     ///
     /// # Safety
     ///
-    /// No other thread lives here, and in the parent none was changing anything.
+    /// No other thread is running in this process, and in the parent no thread was changing anything.
     pub unsafe fn after_fork(&self) {
         // SAFETY: passed on to the caller.
         unsafe { self.starts.reset_in_child() };

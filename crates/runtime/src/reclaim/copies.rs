@@ -1,19 +1,17 @@
-//! Copies after a fork, made to wait for room.
+//! Copies after a fork, delayed until there is room.
 //!
-//! Who writes to a page that a forked process has too gets a copy of it from
-//! the kernel, which tells nobody: parent and children that write to all they
-//! share would pass the limit by as much as that. So near the limit such pages
-//! are write-protected after the fork, in the parent and in the child before
-//! it goes on. A write to one is a message to the handlers, who let the thread
-//! wait for room, as for fresh memory, and lift the protection.
+//! When a process writes to a page that it shares with a forked process, the kernel copies the page and
+//! reports that to nobody. A parent and children that write to all shared pages would exceed the limit by
+//! their whole size. So near the limit such pages are write-protected after the fork, in the parent, and in
+//! the child before it goes on. A write to one becomes a message to the handlers, which let the thread wait
+//! for room, as for fresh memory, and lift the protection.
 //!
 //! ```text
 //!  fork ──> shared pages, protected ──(write: message, room)──> not protected ──(the kernel)──> a copy
 //! ```
 //!
-//! It is about when, never about what: contents come from the kernel alone. A
-//! page that loses its protection early, or never had it, is only a copy that
-//! did not wait.
+//! This affects only when pages are copied, never their contents, which come from the kernel alone. If a page
+//! loses its protection early, or never had it, its copy merely does not wait.
 
 use core::sync::atomic::Ordering::*;
 
@@ -23,11 +21,12 @@ use crate::pages::table::{BLOCK, PAGES, index_in_block};
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// Registers a range. After a fork for write-protected pages too: all
-    /// mappings alike, since the kernel joins only neighbours that are alike.
+    /// Registers a range. After a fork it is registered for write protection, too: all mappings alike, since
+    /// the kernel merges only neighbours that are alike.
     pub fn register(&self, start: usize, bytes: usize) -> Result<()> {
         let end = start + bytes;
-        // Never the runtime's own: nobody could serve it. A piece of it may have come since the mapping was listed.
+        // Never register the runtime's own memory: nobody could serve its faults. A piece of it may have
+        // appeared since the mapping was listed.
         self.arena.wait_while_growing();
         if self.arena.overlaps(start, end) || self.pages.statics.overlaps(start, end) {
             return Err(Errno::BUSY);
@@ -51,13 +50,14 @@ impl Runtime {
         self.kernel.can_protect.load(Relaxed) && self.forks.has_forked.load(Relaxed)
     }
 
-    /// Protects the pages of a registered mapping that other processes have too. What can't be is left as it is.
-    /// Returns whether some is to be tried again: it was refused while an event is not read yet.
+    /// Protects the pages of a registered mapping that other processes share. Pages that cannot be protected
+    /// are left as they are. Returns whether some must be tried again, because the kernel refused while an
+    /// event is not read yet.
     pub fn protect_shared(&self, pagemap: &Pagemap, start: usize, end: usize) -> bool {
         let (mut at, mut again) = (start, false);
         while let Some(from) = pagemap.first_present(at, end).filter(|from| *from < end) {
             let mut to = end.min((from / BLOCK + 1) * BLOCK);
-            // The kernel writes to a control block when its thread ends, and can't be served then.
+            // The kernel writes to a control block when its thread ends, and cannot be served then.
             if let Some((kept, kept_end)) = self.pages.keep_out.first_in(from, to) {
                 if kept <= from {
                     at = kept_end.min(end);

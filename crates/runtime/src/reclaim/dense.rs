@@ -1,15 +1,14 @@
-//! The dense tier: what stays cold is compressed again, better and slower,
-//! while nothing more urgent is to be done.
+//! The dense tier: cold pages are compressed again, smaller and slower, while there is nothing more urgent to
+//! do.
 //!
-//! A compressor pins one blob at a time, makes a denser one of it, and puts
-//! that in its place by one exchange of the entry. A thread that touches the
-//! page meanwhile finds the pin and is woken afterwards.
+//! A compressor pins one blob at a time, makes a denser one of it, and installs that with one
+//! compare-exchange of the entry. A thread that touches the page meanwhile finds the pin and is woken
+//! afterwards.
 //!
-//! A denser store leaves room for more resident pages, but each page that
-//! comes and goes costs three times as much. What some more room is worth can
-//! be seen on standby, which is such room: how many of the pages that are
-//! touched are still found there. At random touches it is as many as its part
-//! of all pages, and the fast codec is better; programs find a twentieth to half.
+//! A denser store leaves room for more resident pages, but each page that is evicted and restored costs three
+//! times as much. What more room would be worth can be seen on standby, which is such room: it is the share
+//! of touched pages that are still found there. With random touches, this share equals the fraction of all
+//! pages that standby holds, and the fast codec is better; real programs find a twentieth to half there.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -22,25 +21,24 @@ use crate::pages::table::{BLOCK, Block, END, PAGES, State, page_number};
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
-/// Pages between two times that who waits for room is told that there is progress.
+/// Number of pages after which threads that wait for room are told of progress.
 const PROGRESS: usize = 32;
 
 impl Runtime {
-    /// Whether there may be room to gain by the dense tier.
+    /// Whether the dense tier may still gain room.
     pub fn can_densify(&self) -> bool {
         self.reclaim.fast_left.load(Relaxed) && self.store().has_dense()
     }
 
-    /// The tier for pages that are compressed now, which other processes have
-    /// too if `shared`. When what is compressed takes a large part of the memory
-    /// there is, room is worth more than time. So it is when several processes
-    /// each make a copy of what they share before the first page is free.
+    /// The tier for pages that are compressed now; `shared` if other processes share them. When compressed
+    /// pages take a large part of the available memory, room is worth more than time. The same holds when
+    /// several processes each make a copy of shared pages before the first page is free.
     pub fn tier(&self, shared: bool) -> Tier {
         if shared || self.is_short() { Tier::Dense } else { Tier::Fast }
     }
 
-    /// Whether the store takes more than 3/4 of what the process may have; or
-    /// half of it, when a little more room would spare many faults.
+    /// Whether the store takes more than 3/4 of what the process may have; or half of it, when a little more
+    /// room would avoid many faults.
     pub fn is_tight(&self) -> bool {
         let slot = self.slot();
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
@@ -49,25 +47,24 @@ impl Runtime {
         store * 4 > may_have * share
     }
 
-    /// Room is worth more than time: the store is large, or there is nothing else to be gained.
+    /// Room is worth more than time: the store is large, or nothing else can be gained.
     fn is_short(&self) -> bool {
         self.is_tight() || self.reclaim.squeeze.load(Relaxed)
     }
 
-    /// What is compressed is to be made denser: room is worth it, or time is not.
+    /// Stored pages are to be made denser: room is worth the time, or there is time to spare.
     fn may_densify(&self) -> bool {
         self.is_short() || self.reclaim.leisure.load(Relaxed)
     }
 
-    /// Compresses what is left of the fast tier in one block again. `false`
-    /// if there is none.
+    /// Recompresses the remaining fast-tier pages of one block. `false` if there are none.
     pub fn densify_some(&self, worker: &mut Worker) -> bool {
         if !self.reclaim.fast_left.load(Relaxed) || !self.may_densify() {
             return false;
         }
         let from = self.reclaim.dense_at.load(Relaxed);
         if from == 0 {
-            // What comes from here on is for the next round.
+            // Pages that arrive from now on are for the next round.
             self.reclaim.fast_left.store(false, Relaxed);
         }
         let mut found = None;
@@ -103,7 +100,7 @@ impl Runtime {
         }
     }
 
-    /// Whether a block that was found some time ago still has the entry of that page.
+    /// Whether a block that was found some time ago still contains the entry of this page.
     pub fn is_block_at(&self, page: usize, block: &Block) -> bool {
         self.pages.table.block(page).is_some_and(|now| core::ptr::eq(now, block))
     }
@@ -123,17 +120,17 @@ impl Runtime {
             return;
         }
         if !self.is_block_at(page, block) {
-            // It was taken out meanwhile, and stands for other addresses by now.
+            // The block was detached meanwhile, and stands for other addresses by now.
             self.stored.set_reading(worker.number, false);
             entry.unpin(name);
             self.uffd().wake_all();
             return;
         }
-        // SAFETY: pinned, and this worker says that it reads.
+        // SAFETY: the blob is pinned, and this worker has announced that it reads.
         let denser = unsafe { self.store().densify(name, owner, PAGE, &mut worker.space) };
         self.stored.set_reading(worker.number, false);
         let Ok(denser) = denser else { self.fail_corrupt() };
-        // An event may have emptied the entry, and then has freed the old blob.
+        // An event may have emptied the entry, and then it has freed the old blob.
         let swapped = entry.densify(name, denser.unwrap_or(name));
         if swapped && denser.is_some() {
             block.set_own(index, self.forks.generation.load(Relaxed));

@@ -1,18 +1,20 @@
-//! How long growth waits for room: as long as there is hope for some, by whatever way, and not for a time by the clock. A disk that is busy, a server
-//! that stops for a second, a machine on which no compressor gets a CPU: none of these lets the limit be passed while there still is something to be
-//! compressed or spilled.
+//! How long growth waits for room: while there is hope of some, by whatever means, instead of for a fixed
+//! time. A busy disk, a server that stops for a second, a machine on which no compressor gets a CPU: in none
+//! of these cases is the limit exceeded while there still is something to compress or spill.
 //!
 //! ```text
-//!  hope: blocks that are not on standby yet ── blocks on standby ── what can be made denser ── what can be spilled
-//!        the hand of the clock              compressors             compressors                a tier, within its patience
+//!  hope   │ blocks not on standby yet │ blocks on standby │ blobs that can be denser │ blobs to spill
+//!  maker  │ clock hand                │ compressors       │ compressors              │ tier, within its patience
 //! ```
 //!
-//! That there is none the keeper says (`exhausted`, `hopeless`: `watch`), and who waits looks at that. A tier is given its patience
-//! (`--spill-patience`): if something should be spilled for so long and nothing was, it is no hope any more, until it takes a batch again.
+//! The keeper decides when there is no hope (`exhausted`, `hopeless`: `watch`), and waiting threads check
+//! that. A tier has its patience (`--spill-patience`): if data were to be spilled for that long and none
+//! were, it stops counting as hope until it takes a batch again.
 //!
-//! Nothing that makes room waits for room: the keeper and the compressors touch no memory of the program, and what is spilled is carried away by the supervisor. A fork
-//! and the runtime's end go first. Should there be a ring all the same (a tier that is served by a program of the tree), who waits goes on
-//! after `LONGEST_NS` in which nothing was given back.
+//! Nothing that makes room waits for room: the keeper and the compressors touch no memory of the program, and
+//! the supervisor carries spilled data away. A fork and the runtime's end take precedence. If there is a
+//! cycle all the same (a tier that a program of the tree serves), a waiting thread goes on after `LONGEST_NS`
+//! in which no memory was freed.
 
 use core::sync::atomic::Ordering::*;
 
@@ -22,9 +24,9 @@ use crate::kernel::sys;
 use crate::memory::patience::Patience;
 use crate::runtime::Runtime;
 
-/// So long growth waits although nothing is given back, and nobody says that nothing will be, ns.
+/// How long growth waits although no memory is freed, and it was not decided that none will be, ns.
 const LONGEST_NS: u64 = 30_000_000_000;
-/// Of the time between two looks of compressors no more than this counts, ns: as in `patience.rs`.
+/// At most this much of the time between two looks of compressors counts, ns: as in `patience.rs`.
 const STEP_NS: u64 = 200_000_000;
 
 /// A wait for room.
@@ -34,12 +36,12 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// It begins now.
+    /// The wait begins now.
     pub fn new(runtime: &Runtime) -> Self {
         Waiting { given_back: runtime.reclaim.given_back.load(Relaxed), patience: Patience::new(LONGEST_NS) }
     }
 
-    /// Whether there is no hope any more.
+    /// Whether there is no hope left.
     pub fn is_in_vain(&mut self, runtime: &Runtime) -> bool {
         let given_back = runtime.reclaim.given_back.load(Relaxed);
         if given_back != self.given_back || runtime.can_spill() {
@@ -52,7 +54,7 @@ impl Waiting {
 }
 
 impl Runtime {
-    /// Whether something may be spilled that takes memory now: the tier takes it, or may take it soon.
+    /// Whether data that take memory now may be spilled: the tier takes them, or may take them soon.
     pub fn can_spill(&self) -> bool {
         let Some(area) = self.spill.area() else { return false };
         area.is_open.load(Relaxed) != open::NO
@@ -60,7 +62,8 @@ impl Runtime {
             && self.spill.unheard_ns.load(Relaxed) < area.patience_ns.load(Relaxed)
     }
 
-    /// Counts how long the tier has taken nothing although something should be spilled; at every look of a compressor. Time in which the process was stopped does not count.
+    /// Counts how long the tier has taken nothing although data were to be spilled. Called at every look of a
+    /// compressor. Time during which the process is stopped does not count.
     pub fn count_unheard(&self, looked_ns: &mut u64, should_spill: bool) {
         let now = sys::now_ns();
         let step = now.saturating_sub(core::mem::replace(looked_ns, now)).min(STEP_NS);

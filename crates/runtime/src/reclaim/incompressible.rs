@@ -1,25 +1,21 @@
-//! Pages that do not get smaller stay where they are.
+//! Incompressible pages: they stay where they are.
 //!
-//! To keep such a page in the store would free nothing: the store would hold a
-//! copy as large as the page, with a header, and a hole once it is touched. So
-//! what no codec makes noticeably smaller goes back from standby to its place,
-//! and is marked. The hand leaves marked pages alone for a while, and then looks
-//! at one of them: if it still does not compress the while is twice as long.
-//! Blocks that were never taken are looked at before they are, at the place
-//! where they lie (`watch/samples.rs`).
+//! Keeping such a page in the store would free nothing: the store would hold a copy as large as the page,
+//! with a header, and a hole once the page is touched. So a page that no codec makes noticeably smaller goes
+//! back from standby to its place, and is marked. The hand skips marked pages for a while, and then tests one
+//! of them: if it still does not compress, the next while is twice as long. Blocks that were never evicted
+//! are sampled before their eviction, in place (`watch/samples.rs`).
 //!
 //! ```text
 //!  resident ──(sampled: none of them compresses)──────────> marked
 //!  resident ──> standby ──(compressor: not smaller)──> back, marked
-//!  marked ──(time is over, a sample compresses)──> resident, not marked
+//!  marked ──(time has passed, a sample compresses)──> resident, not marked
 //! ```
 //!
-//! A mark is a hint: whatever it says, contents are safe. It tells of the
-//! contents at one time; who writes to the page says nothing, so it ends by
-//! time, or with the memory (unmapped, discarded).
+//! A mark is a hint: whatever it says, contents are safe. It describes the contents at one time. Writes to
+//! the page are not reported, so a mark ends after some time, or with the memory (unmapped, discarded).
 //!
-//! With a tier to spill to, such pages go to the store and then there: that is
-//! what the tier is for.
+//! With a tier to spill to, such pages go to the store and then to the tier: that is what the tier is for.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -35,53 +31,53 @@ use crate::runtime::Runtime;
 
 /// Pages that compress to more than this many 64ths of a page stay as they are.
 pub const THRESHOLD: u8 = 56;
-/// Marks last so long at first, and at most, ms.
+/// How long marks last at first, ms; and how often that time can double.
 const SHORTEST_MS: u32 = 500;
 const DOUBLINGS: u32 = 4;
 
 /// A bit for each page of a block.
 pub type Bits = [u64; PAGES / 64];
 
-/// Which pages of a block did not get smaller when it was last tried. All zeros: none.
+/// Which pages of a block did not get smaller when last tried. All zeros: none.
 #[repr(C)]
 pub struct Marks {
     bits: [AtomicU64; PAGES / 64],
-    /// How many there are in the block.
+    /// Number of marked pages in the block.
     count: AtomicU32,
-    /// Until when they count, and how often in a row they were found true.
+    /// Until when the marks are valid, and how often in a row they were confirmed.
     until_ms: AtomicU32,
     confirmed: AtomicU32,
 }
 
 impl Marks {
-    /// Whether there is any.
+    /// Whether any page is marked.
     pub fn any(&self) -> bool {
         self.count.load(Relaxed) > 0
     }
 
-    /// A copy of all.
+    /// A copy of all marks.
     pub fn bits(&self) -> Bits {
         core::array::from_fn(|word| self.bits[word].load(Relaxed))
     }
 
-    /// Whether that page is marked.
+    /// Whether this page is marked.
     pub fn has(&self, index: usize) -> bool {
         self.any() && self.bits[index / 64].load(Relaxed) >> (index % 64) & 1 != 0
     }
 
-    /// Whether it is time to look again whether they are true.
+    /// Whether it is time to check the marks again.
     pub fn are_due(&self, now_ms: u32) -> bool {
         self.any() && (self.until_ms.load(Relaxed).wrapping_sub(now_ms) as i32) <= 0
     }
 
-    /// They were found true: they count for longer.
+    /// The marks were confirmed: they last longer now.
     pub fn confirm(&self, now_ms: u32) {
         let times = self.confirmed.load(Relaxed);
         self.confirmed.store((times + 1).min(DOUBLINGS), Relaxed);
         self.until_ms.store(now_ms.wrapping_add(SHORTEST_MS << times), Relaxed);
     }
 
-    /// Adds some. Returns those that are new.
+    /// Adds marks. Returns the new ones.
     fn add(&self, more: &Bits, now_ms: u32) -> Bits {
         if !self.any() {
             self.until_ms.store(now_ms.wrapping_add(SHORTEST_MS), Relaxed);
@@ -91,7 +87,7 @@ impl Marks {
         new
     }
 
-    /// Takes all away but `keep`. Returns how many that were.
+    /// Removes all marks except `keep`. Returns how many were removed.
     fn keep(&self, keep: &Bits) -> u32 {
         let mut gone = 0;
         for (word, keep) in self.bits.iter().zip(keep) {
@@ -105,7 +101,7 @@ impl Marks {
     }
 }
 
-/// The bits of so many pages from an index on.
+/// A set of `count` pages from index `first` on.
 pub fn bits_of(first: usize, count: usize) -> Bits {
     let mut bits = [0; PAGES / 64];
     for index in first..(first + count).min(PAGES) {
@@ -119,23 +115,23 @@ pub fn count(bits: &Bits) -> usize {
     bits.iter().map(|word| word.count_ones() as usize).sum()
 }
 
-/// Whether that bit is.
+/// Whether this bit is set.
 pub fn has(bits: &Bits, index: usize) -> bool {
     bits[index / 64] >> (index % 64) & 1 != 0
 }
 
-/// Milliseconds of a clock that wraps.
+/// Milliseconds of a clock that wraps around.
 pub fn now_ms() -> u32 {
     (sys::now_ns() / 1_000_000) as u32
 }
 
-/// What came of putting pages back.
+/// The result of putting pages back.
 pub enum Back {
-    /// So many are at their place.
+    /// This many are back at their places.
     Done(usize),
     /// Not now: an event is on its way, or there is no memory.
     Later,
-    /// This one can't go back: it is to be kept otherwise.
+    /// This page cannot go back: it must be kept in another way.
     Never,
 }
 
@@ -155,14 +151,14 @@ impl Runtime {
         }
     }
 
-    /// Of a block's marks, only those of `keep` are true.
+    /// Removes all marks of a block except `keep`.
     pub fn unmark_all_but(&self, block: &Block, keep: &Bits) {
         if block.marks.any() {
             self.pages.incompressible.fetch_sub(i64::from(block.marks.keep(keep)), Relaxed);
         }
     }
 
-    /// Takes the marks of a range away: it holds something else now, or nothing.
+    /// Removes the marks of a range: it has other contents now, or none.
     pub fn forget_marks(&self, start: usize, end: usize) {
         if self.pages.incompressible.load(Relaxed) == 0 {
             return;
@@ -174,8 +170,8 @@ impl Runtime {
         });
     }
 
-    /// Puts pages back to where they came from that lie side by side in a slot from
-    /// `index` on and whose owners do too, `count` at most, and marks them.
+    /// Puts pages back to their places, and marks them: at most `count` pages that are adjacent both in a
+    /// slot, from `index` on, and at their places.
     pub fn put_back_incompressible(
         &self,
         order: &mut Guard<'_, Order>,
@@ -197,7 +193,7 @@ impl Runtime {
             return Back::Later;
         }
         if self.kernel.knows_guards.load(Relaxed) {
-            // The kernel would copy over a guard.
+            // The kernel would overwrite a guard.
             let guard = match self.kernel.pagemap.load(Relaxed) {
                 fd if fd >= 0 => Pagemap::of(Fd(fd)).first_swapped(page, page + run * PAGE),
                 _ => return Back::Never,
@@ -208,11 +204,11 @@ impl Runtime {
             }
         }
         let from = self.pages.standby.address(slot) + index * PAGE;
-        // SAFETY: the entries say that the program's pages are these, on standby, and the order lock keeps
-        // that so.
+        // SAFETY: the entries say that these pages on standby are the program's, and under the order lock
+        // that stays so.
         let done = match unsafe { self.uffd().copy(page, from as *const u8, run * PAGE) } {
             Ok(bytes) if bytes >= PAGE => bytes / PAGE,
-            // In a forked child a page may be present although its entry says otherwise: the page is the truth.
+            // In a forked child a page may be present although its entry says otherwise: the page is right.
             Err(Errno::EXIST) => 1,
             Ok(_) | Err(Errno::AGAIN | Errno::NOMEM) => return Back::Later,
             Err(_) => return Back::Never,
@@ -266,7 +262,7 @@ mod tests {
             now.wrapping_sub(begin)
         });
         assert_eq!(lasts, [500, 500, 1000, 2000, 4000, 8000, 8000]);
-        // Those that are new begin anew.
+        // New marks start with the shortest time again.
         marks.keep(&[0; PAGES / 64]);
         marks.add(&bits_of(7, 1), now);
         assert!(!marks.are_due(now.wrapping_add(499)) && marks.are_due(now.wrapping_add(500)));

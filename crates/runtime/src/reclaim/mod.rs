@@ -1,4 +1,4 @@
-//! Making room: when something is done, which pages go, and what they become.
+//! Making room: when to act, which pages to evict, and what becomes of them.
 
 pub mod compress;
 pub mod copies;
@@ -15,48 +15,49 @@ use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsiz
 
 use crate::memory::bell::Bell;
 
-/// What the keeper has decided, and what compressors and those that wait for room go by.
+/// Decisions of the keeper, which compressors and threads that wait for room follow.
 pub struct Reclaim {
-    /// Bytes that this process must still make free; see `watch`.
+    /// Bytes that this process must still free; see `watch`.
     pub debt: AtomicI64,
-    /// Bytes that the debt may grow to before faults wait.
+    /// How far the debt may grow before faults wait, bytes.
     pub margin: AtomicI64,
-    /// Times that memory was given back.
+    /// How often memory was freed.
     pub given_back: AtomicU32,
-    /// The last number of `given_back` after which a wait was in vain.
+    /// The value of `given_back` at which a wait was last in vain.
     pub vain: AtomicU32,
-    /// The limit is near: who gets much memory at once tells the keeper.
+    /// The limit is near: a thread that gets much memory at once tells the keeper.
     pub watches_growth: AtomicBool,
-    /// What was got since the keeper has last looked, bytes.
+    /// Memory obtained since the keeper's last look, bytes.
     pub unseen_growth: AtomicUsize,
     /// Bytes of large requests since the keeper's last look.
     pub much: AtomicUsize,
-    /// No more can be evicted, but what is compressed can be made denser:
-    /// growth waits for that.
+    /// No more can be evicted, but stored pages can be made denser: growth waits for that.
     pub squeeze: AtomicBool,
-    /// All that can be evicted was, again and again, and the limit is passed by far all the same.
+    /// All that can be evicted was, again and again, and the limit is still far exceeded.
     pub hopeless: AtomicBool,
-    /// Nothing is left that could be evicted.
+    /// Nothing is left to evict.
     pub exhausted: AtomicBool,
     /// Compressors sleep here.
     pub work: Bell,
     /// Handlers that wait for room sleep here.
     pub room: Bell,
-    /// Slots on standby that the keeper tries to hold.
+    /// Number of slots that the keeper tries to have on standby.
     pub standby_goal: AtomicUsize,
-    /// What is on standby for so long is compressed although there is room, ns; `u64::MAX`: it is not.
+    /// Pages that are on standby for this long are compressed although there is room, ns; `u64::MAX`: they
+    /// are not.
     pub idle_ns: AtomicU64,
-    /// The program hardly runs, and what is compressed may be made denser.
+    /// The program hardly runs, so stored pages may be made denser.
     pub leisure: AtomicBool,
-    /// So long threads may still wait for what was taken away although there was room, ns; `i64::MAX`: nothing was.
+    /// How long threads may still wait for pages that were evicted although there was room, ns; `i64::MAX`:
+    /// none were.
     pub patience_ns: AtomicI64,
-    /// Where the dense tier looks next.
+    /// The address at which the dense tier looks next.
     pub dense_at: AtomicUsize,
-    /// Some more room would spare many faults: see `dense.rs`.
+    /// A little more room would avoid many faults: see `dense.rs`.
     pub room_pays: AtomicBool,
     /// There may be blocks with pages of the fast tier.
     pub fast_left: AtomicBool,
-    /// Copies of shared pages that were let be made, bytes: see `copies.rs`.
+    /// Bytes of shared pages whose copies were allowed: see `copies.rs`.
     pub copied: AtomicU64,
     /// This process is not to be evicted: see `turns.rs`.
     pub keeps_all: AtomicBool,
@@ -64,18 +65,18 @@ pub struct Reclaim {
     pub waits_its_turn: AtomicBool,
     /// No other process of the tree is large.
     pub alone: AtomicBool,
-    /// Until then the compressor leaves an idle CPU idle.
+    /// Until this time the compressor leaves an idle CPU idle.
     pub sleep_until_ns: AtomicU64,
-    /// A compressor sleeps that could stay awake for that: see `stay_awake`.
+    /// A compressor is asleep that could be woken to stay awake: see `stay_awake`.
     pub sleeps: AtomicBool,
-    /// The process may use two CPUs, and no more.
+    /// The process may use exactly two CPUs.
     pub two_cpus: AtomicBool,
     /// The process may use several CPUs: one of them may be kept awake for a while.
     pub may_keep_awake: AtomicBool,
 }
 
 impl Reclaim {
-    /// As it is when a process begins.
+    /// The state at the start of a process.
     pub const fn new() -> Self {
         Reclaim {
             debt: AtomicI64::new(0),
@@ -108,22 +109,22 @@ impl Reclaim {
         }
     }
 
-    /// Whether more may come back than was asked for: threads have waited too long, and room is not what is missing.
+    /// Whether more may be restored than was touched: threads have waited too long, and there is enough room.
     pub fn is_in_a_hurry(&self) -> bool {
         self.patience_ns.load(Relaxed) < 0 && self.debt.load(Relaxed) < -self.margin.load(Relaxed)
     }
 
-    /// Whether much more must be made free than what faults wait for.
+    /// Whether much more must be freed than the debt at which faults begin to wait.
     pub fn is_far_over(&self) -> bool {
         self.debt.load(Relaxed) > 2 * self.margin.load(Relaxed)
     }
 
-    /// Moves the debt and wakes who waits for its change.
+    /// Changes the debt and wakes the threads that wait for its change.
     pub fn change_debt(&self, bytes: i64) {
         let before = self.debt.fetch_add(bytes, AcqRel);
         let after = before + bytes;
         let margin = self.margin.load(Relaxed);
-        // One compressor begins, the others help later.
+        // One compressor begins; the others help later.
         if before <= 0 && after > 0 || before <= margin / 2 && after > margin / 2 {
             self.work.ring();
         }
@@ -132,7 +133,7 @@ impl Reclaim {
         }
     }
 
-    /// In a forked child: it owes nothing, and nothing is known of what it can give.
+    /// In a forked child: it owes nothing, and it is not known yet what it can give back.
     pub fn after_fork(&self) {
         self.debt.store(0, Relaxed);
         for said in [&self.exhausted, &self.hopeless, &self.squeeze, &self.keeps_all, &self.waits_its_turn] {

@@ -1,10 +1,11 @@
-//! Whether something may write to pages of the program in a way that taking them away would not notice.
+//! Whether a writer may write to pages of the program in a way that eviction would not notice.
 //!
-//! A device or another process may write to a page at any time, by its physical place. If the page is taken away and a copy of
-//! it comes back, what is written afterwards is lost. UFFDIO_MOVE (Linux 6.8) refuses pages that are pinned for that, so with
-//! it only file systems are dangerous whose direct I/O does not pin (`mounts.rs`).
-//! Before 6.8 all that pins is: direct I/O, io_uring, asynchronous I/O, and files of mounts that may do direct I/O by
-//! themselves. Nothing is taken away any more from a process where such has been seen.
+//! A device or another process may write to a page at any time, through its physical address. If the page is
+//! evicted and a copy of it is restored, later writes are lost. UFFDIO_MOVE (Linux 6.8) refuses pages that
+//! are pinned for that, so with it only those file systems are dangerous whose direct I/O does not pin
+//! (`mounts.rs`). Before 6.8 everything that pins is dangerous: direct I/O, io_uring, asynchronous I/O, and
+//! files of mounts that may do direct I/O by themselves. Once such a danger has been seen in a process,
+//! nothing more is evicted from it.
 
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
@@ -18,25 +19,25 @@ use crate::runtime::Runtime;
 const INTERNAL: [&[u8]; 6] =
     [b"/memfd:", b"/dev/zero (deleted)", b"/anon_hugepage", b"/SYSV", b"/dmabuf:", b"/[aio]"];
 
-/// Descriptors that are looked at in one go; with more, the first ones.
+/// Maximum number of descriptors to look at in one go; if there are more, the first ones.
 const LOOK_AT: usize = 4096;
 
 impl Runtime {
-    /// Whether what was taken away may be written to unnoticed: then nothing is taken any more. What pins is seen before
-    /// it is known whether that matters, by programs that are far from their limit.
+    /// Whether evicted pages may be written unnoticed: then nothing more is evicted. In programs far from
+    /// their limit, pins are seen before it is known whether they matter.
     pub fn may_write_late(&self) -> bool {
         self.pages.holds_seen.load(Acquire)
             || self.pages.pins_seen.load(Acquire) && self.kernel.mounts.notices() == Notices::Nothing
     }
 
-    /// Notes that it may, now that it is known what is noticed.
+    /// Records that this may happen, now that it is known which writers eviction notices.
     pub fn note_late_writer(&self) {
         let pins = self.kernel.mounts.notices() == Notices::Nothing;
         let seen = if pins { &self.pages.pins_seen } else { &self.pages.holds_seen };
         seen.store(true, SeqCst);
     }
 
-    /// Looks for descriptors that are such a danger. Once seen is for ever.
+    /// Looks for descriptors that are such a danger. One that is seen counts for ever.
     pub fn look_for_pins(&self, mounts: &mut Mounts) {
         if self.may_write_late() {
             return;
@@ -47,7 +48,7 @@ impl Runtime {
         }
         let flags = o::RDONLY | o::CLOEXEC | o::DIRECTORY;
         let Ok(directory) = sys::open(c"/proc/self/fd", flags) else {
-            // Nobody knows what is open: for instance where there is no /proc (`chroot`).
+            // It is unknown which files are open: for instance where there is no /proc (`chroot`).
             return self.note_late_writer();
         };
         let mut buffer = [0u8; 4096];
@@ -101,7 +102,8 @@ impl Runtime {
             return true;
         }
         let risk = self.kernel.mounts.risk(mount);
-        // Files of the kernel's own have no mount that is listed. Others may come from where this process can't look.
+        // The kernel's own files have no mount in the list. Other files may come from places that this
+        // process cannot see.
         let internal = INTERNAL.iter().any(|start| target.starts_with(start));
         (risk == Risk::Always || risk == Risk::Direct && direct)
             && !internal
@@ -134,7 +136,7 @@ mod tests {
         let mut mounts = Mounts::open();
         RUNTIME.look_for_pins(&mut mounts);
         assert!(!RUNTIME.pages.pins_seen.load(Relaxed));
-        // Not every file system knows direct I/O; where it does, it must be seen.
+        // Not every file system supports direct I/O; where it is supported, it must be seen.
         let path = std::ffi::CString::new(std::env::current_exe().unwrap().to_str().unwrap()).unwrap();
         if let Ok(fd) = sys::open(&path, o::RDONLY | o::DIRECT) {
             RUNTIME.look_for_pins(&mut mounts);

@@ -1,8 +1,8 @@
 //! Turns: scheduling in a tree whose processes are short-lived, such as the compilers of a build.
 //!
-//! There the next process to end frees more memory than anything that could be compressed, and sooner. So near
-//! the limit the oldest processes, one for each CPU, run without being evicted, and younger ones wait. If all
-//! ran at once, each would evict pages that it needs a moment later.
+//! In such a tree the next process to end frees more memory than compression could, and sooner. So near the
+//! limit the oldest processes, one for each CPU, run without being evicted, and younger ones wait. If all ran
+//! at once, each would evict pages that it needs a moment later.
 //!
 //! | size of the tree | the oldest | younger ones |
 //! | --- | --- | --- |
@@ -11,8 +11,8 @@
 //! | up to half of the tolerance above it | run | wait, and are evicted |
 //! | more | are evicted, as everywhere | wait, and are evicted |
 //!
-//! Only processes younger than two seconds and larger than their floor take part, and only if there are more of
-//! them than CPUs. Turns are taken as long as processes that ended within the last 500 ms held an eighth of the
+//! Only processes younger than two seconds and larger than their floor take part, and only if there are more
+//! of them than CPUs. Turns are taken while processes that ended within the last 500 ms held an eighth of the
 //! limit. So waiting ends by itself, even if the oldest depend on a younger one and nothing ends. A large
 //! process among many small ones does not take part.
 
@@ -24,13 +24,13 @@ use memfold_shared::page::{Shared, Slot};
 use crate::kernel::sys;
 use crate::runtime::Runtime;
 
-/// Processes that are older do not take part, ns.
+/// Processes older than this do not take part, ns.
 const YOUNG_NS: u64 = 2_000_000_000;
-/// Ended processes must have held this part of the limit, and more than so many bytes.
+/// Ended processes must have held this fraction of the limit, and more than this many bytes.
 const PART: u64 = 8;
 const MUCH: u64 = 2 << 20;
 
-/// What a process does near the limit.
+/// How a process behaves near the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
     /// It is not evicted.
@@ -43,9 +43,9 @@ impl Turn {
     /// Where no turns are taken.
     const NONE: Turn = Turn { keeps: false, waits: false };
 
-    /// In a tree that has so many bytes, `over` of them too many.
+    /// In a tree with `tree` bytes, `over` of them above the limit.
     fn of(is_first: bool, tree: u64, over: i64, limit: u64) -> Self {
-        // A limit is held when it is passed by no more than 5 % and 8 MiB.
+        // A limit counts as held when it is exceeded by at most 5 % and 8 MiB.
         let tolerance = limit / 20 + (8 << 20);
         // The oldest may grow further.
         let allowed = if is_first { tolerance / 2 } else { tolerance / 4 };
@@ -59,7 +59,7 @@ fn is_lively(shared: &Shared, limit: u64) -> bool {
 }
 
 impl Runtime {
-    /// By the keeper, at each look.
+    /// Called by the keeper at each look.
     pub fn look_for_turns(&self, tree: u64, over: i64, limit: u64, cpus: u64) {
         let (shared, slot, now) = (self.shared(), self.slot(), sys::now_ns());
         let is_young = |slot: &Slot| now.saturating_sub(slot.since_ns.load(Relaxed)) < YOUNG_NS;

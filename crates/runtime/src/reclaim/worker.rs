@@ -1,4 +1,4 @@
-//! What a thread of the runtime that touches the store carries with it.
+//! The buffers of a runtime thread that touches the store.
 
 use core::slice;
 use core::sync::atomic::Ordering::*;
@@ -9,41 +9,42 @@ use memfold_codec::Scratch;
 use crate::kernel::sys::PAGE;
 use crate::runtime::Runtime;
 
-/// Pages brought back by one fault at most.
+/// Maximum number of pages restored by one fault.
 pub const RUN: usize = 32;
 
-/// Room for a sealed block of a page.
+/// Space for a sealed block of one page.
 const SEALED: usize = 2 * PAGE;
 
-/// A reader and writer of the store: a handler or a compressor.
+/// A reader and writer of the store: a handler, a compressor or a fetcher; also the keeper, when it restores
+/// everything, and the thread that fills unprepared children.
 pub struct Worker {
     /// Its number among the readers.
     pub number: usize,
-    /// Where pages are decompressed to.
+    /// Where pages are decompressed.
     pub pages: &'static mut [u8],
     /// Where a sealed block is opened.
     pub sealed: &'static mut [u8],
-    /// To compress in.
+    /// Workspace for compression.
     pub space: Workspace<'static>,
-    /// To decompress in.
+    /// Workspace for decompression.
     pub decode: Scratch<'static>,
 }
 
 impl Worker {
-    /// A worker in the memory of its number, which is taken if there is none
-    /// yet; `None` if none is left.
+    /// A worker that uses the memory of its number, which is reserved if there is none yet; `None` if no
+    /// memory is left.
     ///
     /// # Safety
-    /// There must be no other worker of this number in this process: what it
-    /// leaves behind in a forked child is used again.
+    /// There must be no other worker of this number in this process: a forked child reuses the memory it
+    /// leaves behind.
     pub unsafe fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
         let store = runtime.store();
         let mut next = Self::prepare(runtime, number)?;
         let mut take = |bytes: usize| {
             let at = next;
             next += bytes.next_multiple_of(PAGE);
-            // SAFETY: within the memory of this number (see `prepare`), which nobody else uses, and which is
-            // never unmapped.
+            // SAFETY: within the memory of this number (see `prepare`), which no other thread uses, and which
+            // is never unmapped.
             unsafe { slice::from_raw_parts_mut(at as *mut u8, bytes) }
         };
         Some(Worker {
@@ -55,7 +56,7 @@ impl Worker {
         })
     }
 
-    /// Takes the memory for the worker of this number; once. Returns its place.
+    /// Reserves the memory for the worker of this number; once. Returns its address.
     pub fn prepare(runtime: &'static Runtime, number: usize) -> Option<usize> {
         let place = &runtime.threads.worker_memory[number];
         if place.load(Relaxed) == 0 {
@@ -64,14 +65,14 @@ impl Worker {
         Some(place.load(Relaxed))
     }
 
-    /// What a worker takes.
+    /// Number of bytes that a worker needs.
     fn bytes(runtime: &Runtime) -> usize {
         let store = runtime.store();
         let parts = [RUN * PAGE, SEALED, store.workspace_bytes(PAGE), store.decode_scratch(PAGE)];
         parts.iter().map(|bytes| bytes.next_multiple_of(PAGE)).sum()
     }
 
-    /// What the worker of this number still has to take.
+    /// Number of bytes that the worker of this number has yet to reserve.
     pub fn missing(runtime: &Runtime, number: usize) -> usize {
         if runtime.threads.worker_memory[number].load(Relaxed) == 0 { Self::bytes(runtime) } else { 0 }
     }

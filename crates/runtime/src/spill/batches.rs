@@ -1,12 +1,13 @@
-//! The batches that this process has blocks in.
+//! The batches in which this process has blocks.
 //!
 //! ```text
-//! directory: 1024 x -> chunk: 4096 x { number, blocks that are needed, next of its list, blocks and bytes that it has, place }
+//! directory: 1024 x -> chunk: 4096 x { number, needed blocks, next of its list, its blocks and bytes, place }
 //!
-//! free ──> in use: blocks come and go ──> dead: none is needed ── told to the supervisor ──> free
+//! free ──> in use: blocks come and go ──> dead: none is needed ── reported to the supervisor ──> free
 //! ```
 //!
-//! While a batch is on its way out, it has one block more, which is nobody's: it can't die before it is known what became of it.
+//! While a batch is on its way to the tier, it counts one extra block that belongs to no page: the batch
+//! cannot die before its outcome is known.
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering::*};
 
@@ -17,17 +18,17 @@ use crate::memory::lock::Lock;
 
 const CHUNK: usize = 4096;
 const CHUNKS: usize = 1024;
-/// No batch: the end of a list.
+/// No batch; marks the end of a list.
 const NONE: u32 = u32::MAX;
 
-/// Where a spilled block is, in 59 bits of an entry.
+/// The location of a spilled block, in 59 bits of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpillLocation {
-    /// Its batch's index in the table.
+    /// The index of its batch in the table.
     pub batch: u32,
-    /// Bytes from the batch's beginning, less than 2^18.
+    /// Offset in the batch in bytes, less than 2^18.
     pub offset: u32,
-    /// Bytes of the sealed block: not 0, less than 2^13.
+    /// Length of the sealed block in bytes: not 0, less than 2^13.
     pub len: u32,
 }
 
@@ -42,7 +43,7 @@ impl SpillLocation {
             | u64::from(self.len)
     }
 
-    /// `None` if the number is none of a spot.
+    /// `None` if the number is not a location.
     pub fn from_bits(bits: u64) -> Option<Self> {
         let spot = SpillLocation {
             batch: (bits >> (OFFSET_BITS + LEN_BITS)) as u32,
@@ -52,7 +53,7 @@ impl SpillLocation {
         (spot.len != 0).then_some(spot)
     }
 
-    /// Where it ends.
+    /// The offset at which it ends.
     pub fn end(self) -> u32 {
         self.offset + self.len
     }
@@ -73,14 +74,14 @@ struct Known {
     unit: AtomicU32,
 }
 
-/// A batch that is needed until it is released.
+/// A batch that counts as needed until it is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// Its index in the table.
     pub index: u32,
     /// Its number.
     pub number: u64,
-    /// Bytes that it has.
+    /// Its length in bytes.
     pub bytes: u32,
 }
 
@@ -88,7 +89,7 @@ pub struct Held {
 struct Chunk([Known; CHUNK]);
 
 struct Lists {
-    /// Indexes that were ever used.
+    /// Number of indexes that were ever used.
     high: u32,
     in_use: u32,
     free: u32,
@@ -99,12 +100,12 @@ struct Lists {
 pub struct Batches {
     chunks: [AtomicPtr<Chunk>; CHUNKS],
     lists: Lock<Lists>,
-    /// Blocks of all that are on the tier and not dead.
+    /// Number of blocks in all batches that are on the tier and not dead.
     blocks: AtomicU64,
 }
 
 impl Batches {
-    /// None.
+    /// No batches.
     pub const fn new() -> Self {
         Batches {
             chunks: [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS],
@@ -119,7 +120,7 @@ impl Batches {
         unsafe { chunk.as_ref() }.map(|chunk| &chunk.0[index as usize % CHUNK])
     }
 
-    /// Adds a batch, with the block that is nobody's. `None` if there is no room for more.
+    /// Adds a batch, with its extra block. `None` if there is no room for more.
     pub fn add(&self, number: u64, arena: &Arena) -> Option<u32> {
         let mut lists = self.lists.lock();
         let index = if lists.free != NONE {
@@ -146,7 +147,8 @@ impl Batches {
         Some(index)
     }
 
-    /// It is on the tier, with so much in it, and lies there in the tier's file. By who added it, as long as its block that is nobody's is there.
+    /// Records that the batch is on the tier, with this many blocks and bytes, at this unit of the tier's
+    /// file. Called by the thread that added it, while its extra block still counts.
     pub fn keep(&self, index: u32, blocks: usize, bytes: usize, unit: u32) {
         if let Some(known) = self.known(index) {
             known.unit.store(unit, Relaxed);
@@ -156,23 +158,25 @@ impl Batches {
         }
     }
 
-    /// What is in it now is all that will be told of it: it does not count as sparse. By who holds it.
+    /// No more can be moved out of the batch, so what is needed now counts as all of it: the batch is not
+    /// sparse. Called by the thread that holds it.
     pub fn count_as_full(&self, index: u32) {
         if let Some(known) = self.known(index) {
-            // But for the one that holds it.
+            // Not counting the hold itself.
             let needed = known.needed.load(Relaxed).saturating_sub(1);
             let before = known.blocks.fetch_min(needed, Relaxed);
             self.blocks.fetch_sub(u64::from(before.saturating_sub(needed)), Relaxed);
         }
     }
 
-    /// Blocks of all batches on the tier, needed or not.
+    /// Number of blocks in all batches on the tier, needed or not.
     pub fn blocks(&self) -> u64 {
         self.blocks.load(Relaxed)
     }
 
-    /// Of so many batches from the hand on, that of whose blocks the smallest part is needed, and less than `part`, a numerator and a denominator. It is held until it is released.
-    /// Nobody adds or buries any meanwhile.
+    /// Of the next `looks` batches from the hand on, the one with the smallest share of needed blocks, if
+    /// that share is less than `part`, a numerator and a denominator. It is held until it is released. The
+    /// caller ensures that no batch is added or buried meanwhile.
     pub fn hold_sparsest(&self, hand: &mut u32, looks: u32, part: (u64, u64)) -> Option<Held> {
         let high = self.lists.lock().high;
         let mut best: Option<(u64, u32)> = None;
@@ -191,31 +195,32 @@ impl Batches {
         }
         let (_, index) = best?;
         let known = self.known(index)?;
-        // It may have died meanwhile; who adds and buries waits for the same lock as who calls this.
+        // It may have died meanwhile; threads that add or bury batches wait for the same lock as the caller
+        // of this.
         known.needed.fetch_update(AcqRel, Relaxed, |needed| (needed > 0).then_some(needed + 1)).ok()?;
         Some(Held { index, number: known.number.load(Relaxed), bytes: known.bytes.load(Relaxed) })
     }
 
-    /// The number of a batch, as long as blocks of it are needed.
+    /// The number of a batch, while blocks of it are needed.
     pub fn number(&self, index: u32) -> Option<u64> {
         let known = self.known(index)?;
         let number = known.number.load(Acquire);
         (known.needed.load(Acquire) > 0).then_some(number)
     }
 
-    /// Where a batch lies in the tier's file, if it may be read there.
+    /// The place of a batch in the tier's file, if it may be read there.
     pub fn unit(&self, index: u32) -> Option<u32> {
         self.known(index).map(|known| known.unit.load(Relaxed)).filter(|unit| *unit != NOWHERE)
     }
 
-    /// One block more is needed.
+    /// One more block is needed.
     pub fn need(&self, index: u32) {
         if let Some(known) = self.known(index) {
             known.needed.fetch_add(1, AcqRel);
         }
     }
 
-    /// One block is not needed any more.
+    /// One block is no longer needed.
     pub fn release(&self, index: u32) {
         let Some(known) = self.known(index) else { return };
         if known.needed.fetch_sub(1, AcqRel) == 1 {
@@ -226,17 +231,18 @@ impl Batches {
         }
     }
 
-    /// Whether there is any.
+    /// Whether there is any batch.
     pub fn any(&self) -> bool {
         self.lists.lock().in_use > 0
     }
 
-    /// Whether some are dead; a hint.
+    /// Whether there are dead batches; a hint.
     pub fn any_dead(&self) -> bool {
         self.lists.try_lock().is_some_and(|lists| lists.dead != NONE)
     }
 
-    /// Takes up to so many dead ones out of the table, and hands out their numbers. Returns how many.
+    /// Removes up to `most` dead batches from the table, and passes their numbers to `visit`. Returns how
+    /// many.
     pub fn bury(&self, most: usize, mut visit: impl FnMut(usize, u64)) -> usize {
         let mut lists = self.lists.lock();
         let mut count = 0;
@@ -253,7 +259,7 @@ impl Batches {
         count
     }
 
-    /// Makes the lock free in a forked child.
+    /// Releases the lock in a forked child.
     ///
     /// # Safety
     /// No thread may have been changing the lists at the fork.
@@ -305,7 +311,7 @@ mod tests {
         }
         assert_eq!(batches.number(indexes[7]), None);
         assert_eq!((buried(), buried(), buried()), (std::vec![9, 10, 11], std::vec![8], std::vec![]));
-        // Their places are used again.
+        // Their indexes are used again.
         let again = batches.add(77, &arena).unwrap();
         assert!(indexes[7..11].contains(&again));
         assert_eq!(batches.number(again), Some(77));
@@ -314,7 +320,7 @@ mod tests {
     #[test]
     fn the_sparsest_is_found_and_held() {
         let (arena, batches) = (Arena::new(), Batches::new());
-        // Of 100 blocks each 100, 90, 80, .. are needed.
+        // Of 100 blocks in each batch, 100, 90, 80, .. are needed.
         let indexes: Vec<u32> = (0..10).map(|number| batches.add(number + 1, &arena).unwrap()).collect();
         let mut hand = 0;
         assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 1)), None, "none is on the tier");
@@ -327,13 +333,13 @@ mod tests {
         assert_eq!(batches.blocks(), 1000);
         let last = Held { index: indexes[9], number: 10, bytes: 1009 };
         assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 2)), Some(last));
-        // It lives on without any block, until it is released.
+        // The batch lives on without any block, until it is released.
         (0..10).for_each(|_| batches.release(last.index));
         assert_eq!((batches.any_dead(), batches.number(last.index)), (false, Some(10)));
         batches.count_as_full(last.index);
         batches.release(last.index);
         assert_eq!((batches.any_dead(), batches.blocks()), (true, 900));
-        // One of which no more can move is not found again.
+        // A batch of which no more can be moved is not found again.
         let held = batches.hold_sparsest(&mut hand, 100, (1, 2)).unwrap();
         assert_eq!(held.index, indexes[8]);
         batches.count_as_full(held.index);
@@ -341,7 +347,7 @@ mod tests {
         assert_eq!(batches.blocks(), 820);
         assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 2)).map(|held| held.index), Some(indexes[7]));
         assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 10)), None);
-        // And only so many are looked at.
+        // And only this many are looked at.
         hand = indexes[1];
         assert_eq!(batches.hold_sparsest(&mut hand, 2, (1, 1)).map(|held| held.index), Some(indexes[3]));
     }

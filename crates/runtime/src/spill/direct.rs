@@ -1,7 +1,9 @@
-//! Reading of a file tier by the process itself.
+//! Direct reads: the process itself reads from a file tier.
 //!
-//! To ask the supervisor for what one read of the disk brings, and to be woken by it, takes half as long again as the read does. So
-//! the supervisor says which file it writes to, and of each batch where it lies in it. Everything else is left to it: what it keeps elsewhere, and what could not be read here.
+//! Asking the supervisor for a block, and being woken by it, takes half as long again as reading the block
+//! from the disk. So the supervisor says which file it writes to, and where each batch lies in the file.
+//! Everything else is left to the supervisor: batches that it keeps elsewhere, and blocks that could not be
+//! read here.
 //!
 //! ```text
 //!   handler    begins a read, hands the fault to a fetcher, goes on
@@ -9,15 +11,18 @@
 //!   fetcher          is woken, waits                 opens the blocks
 //! ```
 //!
-//! While a fetcher waits its CPU is idle, if one thread alone faults; and to wake a CPU that sleeps takes a third as long as a fast disk. So it
-//! looks at the page that the kernel shares, as long as reads are short and nobody else wants the CPU, and sleeps else.
+//! While a fetcher waits, its CPU is idle if only one thread faults; and waking a sleeping CPU takes a third
+//! as long as a read from a fast disk. So the fetcher polls the page that the kernel shares, as long as reads
+//! are short and no other thread wants the CPU; otherwise it sleeps.
 //!
 //! Invariants:
-//! - the file is open for reading only, past the page cache: that would keep what was to make room.
-//! - the buffers are the process's own: what a process that is stopped has begun takes nothing from others. Who stops waiting for a read leaves its buffer
-//!   taken for ever, since it may still come.
-//! - nobody reads here who may be held back in it, by his group's limit or his priority: who writes to the file would wait for such a read, and all others for him.
-//! - what is read is believed only when it opens, as from any tier.
+//! - The file is open for reading only, and bypasses the page cache, which would use up the memory that
+//!   spilling has freed.
+//! - The buffers belong to the process: reads that a stopped process has begun take nothing from others. If a
+//!   thread stops waiting for a read, its buffer stays taken for ever, since the data may still arrive.
+//! - A process whose reads may be held back, by its cgroup's limit or its priority, does not read here: the
+//!   thread that writes to the file would wait for such a read, and all others for that thread.
+//! - Data that were read are trusted only after their seal was checked, as from any tier.
 
 use core::fmt::Write;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -31,32 +36,32 @@ use crate::memory::arena::Arena;
 use crate::memory::patience::Patience;
 use crate::reclaim::worker::RUN;
 
-/// Bytes of a batch that are read at once.
+/// Maximum number of bytes of a batch in one read.
 pub const MOST_AT_ONCE: u32 = (RUN * PAGE) as u32;
-/// They need not begin or end at a page.
+/// The bytes need not begin or end at a page boundary.
 const BUFFER: usize = MOST_AT_ONCE as usize + 2 * PAGE;
-/// At the same time: those that a fetcher waits for, and as many ahead.
+/// Maximum number of simultaneous reads: those that fetchers wait for, and as many ahead.
 const READS: usize = 2 * FETCHERS;
 
-/// Looks at once without asking for the time.
+/// How often to look before the clock is read again.
 const SPINS: usize = 32;
-/// What a CPU may be kept awake for, ns: as long as a wake-up and some more.
+/// How long a CPU may be kept awake, ns: a little longer than a wake-up takes.
 const SHORT: u64 = 150_000;
-/// Longer between two looks: somebody else has run here.
+/// If the time between two looks exceeds this, ns, another thread has run here.
 const WANTED: u64 = 5_000;
-/// Then others are left alone for so long, ns.
+/// Then the CPU is left to others for this long, ns.
 const LEFT: u64 = 5_000_000;
 
 /// See the module.
 pub struct Direct {
-    /// In the table of the runtime's threads; -1 if there is none.
+    /// A descriptor in the table of the runtime's threads; -1 if there is none.
     file: AtomicI32,
     reads: [Read; READS],
-    /// Their buffers, one behind the other; 0 if there are none.
+    /// The address of the buffers, which lie one after another; 0 if there are none.
     buffers: AtomicUsize,
-    /// How long reads take, ns: a mean of the last ones.
+    /// How long reads take, ns: a mean of recent ones.
     takes: AtomicU32,
-    /// Until then waiting threads sleep, ns.
+    /// Until this time waiting threads sleep, ns.
     sleep_until: AtomicU64,
 }
 
@@ -70,26 +75,26 @@ struct Read {
 pub struct Reading {
     number: usize,
     context: Context,
-    /// Where in the file, and where to.
+    /// Position in the file, and destination.
     at: u64,
     into: *mut u8,
     bytes: usize,
-    /// When, ns.
+    /// When it began, ns.
     pub begin: u64,
-    /// Bytes of the batch before what is read: a multiple of a page.
+    /// Offset in the batch at which the read begins: a multiple of a page.
     pub from: u32,
 }
 
-// SAFETY: the pointer is that of a buffer, which every thread may use that has the read.
+// SAFETY: the pointer is that of a buffer, which may be used by any thread that has the read.
 unsafe impl Send for Reading {}
 
 impl Reading {
-    /// Bytes that are wanted.
+    /// Number of bytes to read.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What was read: of the batch, from `from` on.
+    /// The bytes that were read: the batch's, from `from` on.
     pub fn buffer(&self) -> *const u8 {
         self.into
     }
@@ -98,16 +103,16 @@ impl Reading {
 /// How a read ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// All of it is there.
+    /// All bytes have been read.
     Read,
-    /// It can't be read here.
+    /// They cannot be read here.
     Failed,
-    /// It may still come: the buffer is not to be used any more.
+    /// They may still arrive: the buffer must not be used any more.
     Never,
 }
 
 impl Direct {
-    /// Nothing is read.
+    /// No file, no reads.
     pub const fn new() -> Self {
         Direct {
             file: AtomicI32::new(-1),
@@ -118,13 +123,14 @@ impl Direct {
         }
     }
 
-    /// Opens the file that the supervisor names, if it does and this process may; by the keeper, before there are others of the runtime.
+    /// Opens the file that the supervisor names, if it names one and this process may open it. Called by the
+    /// keeper, before the runtime has other threads.
     pub fn open(&self, area: &Area, arena: &Arena) {
         let (number, server) = (area.file.load(Acquire), area.server.load(Relaxed));
         if self.is_open() || number == 0 || server == 0 || !self.has_buffers(arena) {
             return;
         }
-        // SAFETY: nothing is under way, and nobody else is here.
+        // SAFETY: no read is under way, and no other thread uses the buffers.
         let room = unsafe { core::slice::from_raw_parts_mut(self.buffer(0), BUFFER) };
         let mut path = sys::Text::new();
         let _ = write!(path, "/proc/{server}/fd/{number}\0");
@@ -153,7 +159,7 @@ impl Direct {
         self.file.load(Acquire) >= 0
     }
 
-    /// In a forked child they are its own already.
+    /// In a forked child they belong to it already.
     fn has_buffers(&self, arena: &Arena) -> bool {
         if self.buffers.load(Relaxed) == 0
             && let Some(place) = arena.reserve(READS * BUFFER, PAGE)
@@ -167,7 +173,7 @@ impl Direct {
         (self.buffers.load(Relaxed) + number * BUFFER) as *mut u8
     }
 
-    /// Closes it. Nothing is under way.
+    /// Closes the file. No read may be under way.
     pub fn close(&self) {
         let file = self.file.swap(-1, AcqRel);
         if file >= 0 {
@@ -181,7 +187,7 @@ impl Direct {
         contexts.for_each(Context::destroy);
     }
 
-    /// In a forked child, which has inherited neither the file nor what is under way.
+    /// In a forked child, which has inherited neither the file nor the reads under way.
     pub fn after_fork(&self) {
         self.file.store(-1, Relaxed);
         for read in &self.reads {
@@ -190,7 +196,8 @@ impl Direct {
         }
     }
 
-    /// Begins to read `from .. end` of a batch that lies at a unit of the file. `None` if that has to be asked for.
+    /// Begins to read `from .. end` of a batch that lies at a unit of the file. `None` if the supervisor must
+    /// be asked instead.
     pub fn begin(&self, unit: u32, from: u32, end: u32) -> Option<Reading> {
         if !self.is_open() || end - from > MOST_AT_ONCE {
             return None;
@@ -204,7 +211,7 @@ impl Direct {
         let begin = sys::now_ns();
         let begun = Context::from_bits(read.context.load(Relaxed)).and_then(|context| {
             let reading = Reading { number, context, at, into: self.buffer(number), bytes, begin, from };
-            // Faults wait for who calls this: the file system must not let him wait.
+            // Faults wait for the calling thread, so the file system must not make it wait.
             let begun = self.submit(&reading, true);
             begun.map(|()| reading).map_err(|error| self.heed(error)).ok()
         });
@@ -216,22 +223,23 @@ impl Direct {
 
     fn submit(&self, read: &Reading, at_once: bool) -> sys::Result<()> {
         let file = Fd(self.file.load(Acquire));
-        // A batch has whole pages.
+        // A batch consists of whole pages.
         let bytes = read.bytes.next_multiple_of(PAGE);
-        // SAFETY: the buffer has room for that, and is nobody else's while the read is taken.
+        // SAFETY: the buffer has room for that, and no other thread uses it while the read is taken.
         unsafe { read.context.begin(file, read.at, read.into, bytes, at_once) }
     }
 
-    /// A file that can't be read so at all is not tried again.
+    /// A file that cannot be read this way at all is not tried again.
     fn heed(&self, error: Errno) {
         if [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP, Errno::PERM].contains(&error) {
-            // It is closed with the process: others may be about to use it.
+            // The descriptor is closed with the process: other threads may be about to use it.
             self.file.store(-1, Release);
         }
     }
 
-    /// Waits until a read has ended, or patience; does something else now and then. `may_spin`: this thread's CPU is idle else. Unless it
-    /// may still come, the caller gives it back.
+    /// Waits until a read has ended, or `patience` has, and calls `meanwhile` now and then. `may_spin`: this
+    /// thread's CPU would otherwise be idle. The caller gives the read back, unless the data may still
+    /// arrive.
     pub fn wait(
         &self,
         read: Reading,
@@ -245,7 +253,8 @@ impl Direct {
         let mut at_once = true;
         let ended = loop {
             match read.context.end(TURN_NS) {
-                // It would have had to wait, for who writes to the file for example. Here it may.
+                // The read would have had to wait, for example for the thread that writes to the file. In
+                // this thread it may.
                 Some(Err(Errno::AGAIN)) if at_once => {
                     at_once = false;
                     if let Err(error) = self.submit(&read, false) {
@@ -273,7 +282,7 @@ impl Direct {
         }
     }
 
-    /// A read that has ended is not needed any more.
+    /// Gives back a read that has ended.
     pub fn give_back(&self, read: Reading) {
         self.reads[read.number].is_taken.store(false, Release);
     }
@@ -305,15 +314,16 @@ impl Default for Direct {
     }
 }
 
-/// Whether this process is held back in its reads as that one is, and no more.
+/// Whether the reads of this process are held back as much as those of the server, and no more.
 fn is_held_back_as(server: u32, room: &mut [u8]) -> bool {
     let priority = |process: u32| {
         const PROCESS: usize = 1;
         const CLASS: usize = 13;
         const BEST_EFFORT: usize = 2;
-        // SAFETY: memory is not touched.
+        // SAFETY: this call touches no memory.
         let told = unsafe { sys::syscall(sys::nr::IOPRIO_GET, [PROCESS, process as usize, 0, 0, 0, 0]) };
-        // Kernels tell of none in several ways, depending on what the thread has done before; it is then this one.
+        // Kernels report that no priority is set in several ways, depending on what the thread has done
+        // before; then this one applies.
         told.map(|told| if told >> CLASS == 0 { BEST_EFFORT << CLASS | 4 } else { told })
     };
     let (ours, theirs) = room.split_at_mut(BUFFER / 2);
@@ -334,7 +344,8 @@ fn text_of<'a>(path: &core::ffi::CStr, room: &'a mut [u8]) -> &'a [u8] {
     &room[..length]
 }
 
-/// The group that limits a process's I/O, out of `/proc/PID/cgroup`: that of the controller if it is in a hierarchy of version 1, else that of version 2.
+/// The cgroup that limits a process's I/O, from `/proc/PID/cgroup`: that of the controller if it is in a
+/// hierarchy of version 1, otherwise that of version 2.
 fn group_of(text: &[u8]) -> Option<&[u8]> {
     let find = |is_it: &dyn Fn(&[u8]) -> bool| {
         text.split(|byte| *byte == b'\n').find_map(|line| {

@@ -1,8 +1,10 @@
-//! Back in: threads that wait for the supervisor in place of handlers.
+//! Fetching: threads that wait for the supervisor in place of handlers.
 //!
-//! A handler that finds a page spilled asks for its block, and for those that follow it both in memory and in the batch if touches come in a sequence,
-//! hands the fault on and goes on to the next. A fetcher, which is woken while the tier is at it, waits for the answer; opens, decompresses and puts
-//! the pages in place if nothing has happened to them meanwhile. It holds nothing while it waits: the entry may change, the batch may even be gone then.
+//! When a handler finds that a page is spilled, it requests the page's block; if touches come in sequence,
+//! also the blocks that follow it both in memory and in the batch. It hands the fault on and goes on to the
+//! next. A fetcher, woken while the tier works, waits for the answer, opens and decompresses the blocks, and
+//! places the pages if they are unchanged. It holds nothing while it waits: the entry may change, and even
+//! the batch may be gone by then.
 
 use core::sync::atomic::Ordering::*;
 
@@ -28,33 +30,33 @@ use crate::process::thread;
 use crate::reclaim::worker::{RUN, Worker};
 use crate::runtime::{RUNTIME, Runtime};
 
-/// What was asked for, and where the answer will be.
+/// A request, and the place where its answer will be.
 #[derive(Clone, Copy)]
 pub struct Asked {
     way: Way,
     /// The batch's number.
     number: u64,
-    /// The first block, and how many that follow each other.
+    /// The first block, and the number of consecutive ones.
     first: SpillLocation,
     pub count: usize,
 }
 
 #[derive(Clone, Copy)]
 enum Way {
-    /// This process reads it itself.
+    /// This process reads the blocks itself.
     Read(Reading),
-    /// The supervisor was asked, with this post.
+    /// The supervisor was asked, with this request slot.
     Post(usize, Word),
 }
 
-/// Blocks that follow each other in a batch.
+/// Consecutive blocks of a batch.
 #[derive(Clone, Copy)]
 pub struct Fetched {
-    /// Where they are, from the first page on; none for pages between them that were not spilled.
+    /// Their locations, from the first page on; `None` for pages between them that were not spilled.
     spots: [Option<SpillLocation>; RUN],
-    /// How many pages.
+    /// Number of pages.
     pub count: usize,
-    /// The batch's number when it was asked for.
+    /// The batch's number at the time of the request.
     pub number: u64,
 }
 
@@ -93,7 +95,8 @@ pub extern "C" fn fetcher(argument: usize) -> ! {
 }
 
 impl Runtime {
-    /// Hands a fault to the fetchers, who are to bring back up to `run` pages. Returns how many it will be, as it looks; `None` if it can't be done now.
+    /// Hands a fault to the fetchers, which restore up to `run` pages. Returns the probable number of pages;
+    /// `None` if this cannot be done now.
     fn leave_to_fetchers(&self, fault: Fault, begin: u64, run: usize) -> Option<usize> {
         let found = self.spots_at(fault.page, run)?;
         let mut queue = self.spill.queue.lock();
@@ -104,7 +107,8 @@ impl Runtime {
             queue.forgotten = true;
             return Some(found.count);
         }
-        // Somebody will soon take the answer. More than that would keep others from asking.
+        // A fetcher will soon take the answer. More requests than that would keep other processes from
+        // asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
         let ask = |area: &'static Area| {
             self.begin_read(fault.page, &found).or_else(|| {
@@ -123,7 +127,7 @@ impl Runtime {
         Some(found.count)
     }
 
-    /// The spilled blocks from a page on that can be asked for at once, at most so many.
+    /// The spilled blocks from a page on that can be requested at once, for at most `most` pages.
     fn spots_at(&self, page: usize, most: usize) -> Option<Fetched> {
         let most = most.min(RUN).min(PAGES - page / PAGE % PAGES);
         self.spots_from(self.pages.table.block(page)?, page, most)
@@ -134,7 +138,7 @@ impl Runtime {
         let mut before: Option<SpillLocation> = None;
         for index in 0..most {
             let State::Spilled(spot) = block.entries[page / PAGE % PAGES + index].load() else { continue };
-            // What lies between them in the batch is read too, but no more than this.
+            // The bytes between them in the batch are read, too; this bounds the total.
             let follows = |before: SpillLocation| before.batch == spot.batch && before.end() <= spot.offset;
             let first = fetched.spots[0].unwrap_or(spot);
             if before.is_some_and(|before| !follows(before)) || spot.end() - first.offset > MOST_AT_ONCE {
@@ -160,7 +164,8 @@ impl Runtime {
         Some(Asked { way: Way::Read(read), number: wanted.number, first, count: wanted.count })
     }
 
-    /// Asks for blocks without ringing, with a post that was taken for it; he who waits for the answer frees it.
+    /// Requests blocks without ringing, with a request slot taken for this; the thread that waits for the
+    /// answer frees the slot.
     fn ask_for(
         &self,
         area: &Area,
@@ -176,8 +181,9 @@ impl Runtime {
         Some(Asked { way: Way::Post(post, taken), number: wanted.number, first, count: wanted.count })
     }
 
-    /// Brings the pages of up to so many blocks from `page` on into the worker's pages; `asked`: what was asked for already.
-    /// `None` if the first is not spilled any more. Waits for as long as the supervisor does.
+    /// Fetches the pages of up to `most` blocks from `page` on into the worker's pages. `asked` is a request
+    /// that was made already. `None` if the first page is not spilled any more. Waits for as long as the
+    /// supervisor does.
     pub(crate) fn fetch(
         &self,
         worker: &mut Worker,
@@ -187,7 +193,7 @@ impl Runtime {
     ) -> Option<Fetched> {
         let area = self.spill.area()?;
         let mut patience = Patience::new(area.patience_ns.load(Relaxed));
-        // What does not come this way, the supervisor may know where it is.
+        // If a read fails, the supervisor may know where the block is.
         let mut may_read = true;
         loop {
             let now = match asked.take() {
@@ -202,7 +208,7 @@ impl Runtime {
             };
             let opened = match now.way {
                 Way::Read(read) => {
-                    // One thread alone faults, and has this CPU.
+                    // If only one thread faults, this CPU is idle.
                     let is_idle =
                         self.reclaim.may_keep_awake.load(Relaxed) && self.faults.follow.cpu().is_some();
                     let ended = self.spill.direct.wait(read, &mut patience, is_idle, credentials::adopt);
@@ -228,9 +234,10 @@ impl Runtime {
                         let opened = is_there
                             .then(|| self.open(worker, page, &now, area.buffer(post), now.first.offset))
                             .flatten();
-                        // What was opened is right in any case; of the rest nothing is known if it was another's.
+                        // An opened block is right in any case. If the request slot belonged to another
+                        // request by then, a failure to open means nothing.
                         let is_own = free_post(area, post, word);
-                        // The supervisor does not know who was stopped, and for how long.
+                        // The supervisor does not know which process was stopped, and for how long.
                         let may_wait = what == answer::AWAY && !patience.is_over();
                         if is_own && opened.is_none() && !may_wait {
                             return self.give_up(page, now.first, now.number, Some(what));
@@ -243,19 +250,20 @@ impl Runtime {
                     Err(Unheard::Alone) => return self.give_up(page, now.first, now.number, None),
                 },
             };
-            // The rest may have gone meanwhile, or is asked for again.
+            // Further blocks may have gone meanwhile, or are requested again.
             if opened.is_some() {
                 return opened;
             }
         }
     }
 
-    /// Whether a spot lies where this process may read.
+    /// Whether a location lies where this process may read.
     fn may_read(&self, spot: SpillLocation) -> bool {
         self.spill.direct.is_open() && self.spill.batches.unit(spot.batch).is_some()
     }
 
-    /// Reads blocks, or asks for them. Without anybody to ask, waits until it can read. Else it says why not, as [`Runtime::take_post`] does.
+    /// Reads blocks, or requests them. If there is no supervisor to ask, it waits until it can read. On
+    /// failure it returns the reason, as [`Runtime::take_post`] does.
     fn ask(
         &self,
         area: &'static Area,
@@ -290,7 +298,8 @@ impl Runtime {
         }
     }
 
-    /// Opens what stands at `from`, of a batch from an offset on: of that, what is still to be there. `None` if the first does not open.
+    /// Opens the blocks at `from`, which begin at `offset` in their batch, as far as their pages are still
+    /// spilled there. `None` if the first does not open.
     fn open(
         &self,
         worker: &mut Worker,
@@ -307,7 +316,7 @@ impl Runtime {
         (count > 0).then_some(Fetched { count, ..now })
     }
 
-    /// A block did not come: ends the process if it is still needed.
+    /// A block could not be fetched: ends the process if the block is still needed.
     fn give_up(
         &self,
         page: usize,
@@ -315,7 +324,7 @@ impl Runtime {
         number: u64,
         answer: Option<u32>,
     ) -> Option<Fetched> {
-        // The page may have gone meanwhile, and its batch with it; then something else may stand in its place.
+        // The page may have gone meanwhile, and its batch with it; then other data may lie in its place.
         let is_wanted =
             self.pages.table.entry(page).is_some_and(|entry| entry.load() == State::Spilled(first))
                 && self.spill.batches.number(first.batch) == Some(number);
@@ -336,14 +345,16 @@ impl Runtime {
         None
     }
 
-    /// Opens blocks up to the first that does not open. Returns up to which page.
+    /// Opens blocks up to the first that does not open. Returns the number of pages covered.
     fn open_all(&self, worker: &mut Worker, fetched: &Fetched, from: *const u8, offset: u32) -> usize {
         for (index, spot) in fetched.spots.iter().enumerate().take(fetched.count) {
             let Some(spot) = spot else { continue };
             let len = spot.len as usize;
-            // Out of the memory that others can write to: what was opened must not change any more.
+            // Copied out of memory that other processes can write to: a block must not change after it was
+            // opened.
             let sealed = &mut worker.sealed[..len];
-            // SAFETY: within the buffer, since these blocks were asked for, or some of them; the worker's memory is its own.
+            // SAFETY: within the buffer, since these blocks, or some of them, were requested; the worker's
+            // memory is its own.
             unsafe {
                 let from = from.add((spot.offset - offset) as usize);
                 core::ptr::copy_nonoverlapping(from, sealed.as_mut_ptr(), len);
@@ -364,7 +375,7 @@ impl Runtime {
         fetched.count
     }
 
-    /// In a process where nothing else runs: the page that was spilled there.
+    /// In a process in which nothing else runs: fetches one spilled page.
     pub fn fetch_alone(&self, worker: &mut Worker, page: usize) {
         if self.fetch(worker, page, 1, None).is_none() {
             self.fail("a spilled page could not be brought back");
@@ -373,7 +384,7 @@ impl Runtime {
 }
 
 impl Server {
-    /// Leaves a fault on a spilled page to the fetchers. What is a sequence only the handler sees.
+    /// Leaves a fault on a spilled page to the fetchers. Only the handler recognises sequences.
     pub(crate) fn leave(&mut self, fault: Fault, begin: u64, run: usize) {
         match self.runtime.leave_to_fetchers(fault, begin, run) {
             Some(count) => {
@@ -381,7 +392,7 @@ impl Server {
                 self.runtime.keep_awake(begin);
             }
             None => {
-                // It is not spilled any more: the thread touches it again.
+                // The page is not spilled any more: the thread touches it again.
                 self.runtime.delivery().resume_at(fault.page);
                 sched::yield_now();
             }
@@ -399,7 +410,7 @@ impl Server {
                 self.place_during_fork(&mut order, fault.page, first, fetched.number);
             }
             drop(order);
-            // If it could not be put in place, the thread touches it again.
+            // If the page could not be placed, the thread touches it again.
             self.runtime.delivery().resume_at(fault.page);
             sched::yield_now();
         } else {
@@ -407,13 +418,14 @@ impl Server {
             drop(order);
             match fetched {
                 Some(fetched) => {
-                    // Here, and not while nothing may change because of a fork. As for fresh memory: what comes from outside is more than was here, and room is made by spilling.
+                    // This wait comes here, and not while nothing may change because of a fork. As for fresh
+                    // memory: fetched pages add to the memory in use, and spilling makes room.
                     self.holds_page = true;
                     self.wait_for_room(true);
                     self.holds_page = false;
                     self.place_fetched(fault, &fetched, begin);
                 }
-                // What it is now is served as any other.
+                // The page is served in its present state, like any other.
                 None => {
                     self.serve_from(fault, begin);
                 }
@@ -424,11 +436,11 @@ impl Server {
         self.runtime.slot().counters.stalled_ns.fetch_add(stalled, Relaxed);
     }
 
-    /// Serves the faults that were read meanwhile: the handlers may sleep, and know nothing of them.
+    /// Serves the faults that were read meanwhile: the handlers may be asleep, and do not know of them.
     fn serve_deferred(&mut self) {
         while self.runtime.faults.deferred.load(Acquire) > 0 {
             let mut order = self.runtime.lock_order();
-            // After a fork the handlers are called.
+            // After a fork the handlers are woken.
             let next = if order.forking { None } else { self.runtime.next_kept(&mut order) };
             let Some(fault) = next else { return };
             self.runtime.faults.serving.fetch_add(1, SeqCst);
@@ -438,7 +450,7 @@ impl Server {
         }
     }
 
-    /// Puts what was fetched in place, and what lies between in the store.
+    /// Places fetched pages, and stored pages that lie between them.
     pub(crate) fn place_fetched(&mut self, fault: Fault, fetched: &Fetched, begin: u64) {
         let mut found = [State::Empty; RUN];
         let mut count = 0;
@@ -461,7 +473,7 @@ impl Server {
                 area.note_fault(sys::now_ns().saturating_sub(begin));
             }
         } else {
-            // Something has come in between: the thread touches it again.
+            // The page has changed meanwhile: the thread touches it again.
             self.runtime.delivery().resume_at(fault.page);
         }
     }

@@ -1,4 +1,4 @@
-//! Which pages go into a batch.
+//! Gathering: which pages go into a batch.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -12,7 +12,7 @@ use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// Goes on with the hand until the batch is full, which has `count` blocks. Returns how many it has then.
+    /// Moves the hand on until the batch, which has `count` blocks, is full. Returns how many it has then.
     pub fn gather(
         &self,
         batch: &mut Batch<'_>,
@@ -55,7 +55,7 @@ impl Runtime {
         count
     }
 
-    /// Of one block, from an address on. Returns where to go on if the batch can take no more.
+    /// Gathers pages of one block, from an address on. Returns where to go on if the batch has no more room.
     fn gather_block(
         &self,
         batch: &mut Batch<'_>,
@@ -75,7 +75,7 @@ impl Runtime {
                 break;
             }
             let page = page_number(address);
-            // Its slot says how large it is: its header needn't be looked at.
+            // The slot's size bounds that of the blob, so its header need not be read.
             if name.slot_bytes() < least {
                 continue;
             }
@@ -86,13 +86,13 @@ impl Runtime {
             }
             pinned = true;
             if !self.is_block_at(address, block) {
-                // It was taken out meanwhile, and stands for other addresses by now.
+                // The block was detached meanwhile, and stands for other addresses by now.
                 self.stored.set_reading(worker.number, false);
                 entry.unpin(name);
                 self.uffd().wake_all();
                 break;
             }
-            // SAFETY: pinned, and this worker says that it reads.
+            // SAFETY: the blob is pinned, and this worker has announced that it reads.
             let Ok((codec, payload)) = (unsafe { self.store().get(name, page) }) else { self.fail_corrupt() };
             let tag = codec.map_or(SAME, |codec| codec.0);
             let sealed = self.spill.sealer().and_then(|sealer| batch.add(sealer, page, tag, payload));
@@ -108,7 +108,7 @@ impl Runtime {
             *count += 1;
         }
         if pinned {
-            // Threads that found a pin.
+            // Wakes threads that found a pin.
             self.uffd().wake(start / BLOCK * BLOCK, BLOCK);
         }
         left

@@ -1,23 +1,27 @@
-//! Spilling: what is compressed goes to a tier beyond this machine's memory, if the user has named one.
+//! Spilling: compressed data go to a tier beyond this machine's memory, if the user has named one.
 //!
 //! ```text
-//!   store ── out.rs: a batch of sealed blocks ──> post ──┐
+//!   store ── out.rs: a batch of sealed blocks ──> slot ──┐
 //!                                                        ├── supervisor ── engine ── file, NBD, Redis
-//!   page  <── fetch.rs: opened, decompressed <── post ───┘                       │
+//!   page  <── fetch.rs: opened, decompressed <── slot ───┘                       │
 //!                                         <── direct.rs ─────────────────────────┘
 //! ```
 //!
-//! An entry of the page table names batch and place of a block that was spilled; nothing of it is left in memory. Batches that the
-//! process has blocks in stand in a table of its own ([`Batches`]), which counts them: a batch without blocks is released.
-//! The supervisor deletes it when no process holds it any more. A forked child holds what its parent held; the
-//! supervisor is told before the fork, so that the parent can't release what the child will want.
+//! The page table entry of a spilled block names its batch and its place there; nothing else of it stays in
+//! memory. Batches that contain blocks of the process are listed in a table of its own ([`Batches`]), which
+//! counts the blocks: a batch without blocks is released. The supervisor deletes a batch when no process
+//! holds it any more. A forked child holds the batches that its parent held; the supervisor is told before
+//! the fork, so that the parent cannot release what the child will need.
 //!
 //! Invariants:
-//! - a blob is freed only after the tier has acknowledged its batch, by who has exchanged the entry for its place.
-//! - who waits for the supervisor holds no lock and no pin, and is not counted among those who serve: a fork, an unmapping and other
-//!   faults go on meanwhile. While a process forks too, but for what was moved since the fork began (`serve_during_fork`).
-//! - a process is known to the supervisor by its number. Where that would be another one (a PID namespace), nothing is spilled.
-//! - what does not open, or is lost, ends the process: it is never taken for data.
+//! - A blob is freed only after the tier has acknowledged its batch, by the thread that has replaced the
+//!   entry by the place on the tier.
+//! - A thread that waits for the supervisor holds no lock and no pin, and does not count as serving a fault:
+//!   a fork, an unmapping and other faults go on meanwhile. Such waits are possible during a fork, too,
+//!   except for pages that were moved since the fork began (`serve_during_fork`).
+//! - The supervisor identifies a process by its pid. Where the process has a different pid for the supervisor
+//!   (a PID namespace), nothing is spilled.
+//! - A block that is lost or does not open ends the process: it is never taken for data.
 
 mod batches;
 mod direct;
@@ -47,46 +51,47 @@ use crate::memory::lock::Lock;
 use crate::pages::table::State;
 use crate::runtime::Runtime;
 
-/// Threads that fetch.
+/// Number of fetcher threads.
 pub const FETCHERS: usize = 4;
-/// Between two looks whether who serves is still there, ns.
+/// How often to check that the server is still there, ns.
 pub const LOOK_NS: u64 = 1_000_000_000;
-/// And between two times that who waits does what else there is to be done.
+/// How often a waiting thread attends to other duties, ns.
 const TURN_NS: u64 = 20_000_000;
 
-/// All of a process's that concerns spilling.
+/// The spilling state of a process.
 pub struct Spill {
     area: AtomicPtr<Area>,
-    /// By which number the supervisor knows this process.
+    /// The number by which the supervisor knows this process.
     pid: AtomicU32,
     sealer: AtomicPtr<Sealer>,
-    /// Batches that this process has blocks in.
+    /// The batches in which this process has blocks.
     pub batches: Batches,
     /// The tier's file, if this process may read it.
     pub direct: Direct,
-    /// Batches on their way out.
+    /// Batches on their way to the tier.
     pub out: Lock<Outgoing>,
-    /// There are such.
+    /// How many such batches there are.
     pub in_flight: AtomicU32,
-    /// For so long something should have been spilled and nothing was, ns: see `hope.rs`.
+    /// How long data were to be spilled and none were, ns: see `hope.rs`.
     pub unheard_ns: AtomicU64,
-    /// Pages among which those in them lie: the store does not move their blobs, which would be known by another name then.
+    /// Ranges of pages that contain those in the batches: the store does not move their blobs, whose
+    /// references would change.
     pub still: [Still; out::BATCHES],
     /// Faults that wait for a fetcher; they sleep at the bell.
     pub queue: Lock<Queue>,
     /// See `queue`.
     pub asked: Bell,
-    /// Faults that were handed to fetchers and are not served yet.
+    /// Number of faults that were handed to fetchers and are not served yet.
     pub fetching: AtomicU32,
-    /// Pages that are spilled.
+    /// Number of spilled pages.
     pub pages: AtomicI64,
-    /// Where the hand stands that chooses what is spilled.
+    /// The position of the hand that chooses what to spill.
     pub at: AtomicUsize,
-    /// The last fork's number; 0 if nothing was set aside for the child.
+    /// The last fork's number; 0 if no batch was set aside for the child.
     pub fork: AtomicU64,
 }
 
-/// Numbers of pages, from one to another, the last one included.
+/// A range of page numbers, including the last.
 pub struct Still {
     first: AtomicU64,
     last: AtomicU64,
@@ -130,29 +135,29 @@ impl Spill {
         }
     }
 
-    /// By which number the supervisor knows this process.
+    /// The number by which the supervisor knows this process.
     pub fn pid(&self) -> u32 {
         self.pid.load(Relaxed)
     }
 
-    /// Whether that is none that any process has.
+    /// Whether that number is not a pid.
     fn is_foreign(&self) -> bool {
         self.pid() >= area::FOREIGN
     }
 
-    /// The area, if the user wants things spilled.
+    /// The area, if the user has configured a tier.
     pub fn area(&self) -> Option<&'static Area> {
-        // SAFETY: set once at start, alive for ever.
+        // SAFETY: set once at start, and never freed.
         unsafe { self.area.load(Acquire).as_ref() }
     }
 
-    /// Sets the area. At start, before any thread of the runtime.
+    /// Sets the area. Called at start, before the runtime has any thread.
     pub fn set_area(&self, area: &'static Area, pid: u32) {
         self.pid.store(pid, Relaxed);
         self.area.store(area as *const Area as *mut Area, Release);
     }
 
-    /// What seals; only after `prepare`.
+    /// The sealer; only after `prepare`.
     fn sealer(&self) -> Option<&'static Sealer> {
         // SAFETY: as for the area.
         unsafe { self.sealer.load(Acquire).as_ref() }
@@ -163,10 +168,10 @@ impl Spill {
         self.area().is_some_and(|area| area.is_open.load(Relaxed) == area::open::YES)
     }
 
-    /// In a forked child: nothing of this process's is under way.
+    /// In a forked child: it has no requests under way.
     ///
     /// # Safety
-    /// No other thread of the runtime may live in this process.
+    /// No other thread of the runtime may be running in this process.
     pub unsafe fn after_fork(&self) {
         // SAFETY: passed on to the caller.
         unsafe {
@@ -191,7 +196,7 @@ impl Default for Spill {
 }
 
 impl Runtime {
-    /// Takes what spilling needs, if it is wanted; before anything is evicted.
+    /// Sets up spilling, if it is wanted; before anything is evicted.
     pub fn prepare_spill(&self) -> sys::Result<()> {
         let Some(area) = self.spill.area() else { return Ok(()) };
         self.spill.direct.open(area, &self.arena);
@@ -217,32 +222,33 @@ impl Runtime {
         Ok(())
     }
 
-    /// Looks whether who serves has ended without a word: from then on nothing is spilled, and nobody waits for an answer.
+    /// Checks whether the server has ended without notice: from then on nothing is spilled, and no thread
+    /// waits for an answer.
     pub fn look_for_server(&self) {
         if let Some(area) = self.spill.area() {
             self.is_left_alone(area);
         }
     }
 
-    /// Whether nobody serves the area any more. Who finds that out tells all.
+    /// Whether no process serves the area any more. The process that finds this out records it for all.
     fn is_left_alone(&self, area: &Area) -> bool {
         let server = area.server.load(Acquire);
-        // In another namespace the number may be nobody's, or another's.
+        // In another namespace the number may belong to no process, or to another one.
         let has_ended = server != 0 && !self.spill.is_foreign() && has_ended(server);
-        // Who goes on in its place has said so before it ended: then this is not for it.
+        // A successor announces itself before the server ends: in that case the exchange fails.
         if has_ended && area.server.compare_exchange(server, 0, AcqRel, Relaxed).is_ok() {
             area.is_open.store(0, Release);
         }
         area.server.load(Relaxed) == 0
     }
 
-    /// The blocks of a spot are not needed any more.
+    /// The block at this location is no longer needed.
     pub fn release_spot(&self, spot: SpillLocation) {
         self.spill.pages.fetch_sub(1, Relaxed);
         self.spill.batches.release(spot.batch);
     }
 
-    /// A program begins, or the runtime has ended: the process holds nothing, and waits for nothing.
+    /// A program begins, or the runtime has ended: the process holds no batches, and waits for none.
     pub fn tell_spill_begins(&self) {
         if self.spill.is_foreign() {
             self.tell(kind::FORGO, self.spill.fork.load(Relaxed), 0);
@@ -251,28 +257,31 @@ impl Runtime {
         }
     }
 
-    /// Before a fork, when nothing is put any more: the child will hold what this process holds.
+    /// Before a fork, when no more batches are sent: the child will hold what this process holds.
     pub fn tell_spill_of_fork(&self) {
         let Some(area) = self.spill.area() else { return };
         if self.spill.batches.any() {
-            // What was released is not for the child, which knows nothing of it and would hold it as long as it lives.
+            // Batches that were released are not for the child, which does not know them and would hold them
+            // for its whole life.
             let released = self.spill.out.lock().released();
             if let Some((post, taken)) = released {
                 let _ = self.wait_for_answer(area, post, taken, || ());
             }
-            // No other fork of the run has that number, nor had one of the program that this process was before.
+            // No other fork of the run has that number, not even one of the program that this process was
+            // before.
             let number = area.next_batch.fetch_add(1, Relaxed);
             self.spill.fork.store(number, Relaxed);
             self.tell(kind::FORK, number, 0);
         }
     }
 
-    /// In the child.
+    /// Called in the child.
     pub fn claim_spilled(&self, parent: u32) {
         let number = self.spill.fork.load(Relaxed);
         let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
         if sys::getppid() == 0 {
-            // In another PID namespace, where its number may be that of another process of the run. What was set aside for it stays so meanwhile.
+            // The child is in another PID namespace, where its pid may be that of another process of the run.
+            // The batches set aside for it stay set aside meanwhile.
             self.spill.pid.store(area::FOREIGN | number as u32 & (area::FOREIGN / 2 - 1), Relaxed);
             return;
         }
@@ -285,7 +294,8 @@ impl Runtime {
         }
     }
 
-    /// In a child that has claimed nothing because it can't: brings back what is spilled, and nothing more is from now on.
+    /// In a child that has claimed nothing because it cannot: fetches all spilled pages. From now on nothing
+    /// more is spilled.
     pub fn leave_spill(&'static self) {
         if !self.spill.is_foreign() {
             return;
@@ -299,10 +309,10 @@ impl Runtime {
     }
 }
 
-/// Said of a process whose number is not the one that the supervisor knows it by.
+/// The message about a process whose pid differs from the one by which the supervisor knows it.
 pub const FOREIGN_WORDS: &str = "it is in a PID namespace of its own: nothing of it is spilled";
 
-/// Whether this process and who serves the area know each other by the same numbers.
+/// Whether this process and the server of the area know each other by the same pids.
 pub fn is_in_namespace_of(area: &Area) -> bool {
     let wanted = area.namespace.load(Relaxed);
     let own = sys::open(c"/proc/self/ns/pid", o::RDONLY | o::CLOEXEC).map(|file| {
@@ -313,7 +323,7 @@ pub fn is_in_namespace_of(area: &Area) -> bool {
     wanted == 0 || own == Ok(wanted)
 }
 
-/// Whether a process has ended, though perhaps its parent has not asked for its status yet.
+/// Whether a process has ended, even if its parent has not collected its status yet.
 fn has_ended(pid: u32) -> bool {
     let mut path = sys::Text::new();
     let _ = write!(path, "/proc/{pid}/stat\0");

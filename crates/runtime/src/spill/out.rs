@@ -1,11 +1,13 @@
-//! On the way out: compressors gather blocks to batches, and free what the tier has acknowledged.
+//! Spilling: compressors gather blocks into batches, and free the blobs that the tier has acknowledged.
 //!
-//! The hand goes round and round over the page table, as that of the clock does over the mappings. It takes what is large: a large blob costs as much to
-//! bring back as a small one, and makes more room (Cao and Irani 1997, GreedyDual-Size, section 4). What is large follows from what it finds: after a
-//! round that found much it takes only larger ones, after one that found nothing smaller ones too. Neighbours come to lie side by side in a batch, so
-//! they come back together.
+//! The hand goes round and round over the page table, as the clock hand does over the mappings. It takes
+//! large blobs: a large blob costs as much to restore as a small one, and makes more room (Cao and Irani
+//! 1997, GreedyDual-Size, section 4). The threshold for large depends on what the hand finds: after a round
+//! that found much it rises, after a round that found nothing it falls. Neighbouring pages lie side by side
+//! in a batch, so they are restored together.
 //!
-//! Until the answer the store keeps its copy, and the page may be wanted, change or go: then its block in the batch is nobody's.
+//! Until the answer arrives the store keeps its copy, and the page may be touched, change or go: then its
+//! block in the batch belongs to no entry.
 
 use core::sync::atomic::Ordering::*;
 
@@ -24,17 +26,17 @@ use crate::pages::table::State;
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
-/// Batches of a process that are on their way at the same time.
+/// Maximum number of a process's batches on their way at the same time.
 pub(super) const BATCHES: usize = 2;
-/// Blocks of a batch at most.
+/// Maximum number of blocks in a batch.
 pub(super) const BLOCKS: usize = 1024;
-/// Bytes of what is large at the beginning, and at most: it does not compress.
+/// The threshold for large blobs at the beginning, and its maximum, in bytes: such pages do not compress.
 pub const LARGEST: usize = PAGE / 4 * 3;
-/// A round has found much that has found this part of the store.
+/// A round has found much if it has found this fraction of the store.
 pub const MUCH: u64 = 64;
-/// Rounds for one batch at most: from the largest down to the smallest.
+/// Maximum number of rounds for one batch: from the highest threshold down to the lowest.
 pub const ROUNDS: usize = 24;
-/// Blocks of the table that are looked at for one batch in vain, before something else is done.
+/// Number of table blocks to look at in vain for one batch before the compressor does something else.
 pub const LOOKS: usize = 512;
 
 /// A block in a batch.
@@ -42,14 +44,14 @@ pub const LOOKS: usize = 512;
 #[repr(C)]
 pub struct Item {
     pub page: u64,
-    /// What its entry said, as a number: stored, or spilled somewhere else.
+    /// The state of its entry as a number: stored, or spilled to another place.
     pub was: u64,
     pub offset: u32,
     pub len: u32,
 }
 
 impl Item {
-    /// Where it is in that batch.
+    /// Its location in that batch.
     pub fn spot(&self, batch: u32) -> SpillLocation {
         SpillLocation { batch, offset: self.offset, len: self.len }
     }
@@ -58,17 +60,19 @@ impl Item {
 /// A batch on its way.
 pub struct Sent {
     post: usize,
-    /// The store's [`wraps`](memfold::store::Store::wraps) when it was begun: after more a name may stand for another blob, and the answer is not believed.
+    /// The store's [`wraps`](memfold::store::Store::wraps) when the batch was begun: if it has changed, a
+    /// reference may stand for another blob, and the answer is not trusted.
     wraps: u64,
-    /// How the post was when it was taken.
+    /// The state of the request slot when it was taken.
     taken: Word,
-    /// Where it is sealed: what others could write to meanwhile would be taken for right.
+    /// Where the batch is sealed: bytes that other processes could change before they are sealed would count
+    /// as right.
     room: *mut u8,
     /// Its index among [`super::Batches`].
     batch: u32,
     pub count: usize,
     items: *mut Item,
-    /// Its bytes, and the batch some of it comes from, which is held meanwhile.
+    /// Its length in bytes, and the batch from which some of its blocks come, which is held meanwhile.
     bytes: usize,
     from: Option<u32>,
     is_used: bool,
@@ -77,13 +81,13 @@ pub struct Sent {
 /// See the module.
 pub struct Outgoing {
     pub sent: [Sent; BATCHES],
-    /// In this round of the hand only what takes so many bytes, and how many were found.
+    /// The minimum size of blobs in this round of the hand, in bytes, and how many bytes it has found.
     pub least: usize,
     pub found: u64,
     sparse: Sparse,
-    /// The last release that was told, one at a time: no answer comes but that its post is free.
+    /// The last release that was reported, one at a time: the only answer is that its request slot is free.
     released: Option<(usize, Word)>,
-    /// When a compressor was here last.
+    /// When a compressor was last here.
     looked_ns: u64,
 }
 
@@ -91,7 +95,7 @@ pub struct Outgoing {
 unsafe impl Send for Outgoing {}
 
 impl Outgoing {
-    /// Nothing.
+    /// No batches.
     pub const fn new() -> Self {
         Outgoing {
             sent: [const { Sent::none() }; BATCHES],
@@ -103,7 +107,7 @@ impl Outgoing {
         }
     }
 
-    /// Takes the memory for lists, and to seal batches in; once.
+    /// Reserves the memory for lists, and to seal batches in; once.
     pub fn prepare(&mut self, arena: &Arena) -> sys::Result<()> {
         for sent in &mut self.sent {
             if sent.items.is_null() {
@@ -115,16 +119,17 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Where the last release was told, if it may not have been heard yet.
+    /// The request slot of the last release, if it may not have been handled yet.
     pub fn released(&self) -> Option<(usize, Word)> {
         self.released
     }
 
-    /// The hand has been everywhere: decides what is large in the next round. Returns whether there was nothing at all.
+    /// The hand has finished a round: sets the threshold for the next one. Returns whether there was nothing
+    /// at all.
     pub fn end_round(&mut self, store: u64) -> bool {
         let (least, found) = (self.least, core::mem::take(&mut self.found));
         if found == 0 {
-            // By one at least, down to 0.
+            // Lower by at least one, down to 0.
             self.least = (least / 4 * 3).min(least.saturating_sub(1));
         } else if found > store / MUCH {
             self.least = (least / 3 * 4 + 4).min(LARGEST);
@@ -132,7 +137,7 @@ impl Outgoing {
         found == 0 && least == 0
     }
 
-    /// In a forked child: what is on its way is the parent's.
+    /// In a forked child: batches on their way are the parent's.
     pub fn forget(&mut self, batches: &Batches) {
         for sent in self.sent.iter_mut().filter(|sent| sent.is_used) {
             sent.is_used = false;
@@ -167,13 +172,14 @@ impl Sent {
     }
 
     pub fn items(&mut self) -> &mut [Item] {
-        // SAFETY: memory for so many, zeroed at first, made by `prepare` and reached through the lock alone.
+        // SAFETY: memory for this many items, initially zeroed, made by `prepare` and reached only through
+        // the lock.
         unsafe { core::slice::from_raw_parts_mut(self.items, BLOCKS) }
     }
 }
 
 impl Runtime {
-    /// Whether it is time to spill: memory is owed, and the store is what takes it.
+    /// Whether it is time to spill: memory is owed, and the store takes most of it.
     fn should_spill(&self) -> bool {
         let paranoid = self.shared().flags.load(Relaxed) & page::flags::PARANOID != 0;
         paranoid
@@ -181,12 +187,12 @@ impl Runtime {
             || self.is_tight() && self.reclaim.debt.load(Relaxed) > -self.reclaim.margin.load(Relaxed)
     }
 
-    /// Whether it is, and can be done now.
+    /// Whether it is time to spill, and possible.
     fn wants_spill(&self) -> bool {
         self.spill.is_open() && self.should_spill()
     }
 
-    /// A compressor's part. Returns whether anything was done.
+    /// A compressor's share of the work. Returns whether anything was done.
     pub fn spill_some(&self, worker: &mut Worker) -> bool {
         let Some(area) = self.spill.area() else { return false };
         let Some(mut out) = self.spill.out.try_lock() else { return false };
@@ -200,7 +206,7 @@ impl Runtime {
         }
         worked |= self.spill.batches.any_dead() && self.tell_dead(area, &mut out);
         if self.forks.pause.load(Relaxed) == 0 {
-            // With hardly any room nothing new goes before there is some again.
+            // With hardly any room on the tier, no new data are sent until there is some again.
             let may_send = !out.sparse.is_reading() || area.scarce.load(Relaxed) != area::scarce::VERY;
             let wanted = self.wants_spill() && may_send || out.sparse.is_answered(area);
             if let Some(number) = out.sent.iter().position(|sent| wanted && !sent.is_used) {
@@ -214,7 +220,7 @@ impl Runtime {
         worked
     }
 
-    /// Fills a batch and asks for it to be kept.
+    /// Fills a batch and asks the supervisor to keep it.
     fn send(&self, area: &'static Area, out: &mut Outgoing, number: usize, worker: &mut Worker) -> bool {
         if !area.has_free(For::Put) {
             return false;
@@ -222,7 +228,7 @@ impl Runtime {
         let batch = area.next_batch.fetch_add(1, Relaxed);
         let Some(index) = self.spill.batches.add(batch, &self.arena) else { return false };
         let room = (area.batch_bytes.load(Relaxed) as usize).min(area::BUFFER);
-        // SAFETY: memory of this batch's own, as large as a buffer, reached through the lock alone.
+        // SAFETY: memory of this batch's own, as large as a buffer, reached only through the lock.
         let buffer = unsafe { core::slice::from_raw_parts_mut(out.sent[number].room, room) };
         let mut batch = Batch::new(batch, buffer);
         let wraps = self.store().store().wraps();
@@ -240,7 +246,8 @@ impl Runtime {
         let (first, last) =
             pages.fold((u64::MAX, 0), |(first, last), page| (first.min(page), last.max(page)));
         self.spill.still[number].set(first, last);
-        // Only now: a process that is stopped while it has one, and has not asked, keeps it from others.
+        // Not earlier: a process that is stopped while it has a request slot without having asked keeps the
+        // slot from others.
         let taken = if count > 0 { area.take(self.spill.pid(), For::Put) } else { None };
         let Some((post, taken)) = taken else {
             self.spill.batches.release(index);
@@ -250,7 +257,8 @@ impl Runtime {
             return false;
         };
         let bytes = batch.len();
-        // SAFETY: the post's buffer, within the mapping and as large; the post was taken, so nobody who keeps to the rules uses it.
+        // SAFETY: the request slot's buffer, within the mapping and as large; the slot was taken, so no
+        // process that follows the rules uses it.
         unsafe { core::ptr::copy_nonoverlapping(batch.bytes().as_ptr(), area.buffer(post), bytes) };
         let sent = &mut out.sent[number];
         (sent.wraps, sent.bytes, sent.from) = (wraps, bytes, from);
@@ -261,7 +269,7 @@ impl Runtime {
         true
     }
 
-    /// Looks whether a batch was kept; then its blobs are freed. Returns whether there was an answer.
+    /// Checks whether a batch was kept; then its blobs are freed. Returns whether there was an answer.
     fn take_answer(&self, area: &'static Area, sent: &mut Sent) -> bool {
         let post = &area.posts[sent.post % POSTS];
         let (now, answered) = (post.load(), sent.taken.with(area::state::ANSWERED));
@@ -272,7 +280,7 @@ impl Runtime {
         let is_young = self.store().store().wraps() == sent.wraps;
         let is_done = now == answered && post.answer.load(Relaxed) == answer::DONE;
         let unit = post.from.load(Relaxed);
-        // If it was taken away, by now or just now, the supervisor has forgotten the batch.
+        // If the request slot was taken away by now, the supervisor has forgotten the batch.
         let is_own = free_post(area, sent.post, answered);
         let kept = is_own && is_done && is_young;
         sent.is_used = false;
@@ -292,14 +300,14 @@ impl Runtime {
         true
     }
 
-    /// A batch is on the tier: blobs of it that are still wanted there are freed. Returns how many.
+    /// A batch is on the tier: frees those of its blobs whose entries are unchanged. Returns how many.
     fn spill_stored(&self, batch: u32, items: &[Item]) -> u64 {
         let mut spilled = 0;
         for item in items {
             let State::Stored(name) = State::from_bits(item.was) else { continue };
             let Some(entry) = self.pages.table.entry(item.page as usize * PAGE) else { continue };
             let spot = item.spot(batch);
-            // Counted first: the page may be wanted, and have come back, at once.
+            // Counted first: the page may be touched and restored at once.
             self.spill.batches.need(batch);
             self.spill.pages.fetch_add(1, Relaxed);
             if entry.spill(name, spot) {
@@ -314,7 +322,7 @@ impl Runtime {
         spilled
     }
 
-    /// Tells of batches that are not needed any more.
+    /// Reports batches that are no longer needed.
     fn tell_dead(&self, area: &'static Area, out: &mut Outgoing) -> bool {
         if let Some((post, taken)) = out.released {
             let now = area.posts[post % POSTS].load();
@@ -325,7 +333,7 @@ impl Runtime {
         let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let buffer = area.buffer(post) as *mut u64;
         let count = self.spill.batches.bury(area::SMALLEST_BATCH / 8, |index, number| {
-            // SAFETY: within the post's buffer, which was taken for this.
+            // SAFETY: within the buffer of the request slot, which was taken for this.
             unsafe { buffer.add(index).write(number.to_le()) };
         });
         fill(&area.posts[post], kind::RELEASE, 0, 0, count * 8);
@@ -335,10 +343,10 @@ impl Runtime {
     }
 }
 
-/// The tag of blocks that are one word repeated.
+/// The tag of blocks that consist of one repeated word.
 pub(super) const SAME: u8 = 0;
 
-/// What a tag says.
+/// The codec that a tag stands for.
 pub(super) fn codec_of(tag: u8) -> Option<CodecId> {
     (tag != SAME).then_some(CodecId(tag))
 }

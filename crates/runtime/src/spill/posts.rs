@@ -1,4 +1,4 @@
-//! Questions to the supervisor, and its answers.
+//! Requests to the supervisor, and its answers.
 
 use core::sync::atomic::Ordering::*;
 
@@ -11,7 +11,8 @@ use crate::memory::patience::Patience;
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// Takes a post; waits for one if there is none, until patience ends. Else it says why: [`answer::AWAY`], or `None` if nobody is there who serves them.
+    /// Takes a request slot; waits for one if there is none, until patience ends. On failure it returns the
+    /// reason: [`answer::AWAY`], or `None` if no process serves the slots.
     pub fn take_post(
         &self,
         area: &'static Area,
@@ -45,7 +46,8 @@ impl Runtime {
         taken
     }
 
-    /// Waits for the answer to what was asked, and now and then does something else meanwhile. The post is the caller's to give back if there is one.
+    /// Waits for the answer to a request, and calls `meanwhile` now and then. On success, the caller frees
+    /// the request slot.
     pub fn wait_for_answer(
         &self,
         area: &'static Area,
@@ -76,14 +78,14 @@ impl Runtime {
             }
             looked = sys::now_ns();
             if self.is_left_alone(area) {
-                // Who comes after the server may be at it already: then it is his to free.
+                // A successor of the server may be handling the request already: then it frees the slot.
                 post.change(asked, asked.with(area::state::FREE));
                 return Err(Unheard::Alone);
             }
         }
     }
 
-    /// Asks something short that concerns the process as a whole.
+    /// Makes a short request that concerns the process as a whole.
     pub fn tell(&self, what: u32, batch: u64, from: u32) {
         let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
         let Ok((number, taken)) = self.take_post(area, For::Control, &mut Patience::new(u64::MAX)) else {
@@ -91,7 +93,8 @@ impl Runtime {
         };
         fill(&area.posts[number], what, batch, from, 0);
         post_question(area, number, taken);
-        // The answer is that the post is this process's no more, or nobody is there who could give one.
+        // The answer is that the request slot no longer belongs to this process, or that no process could
+        // answer.
         let _ = self.wait_for_answer(area, number, taken, || ());
     }
 }
@@ -99,13 +102,13 @@ impl Runtime {
 /// Why there is no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unheard {
-    /// The post was made free: it was not taken for a long time, or it is answered by that.
+    /// The request slot was freed: it was not taken for a long time, or freeing it is the answer.
     TakenAway,
-    /// Nobody is there who could give one.
+    /// No process could give one.
     Alone,
 }
 
-/// Writes a question.
+/// Writes a request.
 pub fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
     post.kind.store(what, Relaxed);
     post.answer.store(answer::LATER, Relaxed);
@@ -115,18 +118,18 @@ pub fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
     post.len.store(len as u32, Relaxed);
 }
 
-/// Asks, and goes on.
+/// Makes a request without waiting for the answer.
 pub fn post_question(area: &Area, number: usize, taken: Word) {
     post_silently(area, number, taken);
     ring(area);
 }
 
-/// Asks; who serves is still to be rung for.
+/// Makes a request; the caller must still ring for the server.
 pub fn post_silently(area: &Area, number: usize, taken: Word) {
     area.posts[number % POSTS].change(taken, taken.with(area::state::ASKED));
 }
 
-/// Calls who serves, on this CPU if he sleeps there.
+/// Wakes a thread of the server, preferably one that sleeps on this CPU.
 pub fn ring(area: &Area) {
     let bells = (area.bells.load(Relaxed) as usize).clamp(1, area::BELLS);
     let near = sched::cpu();
@@ -138,7 +141,8 @@ pub fn ring(area: &Area) {
     }
 }
 
-/// The answer was taken, or nothing is to be asked. `false` if it had been taken away: then it may have been another's that stood there.
+/// Frees a request slot whose answer was taken, or that is not used for a request. `false` if the slot had
+/// been taken away: then it may have held another process's data.
 pub fn free_post(area: &Area, number: usize, from: Word) -> bool {
     let is_own = area.free(number, from);
     if is_own && area.waiting.load(SeqCst) > 0 {

@@ -3,19 +3,20 @@
 use super::fetch::Asked;
 use crate::pages::order::Fault;
 
-/// Between two looks whether a read can begin, ns.
+/// How often to check whether a read can begin, ns.
 pub const AGAIN_NS: u64 = 1_000_000;
-/// Faults that may wait for a fetcher; and where it is tried what happens when there are more (`--paranoid`).
+/// Maximum number of faults that wait for a fetcher; and the same for tests of what happens when there are
+/// more (`--paranoid`).
 pub const QUEUE: usize = 256;
 pub const SHORT_QUEUE: usize = 8;
 
-/// A fault that waits for a fetcher: since when, and how many pages are to be brought back.
+/// A fault that waits for a fetcher: since when, and how many pages to restore.
 #[derive(Clone, Copy)]
 pub struct Left {
     pub fault: Fault,
     pub begin: u64,
     pub run: usize,
-    /// If somebody has asked already.
+    /// The request, if one was made already.
     pub asked: Option<Asked>,
 }
 
@@ -25,22 +26,23 @@ pub struct Queue {
     first: usize,
     pub count: usize,
     places: usize,
-    /// Some found no place: their threads are woken when there is some again, and not before, or they would come again and again.
+    /// Some faults found no place: their threads are woken when there is room again, and not before, or they
+    /// would fault again and again.
     pub forgotten: bool,
 }
 
 impl Queue {
-    /// None.
+    /// No faults.
     pub const fn new() -> Self {
         Queue { faults: [const { None }; QUEUE], first: 0, count: 0, places: QUEUE, forgotten: false }
     }
 
-    /// Few places only. Before the first fault.
+    /// Reduces the number of places. Called before the first fault.
     pub fn shorten(&mut self) {
         self.places = SHORT_QUEUE;
     }
 
-    /// Whether a fault on that page waits: a thread that a signal has interrupted touches it again.
+    /// Whether a fault on this page waits: a thread that a signal has interrupted touches the page again.
     pub fn has(&self, page: usize) -> bool {
         let mut waiting = (0..self.count).filter_map(|at| self.faults[(self.first + at) % QUEUE]);
         waiting.any(|left| left.fault.page == page)
@@ -50,7 +52,8 @@ impl Queue {
         self.count == self.places
     }
 
-    /// Whether some were forgotten and there is room for them again: then the caller wakes everybody who waits.
+    /// Whether faults were forgotten and there is room for them again: then the caller wakes all waiting
+    /// threads.
     pub fn take_forgotten(&mut self) -> bool {
         self.count <= self.places / 2 && core::mem::take(&mut self.forgotten)
     }
@@ -68,7 +71,7 @@ impl Queue {
         self.faults[first].take()
     }
 
-    /// Forgets all of them. In place: it is large, and the program's stack may be small.
+    /// Forgets all of them, in place: the queue is large, and the program's stack may be small.
     pub fn clear(&mut self) {
         (self.count, self.forgotten) = (0, false);
     }

@@ -1,17 +1,20 @@
-//! Sparse batches: what is still needed of them moves to a new one, so that they can go.
+//! Sparse batches: the blocks that are still needed move to a new batch, so that the old one can be deleted.
 //!
 //! ```text
-//!   old batch   │ a │ . │ . │ b │ . │      . is not needed: its page has come back, or gone
+//!   old batch   │ a │ . │ . │ b │ . │      . is not needed: its page was restored, or is gone
 //!                 │           │
-//!   new batch   │ a │ b │ what the hand finds ──
+//!   new batch   │ a │ b │ blocks that the hand finds ──
 //! ```
 //!
-//! As a log-structured file system cleans its segments (Rosenblum and Ousterhout 1992, section 3). A batch says itself to which pages its blocks belong, so
-//! nothing but the page table has to be kept for it. Blocks are opened and sealed anew, and not decompressed.
+//! This works as a log-structured file system cleans its segments (Rosenblum and Ousterhout 1992, section 3).
+//! A batch itself says to which pages its blocks belong, so nothing but the page table must be kept for it.
+//! Blocks are opened and sealed again, but not decompressed.
 //!
 //! Invariants:
-//! - An old batch is held from before it is read until its blocks are in place in the new one: nothing else can come to stand at its place in the table meanwhile.
-//! - An entry changes from one place to another under the order lock alone: who has that finds a spilled page where it was.
+//! - An old batch is held from before it is read until its blocks are in place in the new one: no other batch
+//!   can take its place in the table meanwhile.
+//! - An entry changes from one place to another only under the order lock: a thread that holds the lock finds
+//!   a spilled page where it was.
 
 use core::sync::atomic::Ordering::*;
 
@@ -28,9 +31,10 @@ use crate::pages::table::{END, State};
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
-/// Blocks on the tier that need not be needed, besides as many as are. Where room is scarce it is a part of that.
+/// How many blocks on the tier may be unneeded, in addition to as many as are needed. Where room is scarce,
+/// only a fraction of this total.
 const SPARE: u64 = 1024;
-/// Batches of which the sparsest is looked for.
+/// Number of batches among which the sparsest is chosen.
 const LOOKS: u32 = 1024;
 
 /// A batch that is being read.
@@ -40,31 +44,31 @@ pub struct Reading {
     batch: Held,
 }
 
-/// What there may be of them.
+/// The state of moving sparse batches.
 pub struct Sparse {
-    /// One at a time.
+    /// One batch at a time.
     reading: Option<Reading>,
-    /// Where the hand stands that looks for them.
+    /// The position of the hand that looks for them.
     hand: u32,
 }
 
 impl Sparse {
-    /// None.
+    /// No batch.
     pub const fn new() -> Self {
         Sparse { reading: None, hand: 0 }
     }
 
-    /// Whether one is being read.
+    /// Whether a batch is being read.
     pub fn is_reading(&self) -> bool {
         self.reading.is_some()
     }
 
-    /// In a forked child: the question is the parent's. Which batch it was about.
+    /// In a forked child: the request is the parent's. Returns the batch that it was about.
     pub fn forget(&mut self) -> Option<u32> {
         self.reading.take().map(|reading| reading.batch.index)
     }
 
-    /// Whether it was read, or will not be.
+    /// Whether the batch was read, or will not be.
     pub fn is_answered(&self, area: &Area) -> bool {
         self.reading.as_ref().is_some_and(|reading| {
             let now = area.posts[reading.post % POSTS].load();
@@ -77,7 +81,7 @@ impl Sparse {
 }
 
 impl Runtime {
-    /// Asks for a batch of which little is needed, if there is too much that is not. Returns whether it did.
+    /// Requests a batch of which little is needed, if too many blocks are not needed. Returns whether it did.
     pub(super) fn ask_for_sparse(&self, area: &'static Area, sparse: &mut Sparse) -> bool {
         if sparse.is_reading() || !self.spill.is_open() {
             return false;
@@ -109,7 +113,8 @@ impl Runtime {
         true
     }
 
-    /// Moves what is needed of a batch that was read to an empty one that is being filled. Returns how many blocks that are, and the old batch if there are any, which is held on.
+    /// Moves the needed blocks of a batch that was read to an empty one that is being filled. Returns how
+    /// many there are, and, if there are any, the old batch, which stays held.
     pub(super) fn move_sparse(
         &self,
         area: &'static Area,
@@ -124,7 +129,8 @@ impl Runtime {
         let what = if is_answered { area.posts[post % POSTS].answer.load(Relaxed) } else { answer::AWAY };
         let mut count = 0;
         if what == answer::DONE {
-            // SAFETY: the post's buffer, within the mapping, and as large. Others of the tree could write there: whatever comes of it is bytes.
+            // SAFETY: the request slot's buffer, within the mapping, and as large. Other processes of the
+            // tree could write there: any bytes are valid.
             let read = unsafe { core::slice::from_raw_parts(area.buffer(post), bytes) };
             count = self.move_blocks(batch, read, to, items, worker);
         }
@@ -132,19 +138,21 @@ impl Runtime {
         if count > 0 {
             return (count, Some(batch.index));
         }
-        // A tier that does not answer may do so later, an answer may have been taken away, and after a fork there is time again.
+        // A tier that does not answer may do so later, an answer may have been taken away, and after a fork
+        // there is time again.
         let again = !is_own || what == answer::AWAY || self.forks.pause.load(Relaxed) != 0;
         self.leave_sparse(batch.index, !again);
         (0, None)
     }
 
-    /// A batch with blocks from another one is on the tier: they are there now, where nothing has happened to them meanwhile.
+    /// A batch with blocks from another one is on the tier: the entries that are unchanged now name it.
     pub(super) fn place_moved(&self, batch: u32, items: &[Item]) {
         let is_moved = |item: &&Item| matches!(State::from_bits(item.was), State::Spilled(_));
         if !items.iter().any(|item| is_moved(&item)) {
             return;
         }
-        // Not as handlers do, who read messages meanwhile: nobody here would serve them.
+        // This does not take the lock as handlers do, which read messages meanwhile: nobody would serve them
+        // here.
         let order = self.pages.order.lock();
         if order.forking {
             return;
@@ -161,7 +169,7 @@ impl Runtime {
         }
     }
 
-    /// A batch is held no more; `is_done`: what could be moved out of it was.
+    /// A batch is no longer held. `is_done`: all blocks that could be moved out of it were moved.
     pub(super) fn leave_sparse(&self, batch: u32, is_done: bool) {
         if is_done {
             self.spill.batches.count_as_full(batch);
@@ -186,11 +194,11 @@ impl Runtime {
             }
             let Some(sealed) = worker.sealed.get_mut(..len) else { break };
             sealed.copy_from_slice(&read[place.offset as usize..][..len]);
-            // What does not open stays where it is: who wants it will find out.
+            // A block that does not open stays where it is: the thread that needs it will find out.
             let Ok((block, _)) = sealer.open_first(batch.number, place.offset, sealed) else { break };
             let spot = SpillLocation { batch: batch.index, offset: place.offset, len: place.len };
             let page = block.owner;
-            // One that was moved by the program has another address by now, and stays too.
+            // A page that the program has moved has another address by now, and its block stays, too.
             let entry =
                 (page < (END / PAGE) as u64).then(|| self.pages.table.entry(page as usize * PAGE)).flatten();
             if entry.is_none_or(|entry| entry.load() != State::Spilled(spot)) {

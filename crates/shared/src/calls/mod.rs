@@ -1,19 +1,18 @@
 //! The system calls that the runtime makes in programs.
 //!
-//! A seccomp filter may end a process for a call that its author did not think of,
-//! and the program itself never makes most of these. So none is made under a filter
-//! before it is known that it does no harm: the supervisor tries all of them under
-//! its own filters, in a child that may die of it, and filters that a program
-//! installs are read (see `filters.rs` of the runtime).
+//! A seccomp filter may end a process for a call that its author did not foresee, and the program itself
+//! never makes most of these calls. So under a filter none is made before it is known to be harmless: the
+//! supervisor tries all of them under its own filters, in a child that may die of it, and filters that a
+//! program installs are interpreted (see `filters.rs` of the runtime).
 //!
-//! A test compares this list with `nr.rs`; another one with what a traced program does.
+//! One test compares this list with `nr.rs`; another compares it with the calls of a traced program.
 
 pub mod nr;
 
-/// A call, and arguments with which it changes nothing.
+/// A call, with arguments for which it changes nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Call {
-    /// As filters name it.
+    /// The name that filters use.
     pub name: &'static str,
     /// Its number.
     pub number: usize,
@@ -27,23 +26,23 @@ const fn call(name: &'static str, number: usize, a: [usize; 6]) -> Call {
     Call { name, number, arguments: a }
 }
 
-/// What a thread of the runtime is made with (`thread.rs`), apart from what it shares.
+/// The flags with which a thread of the runtime is made (`thread.rs`), apart from those for what it shares.
 #[cfg(target_arch = "x86_64")]
 const THREAD: usize = 0x8d_0900;
-/// A thread that does not share its signals, which is refused.
+/// A thread that does not share its signals, which the kernel refuses.
 #[cfg(target_arch = "aarch64")]
 const THREAD: usize = 0x8d_0100;
-/// A control block where none can be: that is refused.
+/// A control block at an impossible address, which the kernel refuses.
 const NOWHERE: usize = 0xffff_8000_0000_0000;
 
-/// There is another way to a userfaultfd: the device.
+/// There is another way to get a userfaultfd: the device.
 pub const USERFAULTFD: Call = call("userfaultfd", nr::USERFAULTFD, [NO, 0, 0, 0, 0, 0]);
 
-/// Made only where no filter is.
+/// Calls that are made only if there is no filter.
 #[cfg(test)]
 const WITHOUT_FILTERS: [usize; 5] = [nr::SOCKET, nr::CONNECT, nr::RECVMSG, nr::SHMAT, nr::SHMCTL];
 
-/// Made for the program only, which asked for it.
+/// Calls that are made only for the program, at its request.
 #[cfg(test)]
 const OF_PROGRAMS: [usize; 1] = [nr::CLONE3];
 
@@ -106,7 +105,7 @@ pub static CALLS: [Call; 59] = [
     call("io_getevents", nr::IO_GETEVENTS, [0; 6]),
     call("io_submit", nr::IO_SUBMIT, [0; 6]),
     call("ioprio_get", nr::IOPRIO_GET, [NO, 0, 0, 0, 0, 0]),
-    // These two end who makes them.
+    // These two end the caller.
     call("exit", nr::EXIT, [0; 6]),
     call("exit_group", nr::EXIT_GROUP, [0; 6]),
 ];
@@ -115,7 +114,7 @@ pub static CALLS: [Call; 59] = [
 mod tests {
     use super::*;
 
-    /// Every number that the runtime can call is in the list: it enters the kernel by these names only.
+    /// Every number that the runtime can call is in the list: it enters the kernel only through these names.
     #[test]
     fn the_list_is_complete() {
         let all = include_str!("nr.rs");

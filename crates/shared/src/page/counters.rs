@@ -1,4 +1,4 @@
-//! Counters of a process, and of all that have ended.
+//! Counters of a process, and of all processes that have ended.
 
 use core::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -13,30 +13,30 @@ pub struct Counters {
     pub pages_densified: AtomicU64,
     /// Faults on pages that were compressed.
     pub pages_faulted: AtomicU64,
-    /// Pages brought back before they were asked for.
+    /// Pages restored before they were touched.
     pub pages_prefetched: AtomicU64,
-    /// Pages that came back from standby.
+    /// Pages restored from standby.
     pub pages_rescued: AtomicU64,
-    /// Pages that were given back without being compressed: see `clean`.
+    /// Pages that were freed without being compressed: see `clean`.
     pub pages_clean: AtomicU64,
-    /// Blocks taken away.
+    /// Blocks evicted.
     pub blocks_evicted: AtomicU64,
     /// CPU time of the runtime's own threads, ns.
     pub runtime_cpu_ns: AtomicU64,
     /// Time that the program's threads waited for room, ns.
     pub throttled_ns: AtomicU64,
-    /// Looks of the keeper that found the limit passed and nothing left to be taken away.
+    /// Looks of the keeper that found the limit exceeded and nothing left to evict.
     pub full_looks: AtomicU64,
-    /// Time in which at least one thread of the program waited, for a page or for room, ns: see `stall.rs`.
+    /// Time during which at least one thread of the program waited, for a page or for room, ns: see
+    /// `stall.rs`.
     pub stalled_ns: AtomicU64,
-    /// Time that faults on compressed pages took, ns, one after the other.
+    /// Total time of faults on compressed pages, ns, counted one after another.
     pub fault_ns: AtomicU64,
-    /// Pages that went to a tier beyond this machine's memory.
+    /// Pages spilled to a tier beyond this machine's memory.
     pub pages_spilled: AtomicU64,
-    /// Pages that came back from there.
+    /// Pages fetched from there.
     pub pages_fetched: AtomicU64,
-    /// Pages that were left where they are because no codec makes them smaller; again each time that it was
-    /// tried anew.
+    /// Pages that stayed in place because no codec makes them smaller; counted again each time that is tried.
     pub pages_incompressible: AtomicU64,
 }
 

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::*;
 
 use super::Shared;
 
-/// Buckets of the fault histogram; see [`bucket_of`].
+/// Number of buckets of the fault histogram; see [`bucket_of`].
 pub const BUCKETS: usize = 40 * SUB;
 const SUB: usize = 16;
 

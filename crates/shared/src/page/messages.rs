@@ -1,12 +1,12 @@
-//! Lines that processes leave for the supervisor to print: a ring in which the oldest is overwritten.
+//! Lines that processes leave for the supervisor to print: a ring in which the oldest line is overwritten.
 
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering::*};
 
 use super::Shared;
 
-/// Messages that processes can leave for the supervisor before one is lost.
+/// Number of messages that processes can leave for the supervisor before one is lost.
 pub const MESSAGES: usize = 16;
-/// Bytes of one message.
+/// Size of one message in bytes.
 pub const MESSAGE_BYTES: usize = 240;
 
 /// A line for the supervisor's standard error.
@@ -32,7 +32,7 @@ impl Shared {
     }
 }
 
-/// Writes a zero-terminated text, cut at the end of `to`.
+/// Writes a zero-terminated text, truncated to fit into `to`.
 pub fn store_text(to: &[AtomicU8], text: &str) {
     let end = text.len().min(to.len() - 1);
     for (cell, byte) in to.iter().zip(&text.as_bytes()[..end]) {
@@ -41,7 +41,7 @@ pub fn store_text(to: &[AtomicU8], text: &str) {
     to[end].store(0, Relaxed);
 }
 
-/// Reads a zero-terminated text into `buffer`; what is not UTF-8 is left out.
+/// Reads a zero-terminated text into `buffer`; bytes that are not UTF-8 are omitted.
 pub fn load_text<'a>(from: &[AtomicU8], buffer: &'a mut [u8]) -> &'a str {
     let mut end = 0;
     for (cell, byte) in from.iter().zip(buffer.iter_mut()) {

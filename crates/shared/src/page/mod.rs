@@ -1,25 +1,22 @@
-//! The shared counters page: what the supervisor and the processes of its
-//! tree tell each other.
+//! The shared counters page: how the supervisor and the processes of its tree inform each other.
 //!
-//! `memfold run` makes it as a memory file and hands its name
-//! (`/proc/PID/fd/N`) down in [`ENV_SHARED`]; every process that loads the
-//! preload library maps it and takes a [`Slot`].
+//! `memfold run` makes it as a memory file and passes its name (`/proc/PID/fd/N`) on in [`ENV_SHARED`]; every
+//! process that loads the preload library maps it and takes a [`Slot`].
 //!
 //! ```text
 //! +--------+------------------+-----------+----------+------------------+-----------+
-//! | Header | settings, limit  | fault     | messages | Slot 0 .. Slot n | trail     |
+//! | Header | settings, limit  | fault     | messages | Slot 0 .. Slot n | trace buf |
 //! |        | pressure (futex) | histogram | (ring)   | one per process  | (report)  |
 //! +--------+------------------+-----------+----------+------------------+-----------+
 //! ```
 //!
 //! Invariants:
-//! - all fields are atomics; every reader copes with any value, because any
-//!   process of the tree can write here. Nothing in it is an address or an
-//!   index that is used unchecked.
-//! - a slot belongs to the process whose id is in `pid`; only that process
-//!   writes its gauges, except that the supervisor writes `resident` as long as the process has no keeper.
-//!   The supervisor frees the slot when the process has ended, after it has added the counters to the totals.
-//! - the layout never changes under the same [`VERSION`].
+//! - All fields are atomics; every reader copes with any value, because any process of the tree can write
+//!   here. No field is used unchecked as an address or an index.
+//! - A slot belongs to the process whose id is in `pid`; only that process writes its gauges, except that the
+//!   supervisor writes `resident` while the process has no keeper. The supervisor frees the slot when the
+//!   process has ended, after adding the counters to the totals.
+//! - The layout never changes under the same [`VERSION`].
 
 mod counters;
 mod histogram;
@@ -36,43 +33,43 @@ pub use histogram::{BUCKETS, bucket_of, bucket_start};
 pub use messages::{MESSAGE_BYTES, MESSAGES, Message, load_text, store_text};
 pub use slot::{Slot, call, state};
 
-/// Name of the environment variable that holds the path of the shared page.
+/// The environment variable that holds the path of the shared page.
 pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
-/// What stands in [`ENV_SHARED`] before the number of a System V segment, where there can be no memory file.
+/// The prefix of the number of a System V segment in [`ENV_SHARED`], where a memory file is impossible.
 pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`], and of [`crate::door::Door`].
 pub const VERSION: u32 = 13;
-/// Processes of one tree that can be managed at the same time.
+/// Maximum number of processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
-/// Room for the name of a codec, its end included.
+/// Space for the name of a codec, including its terminator.
 pub const CODEC_NAME_BYTES: usize = 64;
-/// The least limit, in bytes, that leaves the runtime room to work: its own
-/// threads, tables, buffers and the reserve of the store.
+/// The lowest limit, in bytes, that leaves the runtime room to work: its own threads, tables, buffers and the
+/// reserve of the store.
 pub const SMALLEST_LIMIT: u64 = 8 << 20;
 /// More than any machine has; sums with it do not overflow.
 pub const LARGEST_LIMIT: u64 = 1 << 60;
 
 /// What to do when the data does not compress enough to hold the limit.
 pub mod on_full {
-    /// Say so and let the process grow.
+    /// Report it and let the process grow.
     pub const GROW: u32 = 0;
-    /// Say so and end the process.
+    /// Report it and end the process.
     pub const KILL: u32 = 1;
 }
 
 /// Bits of [`Shared::flags`].
 pub mod flags {
-    /// Evict all the time, whatever the limit: finds faults in tests.
+    /// Evict all the time, whatever the limit: finds bugs in tests.
     pub const PARANOID: u32 = 1;
-    /// A report is wanted: processes leave a [trail](crate::trail).
+    /// A report is wanted: processes write to the [trace buffer](crate::trail).
     pub const REPORT: u32 = 2;
-    /// The store asks for memory when it has none left, not before (to measure what the reserve is good for).
+    /// The store requests memory only when it has none left (to measure the benefit of the reserve).
     pub const NO_RESERVE: u32 = 4;
-    /// The supervisor watches processes that have no thread of memfold, and can give them one: see `door.rs`.
+    /// The supervisor watches processes without a thread of memfold, and can give them one: see `door.rs`.
     pub const OUTSIDE: u32 = 8;
-    /// Some process of the tree has said that tasks are scarce.
+    /// A process of the tree has reported that tasks are scarce.
     pub const TOLD_TASKS: u32 = 16;
 }
 
@@ -91,62 +88,67 @@ pub struct Shared {
     pub on_full: AtomicU32,
     /// Process id of the supervisor.
     pub supervisor: AtomicU32,
-    /// Counted up, and woken as a futex, when a process sees the tree come near its limit.
+    /// Incremented, and woken as a futex, when a process finds the tree near its limit.
     pub pressure: AtomicU32,
-    /// The store asks for its next chunk when the last is this full, in 1/64 (56 is CRAMES's 7/8).
+    /// The store requests its next chunk when the last is this full, in 1/64 (56 is CRAMES's 7/8).
     pub fill_ratio: AtomicU32,
-    /// Memory is taken away although there is room, as long as a thread waits no more than this share of time, of a
-    /// million; 0: it is not. See `watch/proactive.rs`.
+    /// Memory is evicted although there is room, as long as a thread waits no more than this share of the
+    /// time, in millionths; 0: it is not. See `watch/proactive.rs`.
     pub stall_ppm: AtomicU32,
-    /// What is taken so is compressed after so long untouched, ms; 0: as soon as the share allows.
+    /// Memory evicted this way is compressed after it was untouched for this long, ms; 0: as soon as the
+    /// share allows.
     pub idle_ms: AtomicU32,
-    /// Anonymous memory of the supervisor and of members that are not managed, in bytes (supervisor writes).
+    /// Anonymous memory of the supervisor and of unmanaged members, in bytes (supervisor writes).
     pub unmanaged_resident: AtomicU64,
-    /// To be added to the sum of all resident gauges: pages shared by fork are counted in each process (supervisor writes).
+    /// A correction to the sum of all resident gauges: pages shared by fork are counted in each process
+    /// (supervisor writes).
     pub resident_correction: AtomicI64,
-    /// What has become of pages that were shared after forks and the correction does not know yet, bytes: copies that
-    /// threads were let make, by which no process becomes larger, and what one process has given back and others
-    /// have. Counts up; `copied_seen` is where it stood at the last correction.
+    /// Changes to pages that were shared after forks that the correction does not include yet, bytes: copies
+    /// that threads were allowed to make, which make no process larger, and pages that one process has freed
+    /// while others have them. It only grows; `copied_seen` is its value at the last correction.
     pub copied: AtomicU64,
     /// See `copied`.
     pub copied_seen: AtomicU64,
-    /// The correction may take off too little by so much at most, bytes (supervisor writes).
+    /// The correction may subtract too little by at most this much, bytes (supervisor writes).
     pub doubt: AtomicU64,
-    /// How many processes share what is shared since a fork; 0: that is not known (supervisor writes).
+    /// Number of processes that share pages since a fork; 0: unknown (supervisor writes).
     pub sharers: AtomicU64,
-    /// What one process has given back and others have, bytes; counts up.
+    /// Pages that one process has freed while others have them, bytes; only grows.
     pub unshared: AtomicU64,
     /// Slots from this number on were never used.
     pub used_slots: AtomicU32,
-    /// The tree is near its limit, for a process that is just beginning (supervisor writes).
+    /// The tree is near its limit: for a process that is just starting (supervisor writes).
     pub near: AtomicU32,
-    /// What was left of the limit at that look, bytes (supervisor writes).
+    /// Room left below the limit at that look, bytes (supervisor writes).
     pub room: AtomicU64,
-    /// When it last looked at the processes that it watches from outside, ns of the monotonic clock.
+    /// When the supervisor last looked at the processes that it watches from outside, ns of the monotonic
+    /// clock.
     pub looked_ns: AtomicU64,
-    /// How often it has done so.
+    /// How often it has looked.
     pub looks: AtomicU32,
     /// Bytes that processes without a keeper have allocated since that look began, near the limit: together
-    /// they use up the room that was left.
+    /// they use up the remaining room.
     pub got: AtomicU64,
-    /// Memory that ended processes held, bytes; counts up (supervisor writes).
+    /// Memory that ended processes held, bytes; only grows (supervisor writes).
     pub freed: AtomicU64,
     /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
     pub freed_lately: AtomicU64,
-    /// How scarce tasks are in the tree (`pids.max`, `ulimit -u`): 0 if they are not, else a level of
-    /// `near::worth_threads`. Raised where a process or thread could not be started.
+    /// How scarce tasks are in the tree (`pids.max`, `ulimit -u`): 0 if they are not, otherwise a level of
+    /// `near::worth_threads`. Raised when a process or thread could not be started.
     pub tasks_wanted: AtomicU32,
-    /// Forked processes whose shared pages were not measured yet count them too: bytes (supervisor writes).
+    /// Bytes that forked processes count although they may be shared, because their shared pages were not
+    /// measured yet (supervisor writes).
     pub unmeasured: AtomicU64,
     /// Name of the fast codec, zero-terminated.
     pub codec_fast: [AtomicU8; CODEC_NAME_BYTES],
     /// Name of the dense codec, zero-terminated; empty means none.
     pub codec_dense: [AtomicU8; CODEC_NAME_BYTES],
-    /// Which instructions codecs use: a `memfold_codec::cpu::Path` as a number, 0 for the fastest there are.
+    /// Which instructions codecs use: a `memfold_codec::cpu::Path` as a number, 0 for the fastest available.
     pub cpu_path: AtomicU64,
-    /// Seccomp filters of the supervisor, under which it has tried all that the runtime does: see `filters.rs`.
+    /// Number of the supervisor's seccomp filters, under which it has tried all calls of the runtime: see
+    /// `filters.rs`.
     pub proven_filters: AtomicU32,
-    /// Peak of the tree's sum of resident bytes, as the processes saw it.
+    /// Peak of the tree's sum of resident bytes, as seen by the processes.
     pub peak_resident: AtomicU64,
     /// Peak of the tree's logical bytes.
     pub peak_logical: AtomicU64,
@@ -154,11 +156,11 @@ pub struct Shared {
     pub peak_payload: AtomicU64,
     /// Peak of the tree's overhead bytes.
     pub peak_overhead: AtomicU64,
-    /// Peak over time of evicted bytes, and `payload_at_peak` at that time: gives the compression ratio.
+    /// Peak over time of evicted bytes; with `payload_at_peak` it gives the compression ratio.
     pub peak_evicted: AtomicU64,
     /// Payload bytes at the time of `peak_evicted`.
     pub payload_at_peak: AtomicU64,
-    /// Processes that have ever taken a slot.
+    /// Number of processes that have ever taken a slot.
     pub processes: AtomicU64,
     /// Counters of processes whose slots were freed.
     pub ended: Counters,
@@ -170,27 +172,27 @@ pub struct Shared {
     pub message_head: AtomicU32,
     /// The ring of messages.
     pub messages: [Message; MESSAGES],
-    /// One slot a process.
+    /// One slot for each process.
     pub slots: [Slot; SLOTS],
     /// See [`Shared::trail`].
     trail: Trail,
 }
 
 impl Shared {
-    /// Bytes to map.
+    /// Number of bytes to map.
     pub const BYTES: usize = core::mem::size_of::<Self>();
 
-    /// Whether this is a page of this version, made by a supervisor.
+    /// Whether this is a page of this version that a supervisor has made.
     pub fn is_valid(&self) -> bool {
         self.magic.load(Acquire) == MAGIC && self.version.load(Relaxed) == VERSION
     }
 
-    /// What processes leave for a report, if one is wanted.
+    /// The trace buffer, if a report is wanted.
     pub fn trail(&self) -> Option<&Trail> {
         (self.flags.load(Relaxed) & flags::REPORT != 0).then_some(&self.trail)
     }
 
-    /// Memory that the page takes at most, in bytes: a trail that nobody wants is never touched.
+    /// Maximum memory of the page, in bytes: an unused trace buffer is never touched.
     pub fn memory(&self) -> u64 {
         let unused = if self.trail().is_none() { core::mem::size_of::<Trail>() } else { 0 };
         (Self::BYTES - unused) as u64

@@ -1,4 +1,4 @@
-//! One process of the tree, as it and the supervisor describe it.
+//! One process of the tree, as described by itself and the supervisor.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
@@ -8,10 +8,10 @@ use super::Counters;
 pub mod call {
     /// The tree is far from its limit, or the process is too small to matter.
     pub const FAR: u32 = 0;
-    /// The tree is near its limit: whoever gets memory that would make the process large enough to matter
-    /// starts its keeper.
+    /// The tree is near its limit: a thread that gets memory that would make the process large enough to
+    /// matter starts its keeper.
     pub const NEAR: u32 = 1;
-    /// Whoever calls any function of the library starts it.
+    /// A thread that calls any function of the library starts the keeper.
     pub const NOW: u32 = 2;
 }
 
@@ -32,36 +32,38 @@ pub struct Slot {
     pub pid: AtomicU32,
     /// One of [`state`]; 0 while starting.
     pub state: AtomicU32,
-    /// Which program image took the slot: the address of `argc` on the first stack, which is `argv - 8` and
-    /// field 28 of `/proc/PID/stat`. An exec changes it, so the supervisor sees when a process has gone on
+    /// The program image that took the slot: the address of `argc` on the first stack, which is `argv - 8`
+    /// and field 28 of `/proc/PID/stat`. An exec changes it, so the supervisor sees when a process continues
     /// as a program that does not load the library. 0 is unknown.
     pub image: AtomicU64,
-    /// Seccomp filters of the process that do the runtime no harm: see `filters.rs`. It keeps that when it
-    /// becomes another program.
+    /// Number of the process's seccomp filters that are harmless to the runtime: see `filters.rs`. It stays
+    /// valid when the process becomes another program.
     pub filters: AtomicU32,
-    /// Private anonymous memory, everything of memfold's own in it included, bytes.
+    /// Private anonymous memory, including memfold's own in the process, bytes.
     pub resident: AtomicU64,
-    /// Uncompressed size of what the store holds, bytes.
+    /// Uncompressed size of the store's contents, bytes.
     pub evicted: AtomicU64,
     /// Compressed bytes in the store.
     pub payload: AtomicU64,
-    /// What the store has committed beside that, bytes: headers, rounding, holes, its reserve and its tables.
+    /// Memory that the store has committed in addition, bytes: headers, rounding, holes, its reserve and its
+    /// tables.
     pub overhead: AtomicU64,
-    /// Of `resident`: pages on standby, bytes.
+    /// The part of `resident` that is on standby, bytes.
     pub standby: AtomicU64,
-    /// Uncompressed size of what was spilled, bytes.
+    /// Uncompressed size of spilled data, bytes.
     pub spilled: AtomicU64,
     /// One of [`call`] (supervisor writes).
     pub call: AtomicU32,
     /// 1 once the process has a keeper, which watches it from inside.
     pub keeper: AtomicU32,
-    /// Where in the process the supervisor can make a thread start the keeper: see `door.rs`. 0: nowhere.
+    /// The door through which the supervisor can make a thread start the keeper: see `door.rs`. 0: none.
     pub door: AtomicU64,
-    /// Threads of memfold in it, as the keeper last said.
+    /// Number of memfold's threads in it, as last reported by the keeper.
     pub tasks: AtomicU32,
     /// When the process took the slot, ns of the monotonic clock.
     pub since_ns: AtomicU64,
-    /// What its parent had resident when it was forked: so much of its own may be shared with it, bytes.
+    /// Its parent's resident size when it was forked: at most this much of its own memory may be shared with
+    /// the parent, bytes.
     pub inherited: AtomicU64,
     /// Counters that only grow.
     pub counters: Counters,

@@ -1,4 +1,4 @@
-//! Slots and what they add up to: the memory of the tree.
+//! Slots and their sums: the memory of the tree.
 
 use core::sync::atomic::Ordering::*;
 
@@ -9,22 +9,23 @@ use crate::near;
 const COPIES_ROOM: u64 = 24 << 20;
 
 impl Shared {
-    /// Everything the tree has resident now, as the processes last said, in bytes.
+    /// The tree's resident memory, as last reported by the processes, in bytes.
     pub fn tree_resident(&self) -> u64 {
         let most = self.tree_resident_unshared();
         let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
         let corrected = most.saturating_add_signed(self.resident_correction.load(Relaxed));
-        // Not every copy that was let be made is made.
+        // Not every copy that was allowed is made.
         corrected.saturating_add(copied).min(corrected.max(most))
     }
 
-    /// The least that it can be: `tree_resident` takes pages for copied that may still be shared.
+    /// The minimum that it can be: `tree_resident` counts pages as copied that may still be shared.
     pub fn tree_resident_certain(&self) -> u64 {
         let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
         self.tree_resident().saturating_sub(self.doubt.load(Relaxed) + copied)
     }
 
-    /// The same, where forked processes whose pages were not measured yet count no page of their parents'.
+    /// The same, if forked processes whose shared pages were not measured yet have only pages of their
+    /// parents.
     pub fn tree_resident_least(&self) -> u64 {
         self.tree_resident_certain().saturating_sub(self.unmeasured.load(Relaxed))
     }
@@ -35,13 +36,13 @@ impl Shared {
         managed + self.unmanaged_resident.load(Relaxed)
     }
 
-    /// Whether the limit could be exceeded by writes to memory that processes share since a fork. The kernel
-    /// copies such pages without telling anybody.
+    /// Whether writes to memory that processes share since a fork could exceed the limit. The kernel copies
+    /// such pages without reporting it.
     pub fn copies_could_pass(&self) -> bool {
         self.tree_resident_unshared() + COPIES_ROOM > self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT)
     }
 
-    /// Processes that have more than this much resident, bytes.
+    /// Number of processes that have more than this resident, bytes.
     pub fn larger_than(&self, bytes: u64) -> usize {
         self.live_slots().filter(|slot| slot.resident.load(Relaxed) > bytes).count()
     }
@@ -51,17 +52,18 @@ impl Shared {
         self.used().iter().filter(|s| s.pid.load(Acquire) != 0)
     }
 
-    /// Bytes that a process without threads of memfold must have to get some, for whoever watches it.
+    /// The memory that a process without threads of memfold must have to get some, for the observer of the
+    /// process, in bytes.
     pub fn least_managed(&self) -> u64 {
         near::least_managed(self.limit_bytes.load(Relaxed), self.tasks_wanted.load(Relaxed))
     }
 
-    /// The slots that were ever used: the first ones.
+    /// The slots that were ever used: a prefix of all.
     pub fn used(&self) -> &[Slot] {
         &self.slots[..(self.used_slots.load(Acquire) as usize).min(SLOTS)]
     }
 
-    /// Takes a slot for `pid`: the one it has from before an exec, or a free one.
+    /// Takes a slot for `pid`: the one that it has had since before an exec, or a free one.
     pub fn take_slot(&self, pid: u32) -> Option<&Slot> {
         if let Some(own) = self.used().iter().find(|s| s.pid.load(Acquire) == pid) {
             own.reset_gauges();
@@ -91,7 +93,7 @@ impl Shared {
         self.freed.fetch_add(slot.resident.swap(0, Relaxed), Relaxed);
     }
 
-    /// Raises the peaks to what the slots say now.
+    /// Raises the peaks to the present values of the slots.
     pub fn note_peaks(&self) {
         let (mut evicted, mut payload, mut overhead, mut spilled) = (0u64, 0u64, 0u64, 0u64);
         for slot in self.live_slots() {

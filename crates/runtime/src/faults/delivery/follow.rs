@@ -1,13 +1,11 @@
 //! Which handlers listen for faults.
 //!
-//! Every message wakes all who listen, and a thread that is woken on another
-//! CPU costs more than the page that it brings. So while nearly all faults
-//! come from one thread, one handler listens, bound to the CPU on which that
-//! thread runs. When faults come from several threads, all handlers listen,
-//! each bound to a CPU of its own. There are half as many handlers as CPUs:
-//! with two threads that fault on two CPUs, a second handler, woken in vain
-//! most of the time, cost a quarter of the run. Woken only when the first is
-//! busy (by epoll, exclusively) it still took a tenth more CPU and no less time.
+//! Every message wakes all listening handlers, and waking a handler on another CPU costs more than restoring
+//! the page. So while nearly all faults come from one thread, one handler listens, bound to the CPU on which
+//! that thread runs. When faults come from several threads, all handlers listen, each bound to a CPU of its
+//! own. There are half as many handlers as CPUs: with two threads that fault on two CPUs, a second handler,
+//! woken in vain most of the time, cost a quarter of the run. Woken only when the first was busy (by epoll,
+//! exclusively), it still took a tenth more CPU time and saved no wall time.
 //!
 //! ```text
 //!   threads of the last faults   | 7 7 7 7 9 7 7 7 .. |   every WINDOW faults:
@@ -20,11 +18,11 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::*};
 use crate::kernel::procfs;
 use crate::kernel::sys::{self, Fd};
 
-/// Fault handlers at most.
+/// Maximum number of fault handlers.
 pub const HANDLERS: usize = 4;
 /// Faults between two decisions.
 const WINDOW: usize = 64;
-/// One thread has nearly all of them: so many others at most.
+/// One thread counts as having nearly all faults of a window if the other threads have at most this many.
 const OTHERS: usize = 6;
 const NOWHERE: i32 = -1;
 
@@ -33,7 +31,7 @@ pub struct Follow {
     tids: [AtomicU32; WINDOW],
     count: AtomicU32,
     spread: AtomicBool,
-    /// Where the thread runs that has nearly all faults.
+    /// The CPU on which the thread with nearly all faults runs.
     cpu: AtomicI32,
     /// A descriptor for each handler that wakes it when written to.
     calls: [AtomicI32; HANDLERS],
@@ -51,8 +49,8 @@ impl Follow {
         }
     }
 
-    /// Makes the descriptors; before the handlers start. They live in the
-    /// table of the runtime's threads: only those may call.
+    /// Makes the descriptors, before the handlers start. They are in the descriptor table of the runtime's
+    /// threads: only these may call it.
     pub fn open(&self) -> sys::Result<()> {
         for call in &self.calls {
             call.store(sys::eventfd()?.0, Relaxed);
@@ -60,7 +58,7 @@ impl Follow {
         Ok(())
     }
 
-    /// Closes the descriptors; no handler lives.
+    /// Closes the descriptors. No handler may be running.
     pub fn close(&self) {
         for call in &self.calls {
             let call = call.swap(-1, Relaxed);
@@ -99,22 +97,22 @@ impl Follow {
         number == 0 || self.is_spread()
     }
 
-    /// The CPU for handler `number`, whose own is `own`.
+    /// The CPU for handler `number`; `own` is the CPU that belongs to it.
     pub fn cpu_for(&self, number: usize, own: usize) -> usize {
         if number == 0 { self.cpu_near(own) } else { own }
     }
 
-    /// Where the thread runs that has nearly all faults; `own` if there is none.
+    /// The CPU on which the thread with nearly all faults runs; `own` if there is no such thread.
     pub fn cpu_near(&self, own: usize) -> usize {
         self.cpu().unwrap_or(own)
     }
 
-    /// Where the thread runs that has nearly all faults, if there is one.
+    /// The CPU on which the thread with nearly all faults runs, if there is such a thread.
     pub fn cpu(&self) -> Option<usize> {
         usize::try_from(self.cpu.load(Relaxed)).ok().filter(|_| !self.is_spread())
     }
 
-    /// Notes a fault of a thread; by the handler that has read it.
+    /// Notes a fault of a thread. Called by the handler that has read it.
     pub fn note(&self, tid: u32) {
         let number = self.count.fetch_add(1, Relaxed) as usize;
         self.tids[number % WINDOW].store(tid, Relaxed);
@@ -125,7 +123,8 @@ impl Follow {
 
     #[cold]
     fn decide(&self) {
-        // Who has more than half of them is what is left when each of two different ones cancels the other.
+        // Majority vote: when each pair of different threads cancels out, a thread with more than half of the
+        // faults is left.
         let (mut most, mut left) = (0, 0);
         let tids = || self.tids.iter().map(|tid| tid.load(Relaxed));
         for tid in tids() {

@@ -1,7 +1,8 @@
-//! Handlers: threads that read the messages of userfaultfd, and serve what they tell of.
+//! Handlers: threads that read the messages of userfaultfd and serve the faults in them.
 //!
-//! There is one for two CPUs (at most four), bound to one, because waking a thread on the faulting CPU costs a quarter
-//! of waking one elsewhere. Each waits for messages, takes the order lock to read one, and serves it.
+//! There is one handler for every two CPUs (at most four). Each is bound to one CPU, because waking a thread
+//! on the faulting CPU costs a quarter of waking one elsewhere. Each waits for messages, takes the order lock
+//! to read one, and serves it.
 
 use core::sync::atomic::Ordering::*;
 
@@ -16,7 +17,7 @@ use crate::pages::order::{Fault, Order};
 use crate::process::thread;
 use crate::runtime::RUNTIME;
 
-/// Such a thread.
+/// A handler thread.
 struct Handler {
     server: Server,
     binding: Binding,
@@ -58,7 +59,7 @@ impl Handler {
             drop(order);
             self.server.serve(fault);
             runtime.faults.serving.fetch_sub(1, SeqCst);
-            // With one thread that faults there is hardly ever another message at once.
+            // If only one thread faults, the next message hardly ever follows at once.
             if !runtime.faults.follow.is_spread() && runtime.faults.deferred.load(Acquire) == 0 {
                 self.sleep();
             }
@@ -68,7 +69,7 @@ impl Handler {
     /// Reads messages until one is a fault that may be served now.
     fn next_fault(&self, order: &mut Guard<'_, Order>) -> Option<Fault> {
         let runtime = self.server.runtime;
-        // Applying an event may read others, and keep faults for later.
+        // Applying an event may read further messages, and keep faults for later.
         loop {
             if let Some(fault) = runtime.next_kept(order) {
                 return Some(fault);
@@ -91,7 +92,7 @@ impl Handler {
         }
     }
 
-    /// Sleeps until there is a message or a call.
+    /// Sleeps until there is a message or a wake-up call.
     fn sleep(&mut self) {
         let follow = &self.server.runtime.faults.follow;
         self.binding.bind(follow.cpu_for(self.server.worker.number, self.binding.own));

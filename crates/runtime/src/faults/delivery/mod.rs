@@ -1,8 +1,9 @@
-//! Delivery of faults: how a touch of a page that is not resident is noticed, and how the thread that touched it goes
-//! on. What is done about it is `../serving`, which knows no more of this than [`Delivery`].
+//! Delivery of faults: how a touch of a page that is not resident is noticed, and how the thread that touched
+//! it goes on. Serving the fault is the business of `../serving`, which knows no more of this module than
+//! [`Delivery`].
 //!
-//! Today there is one: messages of userfaultfd, which threads of their own read (`handlers.rs`); `follow.rs` says
-//! which of them listen, and on which CPU.
+//! There is one implementation today: messages of userfaultfd, which threads of the runtime read
+//! (`handlers.rs`); `follow.rs` decides which of them listen, and on which CPU.
 
 pub mod follow;
 pub mod handlers;
@@ -12,21 +13,21 @@ use crate::kernel::uffd::{Message, Uffd};
 
 /// A way in which faults are delivered.
 ///
-/// All pages are whole and aligned. What fails leaves everything as it is: the errors are those of the ioctls of
-/// userfaultfd(2), of which `AGAIN` says that a change of mappings has to be read first, and `EXIST` that there is a
-/// page already.
+/// All ranges are whole, aligned pages. A call that fails changes nothing. The errors are those of the ioctls
+/// of userfaultfd(2): `AGAIN` means that a change of mappings has to be read first, and `EXIST` that a page
+/// is resident already.
 pub trait Delivery {
-    /// The next touch, or change of mappings, that nobody has taken yet.
+    /// The next touch, or change of mappings, that no thread has taken yet.
     fn next(&self) -> Option<Message>;
 
-    /// Places a copy of these bytes at pages that are missing, `protected` against writing. The bytes that were
-    /// placed.
+    /// Places a copy of these bytes at pages that are missing, write-protected if `protected`. Returns how
+    /// many bytes were placed.
     ///
     /// # Safety
     /// `from` can be read, and holds what the program expects at these pages.
     unsafe fn place(&self, page: usize, from: *const u8, bytes: usize, protected: bool) -> Result<usize>;
 
-    /// Places zeros at pages that are missing. The bytes that were placed.
+    /// Places zeros at pages that are missing. Returns how many bytes were placed.
     ///
     /// # Safety
     /// The program expects zeros there.
@@ -35,10 +36,10 @@ pub trait Delivery {
     /// Lets the program write to pages that were protected.
     fn allow_writes(&self, page: usize, bytes: usize) -> Result<()>;
 
-    /// Lets threads go on that wait for one of these pages. They touch it again.
+    /// Lets threads that wait for one of these pages go on. They touch it again.
     fn resume(&self, page: usize, bytes: usize);
 
-    /// The same for all pages there are.
+    /// The same for all pages.
     fn resume_all(&self);
 
     /// The same for one page.

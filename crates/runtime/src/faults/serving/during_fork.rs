@@ -1,4 +1,4 @@
-//! Serving while a fork is under way: nothing may change but the journal.
+//! Serving faults while a fork is under way: nothing may change but the journal.
 
 use super::Server;
 use crate::faults::delivery::Delivery;
@@ -18,7 +18,7 @@ impl Server {
         let page = fault.page;
         if fault.touch == Touch::Protected {
             if runtime.is_clean(page) {
-                // Its blob is forgotten with the rest.
+                // The blob of this page is forgotten with the rest.
                 match order.journal.has_room_for_page() {
                     true => order.journal.add(Record::Served(page)),
                     false => order.blobs_void = true,
@@ -33,11 +33,12 @@ impl Server {
             home.and_then(|home| runtime.pages.table.entry(home)).map_or(State::Empty, |entry| entry.load());
         if let (State::Spilled(_), Some(home)) = (state, home) {
             if home == page {
-                // A fetcher puts it in place although the fork is under way: the C library may need it before it forks. Nobody else waits for it.
+                // A fetcher places it although the fork is under way, because the C library may need it
+                // before it forks. No other thread waits for it.
                 self.leave(fault, sys::now_ns(), 1);
                 return;
             }
-            // It was moved since the fork began. Nobody changes the entry meanwhile.
+            // The page was moved after the fork began. Its entry does not change meanwhile.
             runtime.fetch_alone(&mut self.worker, home);
         }
         let into = &mut self.worker.pages[..PAGE];
@@ -57,10 +58,11 @@ impl Server {
             (State::Spilled(_), _) => {}
             _ => into.fill(0),
         }
-        // SAFETY: that is what the program's page holds: see the journal.
+        // SAFETY: these bytes are the contents of the program's page: see the journal.
         match unsafe { runtime.delivery().place(page, into.as_ptr(), PAGE, false) } {
             Ok(_) => {
-                // The C library's fork may wait for a thread that waits for this page: it comes back though it can't be noted.
+                // The C library's fork may wait for a thread that waits for this page, so the page is
+                // restored although it cannot be recorded.
                 if order.journal.has_room_for_page() {
                     order.journal.add(Record::Served(page));
                 }
@@ -75,8 +77,8 @@ impl Server {
         }
     }
 
-    /// Puts a page in place that was fetched, while nothing may change but the journal: if it is still the page that was asked for, and where it was.
-    /// `number`: of the batch that it comes from.
+    /// Places a fetched page while nothing may change but the journal, if it is still the page that was
+    /// requested and still lies where it did. `number` is the number of the batch from which it comes.
     pub(crate) fn place_during_fork(
         &mut self,
         order: &mut Guard<'_, Order>,
@@ -88,11 +90,12 @@ impl Server {
         let entry = runtime.pages.table.entry(page).map_or(State::Empty, |entry| entry.load());
         let is_there =
             entry == State::Spilled(spot) && runtime.spill.batches.number(spot.batch) == Some(number);
-        // Nothing has happened to it since the fork began: it was not served, given back or moved.
+        // The page is unchanged since the fork began: it was not served, discarded or moved.
         if !is_there || order.journal.find(page) != Some(page) || !order.journal.has_room_for_page() {
             return;
         }
-        // SAFETY: that is what the program's page holds: the entry and the journal say so, under the lock.
+        // SAFETY: these bytes are the contents of the program's page: the entry and the journal say so, under
+        // the lock.
         if unsafe { runtime.delivery().place(page, self.worker.pages.as_ptr(), PAGE, false) }.is_ok() {
             order.journal.add(Record::Served(page));
         }

@@ -1,5 +1,5 @@
-//! When much that was taken away though there was room is wanted again, what lies around a touched page comes back with it. The
-//! thread that touched it is not kept waiting for that.
+//! When the program wants back much of what was evicted although there was room, the neighbours of a touched
+//! page are restored together with it. The thread that touched the page does not wait for them.
 
 use super::{Placed, Server};
 use crate::kernel::sys::PAGE;
@@ -9,7 +9,7 @@ use crate::pages::table::{PAGES, State};
 use crate::reclaim::worker::RUN;
 
 impl Server {
-    /// Brings back what was taken away of the `RUN` pages among which the touched one is.
+    /// Restores the evicted ones among the `RUN` pages around the touched one.
     pub(super) fn bring_back_around(&mut self, touched: usize) {
         let mut page = touched & !(RUN * PAGE - 1);
         let end = page + RUN * PAGE;

@@ -1,20 +1,20 @@
-//! Serving faults: what is done about a touch of a page that is not resident.
+//! Serving faults: restoring the page that was touched.
 //!
-//! How the touch was noticed, and how the thread goes on afterwards, is not known here: that is [`Delivery`]
-//! (`../delivery`). A [`Server`] finds the page's entry, and does what it says:
+//! This module does not know how the touch was noticed, nor how the thread goes on afterwards: that is
+//! [`Delivery`] (`../delivery`). A [`Server`] finds the page's entry, and does what it says:
 //!
 //! | entry | what is done |
 //! | --- | --- |
 //! | empty | never touched, or discarded: zeros |
 //! | standby | copied back from the standby slot |
 //! | zero | zeros |
-//! | stored | decompressed outside of the lock, put in place under it |
-//! | pinned | somebody else is at it, and lets the thread go on when done |
-//! | spilled | left to a thread that waits for the supervisor: see `spill/fetch.rs` |
+//! | stored | decompressed outside the lock, placed under it |
+//! | pinned | another thread is restoring it, and resumes the faulting thread when done |
+//! | spilled | left to a fetcher, which waits for the supervisor: see `spill/fetch.rs` |
 //!
-//! A write to a page that is protected (see `copies.rs`) only waits for room.
+//! A write to a protected page (see `copies.rs`) only waits for room.
 //!
-//! While faults are sequential, a growing run of pages (1 to 32) is brought back at once.
+//! While faults are sequential, each restores a growing run of pages (1 to 32).
 
 mod during_fork;
 mod hurry;
@@ -36,15 +36,16 @@ use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 use streams::Streams;
 
-/// A touch takes so much longer than is seen of it, ns: until a handler has read of it, and until the thread runs again.
+/// The part of a fault that cannot be measured, in ns: the time until a handler has read its message, and the
+/// time until the thread runs again.
 const UNSEEN_NS: u64 = 15_000;
 
-/// What follows from trying to put pages in place.
+/// The result of trying to place pages.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Placed {
     /// The thread goes on.
     Done,
-    /// Events came in between: look again.
+    /// Events arrived meanwhile: look again.
     Retry,
 }
 
@@ -53,15 +54,15 @@ pub struct Server {
     pub(crate) runtime: &'static Runtime,
     pub(crate) worker: Worker,
     pub(crate) streams: Streams,
-    /// It works for the keeper, which restores everything: no faults of others wait for it, and it waits neither
-    /// for a fetcher nor for room, since only the keeper makes room.
+    /// This server works for the keeper when it restores everything. No faults of others wait for it, and it
+    /// waits neither for a fetcher nor for room, since only the keeper makes room.
     pub(crate) is_keepers: bool,
-    /// There is something in its memory that is still to be put in place.
+    /// Its memory holds a page that is still to be placed.
     pub(crate) holds_page: bool,
 }
 
 impl Server {
-    /// One with memory to work in; `None` if there is none.
+    /// A server with memory to work in; `None` if there is no memory.
     ///
     /// # Safety
     /// As for [`Worker::new`].
@@ -76,7 +77,7 @@ impl Server {
         })
     }
 
-    /// Serves a fault, for which somebody waits.
+    /// Serves a fault for which a thread waits.
     pub fn serve(&mut self, fault: Fault) {
         let begin = sys::now_ns();
         self.runtime.faults.stall.enter(begin);
@@ -90,7 +91,7 @@ impl Server {
         self.runtime.reclaim.patience_ns.fetch_sub((stalled + unseen) as i64, Relaxed);
     }
 
-    /// Returns whether the page had been taken away.
+    /// Returns whether the page had been evicted.
     pub(crate) fn serve_from(&mut self, fault: Fault, begin: u64) -> bool {
         if fault.touch == Touch::Protected {
             self.let_copy(fault);
@@ -138,7 +139,7 @@ impl Server {
         }
     }
 
-    /// Whether what is restored is exchanged for other pages, and needs no room.
+    /// Whether restoring the page evicts clean pages in exchange, and so needs no room.
     fn exchanges(&self, fault: Fault) -> bool {
         let runtime = self.runtime;
         fault.touch == Touch::Read
@@ -146,7 +147,7 @@ impl Server {
             && runtime.can_exchange_clean(&runtime.lock_order())
     }
 
-    /// A page was brought back that was compressed.
+    /// Counts a compressed page that was restored.
     pub(crate) fn note_served(&self, fault: Fault, begin: u64) {
         let now = sys::now_ns();
         let took = now.saturating_sub(begin);

@@ -1,8 +1,8 @@
-//! Putting pages in place: from standby, from the store, or fresh ones.
+//! Placing pages: from standby, from the store, or fresh ones.
 //!
-//! Contents are read without a lock. They are put in place under the order lock, and only if the page's entry
-//! still says what it said then. The kernel refuses (`EAGAIN`) while a message about a changed mapping has not
-//! been read.
+//! Contents are read without a lock. They are placed under the order lock, and only if the page's entry has
+//! not changed since. The kernel refuses (`EAGAIN`) while a message about a changed mapping has not been
+//! read.
 
 use core::sync::atomic::Ordering::*;
 
@@ -19,14 +19,14 @@ use crate::pages::order::{Fault, Order};
 use crate::pages::table::{PAGES, State, page_number};
 use crate::reclaim::worker::RUN;
 
-/// Pages from this one to the end of its block.
+/// Number of pages from this one to the end of its block.
 fn left_in_block(page: usize) -> usize {
     PAGES - page / PAGE % PAGES
 }
 
 impl Server {
-    /// How many of `count` pages may be given contents: up to the first guard page. The kernel would copy over a
-    /// guard (and before 6.13 there are none). Under the order lock: nobody moves pages meanwhile.
+    /// How many of `count` pages may be filled: those before the first guard page. The kernel would overwrite
+    /// a guard (before 6.13 there are none). The caller holds the order lock, so no page is moved meanwhile.
     fn before_guard(&self, page: usize, count: usize) -> usize {
         let fd = self.runtime.kernel.pagemap.load(Relaxed);
         if fd < 0 || !self.runtime.kernel.knows_guards.load(Relaxed) {
@@ -36,7 +36,7 @@ impl Server {
         first.map_or(count, |(guard, _)| (guard - page) / PAGE)
     }
 
-    /// Copies pages back from standby. Returns how many, too. `asked`: a thread waits for the first.
+    /// Copies pages back from standby. Also returns how many. `asked`: a thread waits for the first.
     pub(super) fn rescue(&mut self, fault: Fault, run: usize, asked: bool) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
@@ -55,11 +55,11 @@ impl Server {
             let State::Standby(id) = entry.load() else { break };
             let from = runtime.pages.standby.page_address(id) as *const u8;
             let mut is_clean = fault.touch == Touch::Read && runtime.is_clean_on_standby(page);
-            // SAFETY: the entry says that the program's page is the one on standby.
+            // SAFETY: the entry says that the page on standby is the program's page.
             match unsafe { runtime.delivery().place(page, from, PAGE, is_clean) } {
                 Ok(_) => {}
                 Err(Errno::EXIST) => is_clean = false,
-                // This mapping is not registered for that.
+                // This mapping is not registered for write protection.
                 Err(Errno::INVAL) if is_clean => {
                     runtime.forget_blob(page);
                     continue;
@@ -92,7 +92,7 @@ impl Server {
         (Placed::Done, done)
     }
 
-    /// Decompresses pages and puts them in place. Returns how many, too. `asked`: a thread waits for the first.
+    /// Decompresses pages and places them. Also returns how many. `asked`: a thread waits for the first.
     pub(super) fn restore(&mut self, fault: Fault, run: usize, asked: bool) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut found = [State::Empty; RUN];
@@ -111,8 +111,8 @@ impl Server {
         self.place(fault, &found[..count], None, asked)
     }
 
-    /// Decompresses a page to place `index` among the worker's, and pins it: `place` takes the pin back. `None` if it is not in the store.
-    /// The worker must have said that it reads.
+    /// Decompresses a page into the worker's page `index`, and pins it: `place` removes the pin. `None` if
+    /// the page is not in the store. The worker must have announced that it reads.
     pub(crate) fn load(&mut self, page: usize, index: usize) -> Option<State> {
         let runtime = self.runtime;
         let entry = runtime.pages.table.entry(page)?;
@@ -121,7 +121,7 @@ impl Server {
         match state {
             State::Zero => into.fill(0),
             State::Stored(name) if entry.pin(name) => {
-                // SAFETY: pinned, and this worker says that it reads.
+                // SAFETY: the blob is pinned, and this worker has announced that it reads.
                 let loaded =
                     unsafe { runtime.store().load(name, page_number(page), into, &mut self.worker.decode) };
                 if loaded.is_err() {
@@ -133,7 +133,7 @@ impl Server {
         Some(state)
     }
 
-    /// Puts decompressed pages in place if nothing has happened to them. `batch`: what they were spilled with.
+    /// Places decompressed pages if they are unchanged. `batch` is the batch in which they were spilled.
     pub(crate) fn place(
         &mut self,
         fault: Fault,
@@ -168,11 +168,11 @@ impl Server {
         drop(order);
         runtime.pages.zero_pages.fetch_sub(settled.zeros, Relaxed);
         settled.freed.iter().flatten().for_each(|(name, owner)| runtime.free(*name, *owner));
-        // All of them: threads that saw one of our pins wait too.
+        // Resume all of them: threads that saw one of our pins wait, too.
         runtime.delivery().resume(fault.page, found.len() * PAGE);
         if done > 0 {
             self.note_placed(fault.page, done, settled.fetched, asked);
-            // Of what was spilled the handler has noted it.
+            // For spilled pages the handler has already noted it.
             if asked && batch.is_none() {
                 self.streams.expect_next(fault.page, done);
             }
@@ -180,7 +180,8 @@ impl Server {
         (answer, done)
     }
 
-    /// How many of the pages, from the first on, are as they were found, without a guard between.
+    /// How many of the pages, counted from the first, are unchanged since they were found, with no guard
+    /// among them.
     fn intact(&self, run: &Run<'_>) -> usize {
         let intact = (0..run.found.len()).take_while(|index| run.is_still(self.runtime, *index)).count();
         if intact > 1 { self.before_guard(run.page, intact).max(1) } else { intact }
@@ -197,10 +198,10 @@ impl Server {
                     placing.done += copied / PAGE;
                     placing.answer = Placed::Done;
                 }
-                // This mapping was registered before the process forked.
+                // This mapping was registered before the process forked, without write protection.
                 Err(Errno::INVAL) if placing.keeps && placing.done == 0 => placing.keeps = false,
                 Err(Errno::NOENT) if bytes > PAGE && placing.done == 0 => {
-                    // The run leaves the mapping: only the page that was asked for.
+                    // The run extends beyond the mapping: place only the page that was touched.
                     // SAFETY: as above.
                     match unsafe { self.runtime.delivery().place(page, from, PAGE, placing.keeps) } {
                         Ok(_) => (placing.done, placing.answer) = (1, Placed::Done),
@@ -209,8 +210,8 @@ impl Server {
                     break;
                 }
                 Err(Errno::EXIST) if placing.done == 0 => {
-                    // In a forked child a page may be present although its entry
-                    // says otherwise (see `journal.rs`): the page is the truth.
+                    // In a forked child a page may be present although its entry says otherwise (see
+                    // `journal.rs`): the page is right.
                     *placing = Placing { answer: Placed::Done, done: 1, keeps: false };
                     break;
                 }
@@ -224,7 +225,7 @@ impl Server {
         }
     }
 
-    /// Counts pages that were put in place.
+    /// Counts pages that were placed.
     fn note_placed(&self, page: usize, done: usize, fetched: u64, asked: bool) {
         let counters = &self.runtime.slot().counters;
         let faulted = u64::from(asked);
@@ -238,9 +239,9 @@ impl Server {
         self.runtime.reclaim.change_debt((done * PAGE) as i64);
     }
 
-    /// Gives fresh pages, a run of them to a stream of touches. To who reads,
-    /// the kernel's page of zeros. To who writes, pages of their own: to replace
-    /// the page of zeros later, the kernel would stop all CPUs for each.
+    /// Gives the program fresh pages: a run of them for a stream of touches. A read gets the kernel's zero
+    /// page. A write gets pages of the program's own: to replace the zero page later, the kernel would
+    /// interrupt all CPUs for each page.
     pub(super) fn give_zeros(&mut self, fault: Fault, run: usize) -> Placed {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
@@ -257,14 +258,14 @@ impl Server {
         }
         let count = self.before_guard(fault.page, count);
         if count == 0 {
-            // Made a guard page meanwhile: the thread sees for itself.
+            // It became a guard page meanwhile: the thread finds out when it touches it again.
             runtime.delivery().resume_at(fault.page);
             return Placed::Done;
         }
         if fault.touch == Touch::Write {
             self.worker.pages[..count * PAGE].fill(0);
         }
-        // The kernel may have dropped a page that was marked as not needed (`MADV_FREE`).
+        // The kernel may have dropped a page that was marked as no longer needed (`MADV_FREE`).
         (0..count).for_each(|index| runtime.forget_blob(fault.page + index * PAGE));
         let mut done = 0;
         for pages in [count, 1] {
@@ -295,14 +296,14 @@ impl Server {
         Placed::Done
     }
 
-    /// A fork began after the fault was read: the table may be out of date now, and only the journal knows.
+    /// A fork began after the fault was read: the table may be out of date, and only the journal is right.
     #[cold]
     fn fault_again(&self, fault: Fault) -> Placed {
         self.runtime.delivery().resume_at(fault.page);
         Placed::Done
     }
 
-    /// The kernel refused to put a page in place.
+    /// The kernel refused to place a page.
     fn refused(&self, order: &mut Guard<'_, Order>, page: usize, error: Errno) -> Placed {
         let runtime = self.runtime;
         match error {
@@ -310,12 +311,13 @@ impl Server {
                 runtime.drain(order);
                 Placed::Retry
             }
-            // Out of memory in the hard group of this process: eviction makes room.
+            // The hard memory limit of this process's cgroup is reached: eviction makes room.
             Errno::NOMEM => {
                 runtime.reclaim.change_debt(PAGE as i64 * 16);
                 Placed::Retry
             }
-            // There is a page already, or no mapping any more: the thread sees for itself.
+            // A page is resident already, or the mapping is gone: the thread finds out when it touches the
+            // page again.
             _ => {
                 runtime.delivery().resume_at(page);
                 Placed::Done

@@ -1,5 +1,5 @@
-//! Waiting for room: before a handler makes more memory resident while the
-//! process is too far over its share of the limit.
+//! Waiting for room: a handler waits before it makes more memory resident while the process exceeds its share
+//! of the limit by too much.
 
 use core::sync::atomic::Ordering::*;
 
@@ -14,14 +14,15 @@ use crate::reclaim::hope::Waiting;
 
 /// A fault never waits longer than this for room ...
 const WAIT_NS: u64 = 20_000_000;
-/// ... nor this long without any memory being given back meanwhile. Fresh memory, and all when the limit is passed by far, waits as long as there is hope: `hope.rs`.
+/// ... nor longer than this without any memory being freed meanwhile. For fresh memory, and for all memory
+/// when the limit is far exceeded, the wait lasts as long as there is hope: `hope.rs`.
 const IDLE_NS: u64 = 2_000_000;
-/// Pages of which copies are let be made at once.
+/// How many pages the program may copy at once after one fault.
 const COPIES: usize = 16;
 
 impl Server {
-    /// Waits while the process is too far over its share of the limit. Fresh
-    /// memory waits longer, whether others have waited in vain or not.
+    /// Waits while the process exceeds its share of the limit by too much. Fresh memory waits longer, whether
+    /// or not earlier waits were in vain.
     pub(crate) fn wait_for_room(&mut self, growth: bool) {
         let runtime = self.runtime;
         if self.is_keepers {
@@ -32,8 +33,9 @@ impl Server {
                 && !(growth && runtime.reclaim.squeeze.load(Relaxed))
                 && !runtime.reclaim.waits_its_turn.load(Relaxed)
         };
-        // Far over the limit nobody gives up as long as there is hope: on a busy machine it may take long until a compressor gets a CPU,
-        // and on a busy disk until a batch is written. Unless whole rounds have shown that the limit can't be held.
+        // Far over the limit, no wait is abandoned as long as there is hope: on a busy machine it may take
+        // long until a compressor gets a CPU, and on a busy disk until a batch is written. The exception:
+        // whole rounds have shown that the limit cannot be held.
         let far = || {
             (growth || runtime.reclaim.is_far_over() || runtime.reclaim.waits_its_turn.load(Relaxed))
                 && !runtime.reclaim.hopeless.load(Relaxed)
@@ -63,14 +65,14 @@ impl Server {
                 || idle
             {
                 if idle {
-                    // Nobody else needs to wait for what does not come.
+                    // No other fault needs to wait for room that does not come.
                     runtime.reclaim.vain.store(given, Relaxed);
                 }
                 runtime.slot().counters.throttled_ns.fetch_add(waited, Relaxed);
                 return;
             }
             runtime.reclaim.work.ring();
-            // Threads that unmap must not wait for room too, nor those whose page takes none.
+            // Threads that unmap must not wait for room, nor threads whose page takes none.
             runtime.drain(&mut runtime.lock_order());
             if !self.holds_page {
                 self.serve_who_need_not_wait();
@@ -79,8 +81,10 @@ impl Server {
         }
     }
 
-    /// Serves kept faults that would not wait: what is on standby takes no room, or little; who waits for a tier holds up nobody; and of what is compressed one page at
-    /// a time, as long as the limit is not passed by far. There may be one handler for a thousand threads, and the one that waits now may wait for long.
+    /// Serves kept faults that would not wait. Pages on standby take little or no room. A thread that waits
+    /// for a tier holds up no other. Compressed pages are restored one at a time, unless the limit is far
+    /// exceeded. There may be one handler for a thousand threads, and the handler that waits now may wait for
+    /// long.
     fn serve_who_need_not_wait(&mut self) {
         let runtime = self.runtime;
         let mut may_restore = !runtime.reclaim.is_far_over();
@@ -115,12 +119,12 @@ impl Server {
                     self.leave(fault, begin, 1);
                     Placed::Done
                 }
-                // Who has pinned it wakes the thread.
+                // The thread that has pinned it wakes the faulting thread.
                 State::Pinned(_) => Placed::Done,
                 State::Spilled(_) | State::Empty => Placed::Retry,
             };
             if placed == Placed::Retry {
-                // It is another's turn first.
+                // Another process has its turn first.
                 runtime.keep(&mut runtime.lock_order(), fault);
                 return;
             }
@@ -130,16 +134,17 @@ impl Server {
     /// Lets a thread write to a page that is shared with a forked process, once there is room for the copy.
     pub(super) fn let_copy(&mut self, fault: Fault) {
         let runtime = self.runtime;
-        // No copy is made of a clean page, unless the process has forked since.
+        // A write to a clean page makes no copy, unless the process has forked since.
         if runtime.is_clean(fault.page) && runtime.is_exclusive(fault.page) {
             return self.let_write(fault);
         }
         self.wait_for_room(true);
-        // While there is room, for its neighbours too.
+        // While there is room, its neighbours may be written, too.
         let roomy = runtime.reclaim.debt.load(Relaxed) <= 0;
         let around = (fault.page & !(COPIES * PAGE - 1), COPIES * PAGE);
         let ranges = [around, (fault.page, PAGE)];
-        // Under the lock: who takes shared pages away has protected them, and they are to stay so until they are away (`evict/moved.rs`).
+        // Under the lock: a thread that evicts shared pages has protected them, and they must stay protected
+        // until they are evicted (`evict/moved.rs`).
         let mut order = runtime.lock_order();
         if order.forking {
             drop(order);
@@ -155,7 +160,7 @@ impl Server {
                     runtime.reclaim.change_debt(bytes as i64);
                     return;
                 }
-                // An event has not been read yet: the thread tries again, and comes here again.
+                // An event has not been read yet: the thread faults again and gets here again.
                 Err(Errno::AGAIN) => {
                     runtime.drain(&mut order);
                     break;
@@ -167,7 +172,7 @@ impl Server {
         runtime.delivery().resume_at(fault.page);
     }
 
-    /// Lets a thread write to a clean page of the process's own.
+    /// Lets a thread write to a clean page that only this process has.
     fn let_write(&mut self, fault: Fault) {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();

@@ -1,4 +1,4 @@
-//! A run of pages that were decompressed, and what becomes of their entries when they are placed.
+//! A run of decompressed pages, and what becomes of their entries when the pages are placed.
 
 use core::sync::atomic::Ordering::*;
 
@@ -11,33 +11,33 @@ use crate::pages::table::{Block, State, index_in_block, page_number};
 use crate::reclaim::worker::RUN;
 use crate::runtime::Runtime;
 
-/// Pages in a row that were decompressed.
+/// Consecutive pages that were decompressed.
 pub struct Run<'f> {
-    /// The first.
+    /// The first page.
     pub page: usize,
-    /// What their entries said.
+    /// The states of their entries when they were read.
     pub found: &'f [State],
-    /// What they were spilled with.
+    /// The batch in which they were spilled.
     pub batch: Option<u64>,
-    /// Where their entries are.
+    /// The block with their entries.
     pub block: Option<&'static Block>,
-    /// Forks so far.
+    /// Number of forks so far.
     pub forks: u32,
 }
 
-/// How far placing them has come.
+/// Progress of placing a run.
 pub struct Placing {
-    /// What follows for the thread that waits.
+    /// The result for the thread that waits.
     pub answer: Placed,
-    /// Pages that are placed.
+    /// Pages placed so far.
     pub done: usize,
-    /// They stay protected, and their blobs are kept.
+    /// The pages stay protected, and their blobs are kept.
     pub keeps: bool,
 }
 
-/// What became of their entries.
+/// What became of the entries.
 pub struct Settled {
-    /// Blobs that are nobody's any more, and whose they were.
+    /// Blobs that belong to no entry any more, each with its former owner.
     pub freed: [Option<(Ref, u64)>; RUN],
     /// Pages of zeros.
     pub zeros: i64,
@@ -46,14 +46,14 @@ pub struct Settled {
 }
 
 impl Run<'_> {
-    /// Whether the entry of a page still says what it said. Under the order lock, as all that follows.
+    /// Whether the entry of a page is unchanged. This and all that follow: under the order lock.
     pub fn is_still(&self, runtime: &Runtime, index: usize) -> bool {
         let page = self.page + index * PAGE;
         let now = self.block.map_or(State::Empty, |block| block.entries[index_in_block(page)].load());
         match (self.found[index], now) {
             (State::Stored(name), State::Pinned(other)) => name == other,
             (State::Zero, State::Zero) => true,
-            // The same place of another batch would be another block.
+            // The same place in another batch would be another block.
             (State::Spilled(spot), State::Spilled(other)) => {
                 let batch = self.batch.is_some() && self.batch == runtime.spill.batches.number(spot.batch);
                 spot == other && batch
@@ -62,15 +62,15 @@ impl Run<'_> {
         }
     }
 
-    /// Whether relatives share the blob of a page.
+    /// Whether other processes of the family share the blob of a page.
     pub fn is_inherited(&self, index: usize) -> bool {
         let at = index_in_block(self.page) + index;
         matches!(self.found[index], State::Stored(_))
             && self.block.is_some_and(|block| block.is_inherited(at, self.forks))
     }
 
-    /// How many of the first `intact` pages are kept clean (see `clean`): those whose blobs relatives share. `None` if
-    /// the first is not one, or what lies there may not be protected.
+    /// How many of the first `intact` pages are kept clean (see `clean`): those whose blobs are shared with
+    /// relatives. `None` if the first is not one of them, or if the mapping cannot be write-protected.
     pub fn kept_clean(&self, runtime: &Runtime, intact: usize) -> Option<usize> {
         // Every page that is protected has a blob.
         let count = (0..intact).take_while(|index| self.is_inherited(*index)).count();
@@ -81,7 +81,7 @@ impl Run<'_> {
         may.then_some(count)
     }
 
-    /// Empties the entries of the pages that were placed, and takes the pins back of the others.
+    /// Empties the entries of the pages that were placed, and removes the pins of the others.
     pub fn settle_entries(&self, runtime: &Runtime, placing: &Placing) -> Settled {
         let mut settled = Settled { freed: [None; RUN], zeros: 0, fetched: 0 };
         let Some(block) = self.block else { return settled };

@@ -1,14 +1,14 @@
-//! Sequential faults: how many pages to bring back at once.
+//! Sequential faults: how many pages to restore at once.
 
 use crate::kernel::sys::PAGE;
 use crate::pages::table::PAGES;
 
-/// Sequential streams that a handler follows at the same time.
+/// How many sequential streams a handler follows at the same time.
 const STREAMS: usize = 8;
-/// Times that the page of zeros is given at once at most, to a stream of touches of fresh memory.
+/// How many zero pages a stream of touches of fresh memory gets at once, at most.
 const ZERO_RUN: usize = PAGES;
 
-/// Faults that follow each other upwards.
+/// Faults at ascending adjacent addresses.
 #[derive(Clone, Copy, Default)]
 struct Stream {
     next: usize,
@@ -16,7 +16,7 @@ struct Stream {
     used: u64,
 }
 
-/// The last ones.
+/// The most recent streams.
 #[derive(Default)]
 pub struct Streams {
     streams: [Stream; STREAMS],
@@ -24,7 +24,7 @@ pub struct Streams {
 }
 
 impl Streams {
-    /// How many pages to bring back for a fault at `page`.
+    /// How many pages to restore for a fault at `page`.
     pub fn run_length(&mut self, page: usize) -> usize {
         self.clock += 1;
         let clock = self.clock;
@@ -39,7 +39,7 @@ impl Streams {
         1
     }
 
-    /// Notes where the last one will fault next: after the pages brought back.
+    /// Notes where the last stream will fault next: after the restored pages.
     pub fn expect_next(&mut self, page: usize, pages: usize) {
         let clock = self.clock;
         if let Some(stream) = self.streams.iter_mut().find(|s| s.used == clock) {

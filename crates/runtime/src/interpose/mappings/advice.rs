@@ -1,13 +1,12 @@
-//! Advice about forks, and what ends with a mapping.
+//! Advice about forks, and about what ends together with a mapping.
 //!
-//! The child's view of a range that the parent gives to `MADV_WIPEONFORK` is
-//! the kernel's business: empty. So nothing of it may be in the page table:
-//! it is brought back and kept out. `MADV_DONTFORK` is remembered, because
-//! the runtime uses the same mark for purposes of its own. Who discards
-//! memory is counted while he does: see `Order::was_removed_lately`.
+//! The child's view of a range under `MADV_WIPEONFORK` is up to the kernel: it is empty. So none of it may be
+//! in the page table: the range is restored and kept out. `MADV_DONTFORK` is remembered, because the runtime
+//! uses the same mark for its own purposes. Threads are counted while they discard memory: see
+//! `Order::was_removed_lately`.
 //!
-//! Making guard pages discards what was there, but of that the kernel tells
-//! nothing: it is discarded once more, in the way that is told.
+//! Making guard pages discards the contents, but the kernel does not report that. So the contents are
+//! discarded once more, in a way that is reported.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -41,19 +40,21 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
         RUNTIME.pages.discarding.fetch_add(1, SeqCst);
     }
     let end = start.saturating_add(bytes).next_multiple_of(PAGE);
-    // Before it is so: another thread may fork in between.
+    // Before the call, since another thread may fork in between.
     if advice == advice::DONTFORK && is_managed() {
         keeping_errno(|| PROGRAM_DONTFORK.add(start, end));
     }
     // SAFETY: passed on to the caller.
     let result = unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
     if advice == advice::GUARD_INSTALL && result == 0 && is_paging() {
-        // Guards that an eviction takes away unseen it makes again where they were: that must not be after the program has removed them. One
-        // that begins from here on sees them, and leaves them alone.
+        // An eviction that moves guards without noticing them makes them again at their places; that must not
+        // happen after the program has removed them. An eviction that begins from here on sees them, and
+        // leaves them alone.
         keeping_errno(desk::let_evictions_end);
-        // What was just being brought back may have come after the guards, and in place of some: so once more.
+        // A page that was just being restored may have arrived after the guards, and have replaced some: so
+        // once more.
         for again in [advice::DONTNEED, advice] {
-            // SAFETY: nothing is there any more but guards and what they have discarded.
+            // SAFETY: only guards are left there, and what they have discarded.
             let _ = keeping_errno(|| unsafe { sys::madvise(start, bytes, again) });
         }
     }
@@ -86,8 +87,7 @@ fn note(start: usize, end: usize, advice: usize) {
     }
 }
 
-/// As the C library's. Another mapping at the same place has nothing of what
-/// this one was marked with.
+/// As the C library's. A later mapping at the same place must not inherit the marks of this one.
 ///
 /// # Safety
 /// As the C library's.

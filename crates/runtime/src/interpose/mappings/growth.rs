@@ -1,15 +1,13 @@
-//! Functions by which a program gets much memory at once. What it gets is
-//! fresh, so the runtime is told nothing when it is filled, until its mapping
-//! is registered. While the limit is near, the thread that gets it waits for
-//! that; from then on filling it waits for room, page by page (`fault`).
+//! Functions by which a program gets much memory at once. The memory is fresh, so the runtime is not told
+//! when it is filled, until its mapping is registered. While the limit is near, the thread that gets it waits
+//! for that; from then on filling it waits for room, page by page (`faults`).
 //!
-//! The allocator makes its heap larger by system calls of its own, in small
-//! steps that are filled at once: registering what is there always comes too
-//! late. So near the limit small requests are counted too, and after some of
-//! them their thread waits for room itself. Memory of a block that was evicted
-//! before, and not unmapped since, is registered already and does not count; nor does a place that
-//! was watched for an earlier request, since when nothing was unmapped: allocators hand out the same place again and
-//! again. Far from the limit each request pays for one look.
+//! The allocator enlarges its heap by system calls of its own, in small steps that are filled at once:
+//! registering the new memory always comes too late. So near the limit small requests are counted, too, and
+//! after some of them the thread itself waits for room. Two kinds of memory do not count: memory of a block
+//! that was evicted before, and not unmapped since, because it is registered already; and a place that was
+//! watched for an earlier request, if nothing was unmapped since then, because allocators hand out the same
+//! place again and again. Far from the limit each request costs one check.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -26,7 +24,7 @@ use crate::reclaim::hope::Waiting;
 use crate::reclaim::watch;
 use crate::runtime::RUNTIME;
 
-/// Requests below this make the heap grow, if anything: what it has grown by can't be watched, bytes.
+/// Requests below this enlarge the heap, if anything: the new part of the heap cannot be watched, bytes.
 const LARGE: usize = 64 << 10;
 const PRIVATE: c_int = 2;
 const FIXED: c_int = 0x10;
@@ -34,7 +32,7 @@ const FIXED: c_int = 0x10;
 const NORESERVE: c_int = 0x4000;
 const ANONYMOUS: c_int = 0x20;
 const POPULATE: c_int = 0x8000;
-/// With this MAP_POPULATE does nothing.
+/// With this flag MAP_POPULATE has no effect.
 const NONBLOCK: c_int = 0x10000;
 const LOCKED: c_int = 0x2000;
 const HUGETLB: c_int = 0x40000;
@@ -54,11 +52,11 @@ static ALIGNED_ALLOC: Next = Next::library(c"aligned_alloc");
 /// All of them.
 pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
 
-/// Places that were watched for a request, each with its length in pages in the low bits and above that what
-/// `mark_of` says.
+/// Places that were watched for a request. The low bits of each are its length in pages, the bits above are
+/// its `mark_of`.
 static WATCHED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 const LENGTH_BITS: u32 = 24;
-/// Larger requests are watched each time: what passes unseen must be little.
+/// Larger requests are watched each time, since only little memory may go unnoticed.
 const REMEMBERED: usize = 4 << 20;
 
 fn pages_of(at: usize, bytes: usize) -> u64 {
@@ -78,7 +76,7 @@ fn was_watched(at: usize, bytes: usize) -> bool {
         && pages_of(at, bytes) <= known & ((1 << LENGTH_BITS) - 1)
 }
 
-/// `changes` is from before the place was watched.
+/// `changes` is the value before the place was watched.
 fn note_watched(at: usize, bytes: usize, changes: u64) {
     if bytes < REMEMBERED {
         let word = mark_of(at, changes) << LENGTH_BITS | pages_of(at, bytes);
@@ -94,7 +92,7 @@ fn got(at: usize, bytes: usize) {
     }
     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
         let seen = |block: &Block| !block.stale.load(Relaxed);
-        // Of what is larger than a block this says too little.
+        // For requests larger than a block this says too little.
         if bytes >= BLOCK || !RUNTIME.pages.table.block(at).is_some_and(seen) {
             got_near_limit(at, bytes);
         }
@@ -105,7 +103,7 @@ fn got(at: usize, bytes: usize) {
     }
 }
 
-/// The same in a process that has no keeper: it may be the time to start it.
+/// The same in a process without a keeper: it may be time to start one.
 #[cold]
 fn got_unwatched(at: usize, bytes: usize) {
     if !is_managed() || bytes < LARGE && RUNTIME.call() != call::NOW || !RUNTIME.is_to_begin(bytes) {
@@ -135,7 +133,7 @@ fn got_much(at: usize, bytes: usize) {
     }
 }
 
-/// Has it registered, with all that is new, and remembers that.
+/// Lets the keeper register it, with all new mappings, and remembers that.
 fn watch(at: usize, bytes: usize) {
     let changes = RUNTIME.pages.changes.load(Acquire);
     if desk::watch_growth() {
@@ -205,7 +203,7 @@ macro_rules! maps {
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
                 // SAFETY: passed on to the caller.
                 let at = unsafe { $next.call(given) } as usize;
-                // What was said of what was there before is not true of this one.
+                // Marks of an earlier mapping at this place do not apply to this one.
                 if flags & FIXED != 0 && at != FAILED && ranges::is_any() {
                     keeping_errno(|| ranges::forget(at, at + bytes.next_multiple_of(PAGE)));
                 }
@@ -235,7 +233,7 @@ maps! {
     mmap64 is MMAP64;
 }
 
-/// Whether so much memory, filled by the kernel at once, could pass the limit.
+/// Whether this much memory, filled by the kernel at once, could exceed the limit.
 #[cold]
 fn passes_limit(bytes: usize) -> bool {
     let shared = RUNTIME.shared();
@@ -243,18 +241,17 @@ fn passes_limit(bytes: usize) -> bool {
         && shared.tree_resident() + bytes as u64 > shared.limit_bytes.load(Relaxed)
 }
 
-/// Fills fresh memory piece by piece, each when there is room for it: what
-/// MAP_POPULATE does, which the kernel would do all at once. As there, nobody
-/// is told when it fails.
+/// Fills fresh memory piece by piece, each when there is room for it. This replaces MAP_POPULATE, for which
+/// the kernel would fill all of it at once. As with MAP_POPULATE, failure is not reported.
 fn populate(at: usize, bytes: usize, protection: c_int) {
     if !is_paging() {
         RUNTIME.begin();
     }
     let advice = if protection & WRITABLE != 0 { advice::POPULATE_WRITE } else { advice::POPULATE_READ };
     for start in (at..at + bytes).step_by(PIECE) {
-        // SAFETY: the mapping was made just now for the caller, who does not have it yet.
+        // SAFETY: the mapping was just made for the caller, which does not have it yet.
         let _ = unsafe { sys::madvise(start, PIECE.min(at + bytes - start), advice) };
-        // The keeper has a look after each piece, however busy the machine is.
+        // The keeper looks after each piece, however busy the machine is.
         if RUNTIME.is_paging() {
             desk::watch_growth();
         }

@@ -1,14 +1,13 @@
-//! Moves that leave a mapping behind (MREMAP_DONTUNMAP), under way or done a
-//! moment ago: see `late.rs`.
+//! Moves that leave a mapping behind (MREMAP_DONTUNMAP), under way or recently finished: see `late.rs`.
 //!
-//! The thread goes on as soon as its message has been read, which may be
-//! before it is applied. So a move is remembered for a while after its end.
+//! The thread goes on as soon as its message has been read, which may be before it is applied. So a move is
+//! remembered for a while after its end.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use crate::kernel::sys;
 
-/// Moves that are remembered at most; of more, the oldest are taken for moves of the usual kind.
+/// Maximum number of moves to remember; if there are more, the oldest are taken for ordinary moves.
 const MOVES: usize = 2048;
 /// A message is applied within this time after its move, ns.
 const APPLIED_NS: u64 = 2_000_000_000;
@@ -33,7 +32,7 @@ pub fn note(start: usize, end: usize) {
     place.end.store(end, Release);
 }
 
-/// Whether the move from `address` is one that leaves a mapping behind.
+/// Whether the move from `address` leaves a mapping behind.
 pub fn leaves_behind(address: usize) -> bool {
     let now = sys::now_ns();
     RING.iter().any(|place| {

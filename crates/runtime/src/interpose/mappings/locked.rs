@@ -1,9 +1,8 @@
 //! Locked memory: it stays where it is.
 //!
-//! The range is kept out before the kernel locks it, and evictions that began
-//! earlier are waited for. (A locked mapping that is moved away takes its lock
-//! along to the standby area.) What was evicted before comes back by the lock
-//! itself: the kernel touches every page.
+//! The range is kept out before the kernel locks it, and this waits for evictions that began earlier. (A
+//! locked mapping that is moved away takes its lock along to the standby area.) The lock itself restores
+//! pages that were evicted before: the kernel touches every page.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::Relaxed;
@@ -36,11 +35,11 @@ static MLOCK2: Next = Next::call_of(c"mlock2", nr::MLOCK2);
 static MUNLOCK: Next = Next::call_of(c"munlock", nr::MUNLOCK);
 static MLOCKALL: Next = Next::call_of(c"mlockall", nr::MLOCKALL);
 
-/// All of them. `munlockall` needs nothing: `mlockall` has ended the paging,
-/// and what `mlock` has locked before stays kept out, which harms nobody.
+/// All of them. `munlockall` needs nothing: `mlockall` has ended the paging, and it does no harm that ranges
+/// locked by `mlock` before that stay kept out.
 pub static ALL: [&Next; 4] = [&MLOCK, &MLOCK2, &MUNLOCK, &MLOCKALL];
 
-/// The pages that the kernel locks when it is given this range.
+/// The pages that the kernel locks when given this range.
 fn pages(start: usize, bytes: usize) -> (usize, usize) {
     let end = start.saturating_add(bytes).min(table::END);
     (start & !(PAGE - 1), end.next_multiple_of(PAGE))
@@ -55,11 +54,11 @@ fn locking(start: usize, bytes: usize, lock: impl FnOnce() -> isize) -> c_int {
     if is_paging() {
         keeping_errno(desk::let_evictions_end);
     }
-    // If it fails, some pages may be locked all the same: the range stays kept out.
+    // If it fails, some pages may be locked nevertheless: the range stays kept out.
     lock() as c_int
 }
 
-/// A mapping was made that is locked from the beginning (MAP_LOCKED).
+/// Records a mapping that was locked from the beginning (MAP_LOCKED).
 #[cold]
 pub fn note(start: usize, bytes: usize) {
     let (from, to) = pages(start, bytes);
@@ -105,8 +104,8 @@ pub unsafe extern "C" fn munlock(start: usize, bytes: usize) -> c_int {
     result
 }
 
-/// As the C library's. Memory that may never be away is no use to the
-/// runtime: it brings everything back and ends.
+/// As the C library's. Memory that must always be resident is no use to the runtime: it restores everything
+/// and ends.
 ///
 /// # Safety
 /// As the C library's.
@@ -125,9 +124,9 @@ pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
     if flags & (CURRENT | ONFAULT) != CURRENT || RUNTIME.process.pid.load(Relaxed) == 0 {
         return call(flags);
     }
-    // The kernel would make all of the runtime's own memory resident, tens of MiB that nobody has touched. So
-    // this locks what is mapped without making it resident, and then each mapping of the program. `mlockall`
-    // ignores errors there.
+    // The kernel would make all of the runtime's own memory resident, tens of MiB that are otherwise never
+    // touched. So this locks what is mapped without making it resident, and then locks each mapping of the
+    // program. `mlockall` ignores errors there.
     let Ok(maps) = sys::open_own(c"/proc/thread-self/maps", sys::o::RDONLY) else { return call(flags) };
     let result = call(CURRENT | ONFAULT);
     if result == 0 {
@@ -140,15 +139,15 @@ pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
     result
 }
 
-/// Locks each mapping and makes it resident. Those with memory of the runtime's own stay locked as they are:
-/// what the program has there is resident and locked once it is touched.
+/// Locks each mapping and makes it resident. Mappings that contain memory of the runtime's own stay as they
+/// are: the program's pages there are resident and locked once they are touched.
 fn lock_each(maps: Fd) {
     let mut buffer = [0u8; 8192];
     let _ = maps::for_each(maps, &mut buffer, |mapping| {
         let (start, end) = (mapping.start, mapping.end);
         let is_own = RUNTIME.arena.overlaps(start, end) || RUNTIME.pages.standby.overlaps(start, end);
         if !is_own {
-            // SAFETY: it changes no contents.
+            // SAFETY: this changes no contents.
             let _ = unsafe { sys::syscall(nr::MLOCK, [start, end - start, 0, 0, 0, 0]) };
         }
     });

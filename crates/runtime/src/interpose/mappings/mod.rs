@@ -1,4 +1,4 @@
-//! Functions by which the program changes its mappings, or has the kernel hold on to its pages.
+//! Functions by which the program changes its mappings, or makes the kernel hold on to its pages.
 
 pub mod leaving;
 pub mod ranges;

@@ -1,7 +1,7 @@
-//! A userfaultfd of the program's own. The kernel lets each piece of memory be
-//! registered with one only, and the runtime has registered nearly all of it near the
-//! limit. So the program gets its memory back, registered with none, before it registers
-//! any itself. To open one, and to ask what the kernel can do, changes nothing yet.
+//! A userfaultfd of the program's own. The kernel lets each piece of memory be registered with only one, and
+//! near the limit the runtime has registered nearly all memory. So before the program registers memory
+//! itself, the runtime stops and unregisters everything. Opening a userfaultfd, and asking what the kernel
+//! can do, changes nothing yet.
 
 use core::ffi::c_int;
 
@@ -20,8 +20,7 @@ pub static ALL: [&Next; 1] = [&IOCTL];
 /// As the C library's.
 ///
 /// # Safety
-/// As the C library's. The variable argument is taken as a declared one would be: it
-/// comes in the same register.
+/// As the C library's. The variable argument is declared as a fixed one: it is passed in the same register.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(file: c_int, request: usize, argument: usize) -> c_int {
     // Some callers declare the request as an `int`.

@@ -1,7 +1,7 @@
-//! Pages that the kernel holds on to while a device or another thread reads or
-//! writes them. Moving a page away does not end that: what arrives later goes
-//! to the moved page. Where the kernel does not refuse to move such pages (`pins.rs`, `mounts.rs`) the runtime must know that such I/O may happen before
-//! the first of it does.
+//! Pages that the kernel holds on to while a device or another thread reads or writes them. Moving a page
+//! away does not end that: data that arrive later go to the moved page. Where the kernel does not refuse to
+//! move such pages (`pins.rs`, `mounts.rs`), the runtime must know that such I/O may happen before the first
+//! of it does.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -12,8 +12,8 @@ use crate::kernel::mounts::Notices;
 use crate::kernel::sys;
 use crate::runtime::RUNTIME;
 
-/// Says that the program is about to do something that pins pages. Where pins are noticed that does no harm; before paging
-/// it is not known yet.
+/// Records that the program is about to do something that pins pages. Where pins are noticed that does no
+/// harm; before paging it is not known yet whether they are.
 #[cold]
 pub fn note() {
     if !RUNTIME.pages.pins_seen.swap(true, SeqCst) && RUNTIME.kernel.mounts.notices() == Notices::Nothing {
@@ -21,7 +21,7 @@ pub fn note() {
     }
 }
 
-/// What is being evicted comes to its end first.
+/// Evictions that are under way must end first.
 fn let_evictions_end() {
     if is_paging() {
         keeping_errno(desk::let_evictions_end);
@@ -50,14 +50,14 @@ const F_SETFL: c_int = 4;
 const fn open_of(name: &'static core::ffi::CStr) -> Next {
     Next::call_of(name, nr::OPEN)
 }
-/// Without a system call `open` there is nothing simpler than the function.
+/// Without a system call `open` there is no simpler call than the function.
 #[cfg(target_arch = "aarch64")]
 const fn open_of(name: &'static core::ffi::CStr) -> Next {
     Next::library(name)
 }
 
-/// A file was opened, or its flags have changed: whether reading it is a danger is known now. What was
-/// opened before paging began, the keeper looks at then.
+/// A file was opened, or its flags have changed: now it is known whether reading it is a danger. Files opened
+/// before paging began are checked by the keeper then.
 #[cold]
 fn opened(file: c_int, direct: bool) {
     if file >= 0
@@ -70,9 +70,8 @@ fn opened(file: c_int, direct: bool) {
     }
 }
 
-/// Defines functions that open files or change their flags. They are points
-/// where a thread may be cancelled: then their frame is unwound, with nothing
-/// in it to be undone.
+/// Defines functions that open files or change their flags. They are cancellation points: if a thread is
+/// cancelled there, their frame is unwound, and nothing in it has to be undone.
 macro_rules! opens {
     ($($count:literal: $name:ident($($argument:ident: $type:ty),+) $when:expr, is $next:ident $made:expr;)+) => {
         $(
@@ -81,8 +80,8 @@ macro_rules! opens {
             /// As the C library's.
             ///
             /// # Safety
-            /// As the C library's. A variable argument is taken as a declared
-            /// one would be: it comes in the same register.
+            /// As the C library's. A variable argument is declared as a fixed one: it is passed in the same
+            /// register.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),+) -> c_int {
                 if $when {
@@ -136,7 +135,7 @@ macro_rules! streams {
                 // SAFETY: passed on to the caller.
                 let stream = unsafe { $next.call([$($argument),+]) as usize };
                 if stream != 0 && is_paging() {
-                    // SAFETY: the stream was opened just now.
+                    // SAFETY: the stream was just opened.
                     keeping_errno(|| opened(unsafe { FILENO.call([stream]) as c_int }, false));
                 }
                 stream
@@ -188,7 +187,7 @@ static READV: Next = Next::call_of(c"process_vm_readv", sys::nr::PROCESS_VM_READ
 static WRITEV: Next = Next::call_of(c"process_vm_writev", nr::PROCESS_VM_WRITEV);
 static VMSPLICE: Next = Next::call_of(c"vmsplice", nr::VMSPLICE);
 
-/// Whether `process` is this one, by its id or by that of one of its threads.
+/// Whether `process` is this process: its id, or the id of one of its threads.
 fn is_own(process: c_int) -> bool {
     let own = RUNTIME.process.pid.load(Relaxed);
     is_managed() && (process as u32 == own || process > 0 && sys::thread_exists(own, process as u32))
@@ -234,7 +233,7 @@ pub unsafe extern "C" fn process_vm_writev(
     unsafe { WRITEV.call([process as usize, here, here_count, there, there_count, flags]) }
 }
 
-/// As the C library's: a pipe takes pages of the program's in.
+/// As the C library's: a pipe takes in pages of the program.
 ///
 /// # Safety
 /// As the C library's.

@@ -1,4 +1,4 @@
-//! What the program has said of address ranges.
+//! What the program has requested for address ranges.
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
@@ -6,7 +6,7 @@ use crate::kernel::sys;
 use crate::memory::lock::{Guard, Lock};
 use crate::runtime::RUNTIME;
 
-/// Ranges of a set at most. Places that are not used cost nothing.
+/// Maximum number of ranges in a set. Unused places cost nothing.
 const RANGES: usize = 16_384;
 
 /// Ranges that the program itself has given to `MADV_DONTFORK`.
@@ -18,8 +18,7 @@ pub static PROGRAM_LOCKED: Ranges = Ranges::new();
 /// Ranges that a thread of the program is about to move: see `remap.rs`.
 pub static MOVING: Ranges = Ranges::new();
 
-/// The first range that must not be evicted and begins before `end` and ends
-/// after `start`.
+/// The first range that must not be evicted and that begins before `end` and ends after `start`.
 pub fn first_kept(start: usize, end: usize) -> Option<(usize, usize)> {
     let kept = [&PROGRAM_LOCKED, &PROGRAM_WIPED, &MOVING];
     if kept.iter().any(|set| set.has_overflowed()) {
@@ -32,10 +31,9 @@ pub fn first_kept(start: usize, end: usize) -> Option<(usize, usize)> {
     kept.iter().filter_map(|set| set.first_in(start, end)).min()
 }
 
-/// Calls `visit` with what is left of a range without those parts that the
-/// program does not want in a child. If the program has marked more ranges than
-/// can be remembered, some are taken for unmarked: a child with memory that it
-/// does not expect is better than one without memory that it needs.
+/// Calls `visit` with the parts of a range that the program wants in a child. If the program has marked more
+/// ranges than can be remembered, some count as unmarked: a child with memory that it does not expect is
+/// better than one without memory that it needs.
 pub fn for_each_inherited(start: usize, end: usize, mut visit: impl FnMut(usize, usize)) {
     let mut at = start;
     while let Some((from, to)) = PROGRAM_DONTFORK.first_in(at, end) {
@@ -49,10 +47,10 @@ pub fn for_each_inherited(start: usize, end: usize, mut visit: impl FnMut(usize,
     }
 }
 
-/// All that the program has said, of ranges that it owns.
+/// All of the program's requests, for ranges that it owns.
 pub static ALL: [&Ranges; 3] = [&PROGRAM_DONTFORK, &PROGRAM_WIPED, &PROGRAM_LOCKED];
 
-/// Whether the program has said anything. In an unprepared child nobody asks for it any more.
+/// Whether the program has requested anything. In an unprepared child nobody uses the requests any more.
 #[inline(always)]
 pub fn is_any() -> bool {
     ALL.iter().any(|set| !set.is_empty()) && crate::process::here::is_own()
@@ -65,8 +63,8 @@ pub fn forget(start: usize, end: usize) {
     }
 }
 
-/// A mapping has moved, and its marks with it. Such marks are of whole
-/// mappings: they are there for all of the new place or for nothing of it.
+/// A mapping has moved, and its marks with it. Such marks apply to whole mappings: to all of the new place or
+/// to none of it.
 pub fn moved(from: (usize, usize), to: (usize, usize), source_stays: bool) {
     for set in ALL {
         let marked = set.overlaps(from.0, from.1);
@@ -77,11 +75,10 @@ pub fn moved(from: (usize, usize), to: (usize, usize), source_stays: bool) {
     }
 }
 
-/// A set of ranges. Invariant: the first `count` are in use, none is empty,
-/// no two overlap.
+/// A set of ranges. Invariant: the first `count` are in use, none of them is empty, and no two overlap.
 pub struct Ranges {
     list: Lock<List>,
-    /// How many there are, to be read without the lock.
+    /// Number of ranges, readable without the lock.
     count: AtomicUsize,
     /// Ranges were lost.
     overflow: AtomicBool,
@@ -108,7 +105,7 @@ impl List {
         true
     }
 
-    /// Takes a range out; `false` if there was no room for what is left.
+    /// Removes a range; `false` if there was no room for the remaining parts.
     fn cut(&mut self, start: usize, end: usize) -> bool {
         let (mut at, mut complete) = (0, true);
         while at < self.count {
@@ -119,7 +116,7 @@ impl List {
             }
             self.count -= 1;
             self.ranges[at] = self.ranges[self.count];
-            // What is left lies outside of the range: it is passed over when the loop comes to it.
+            // The remaining parts lie outside the range, so the loop skips them later.
             complete &= self.push(from, start.min(to)) & self.push(end.max(from), to);
         }
         complete
@@ -127,7 +124,7 @@ impl List {
 }
 
 impl Ranges {
-    /// Empty.
+    /// An empty set.
     pub const fn new() -> Self {
         Ranges {
             list: Lock::new(List { ranges: [(0, 0); RANGES], count: 0 }),
@@ -141,14 +138,14 @@ impl Ranges {
         self.change(|list| list.cut(start, end) & list.push(start, end));
     }
 
-    /// Takes a range out.
+    /// Removes a range.
     pub fn remove(&self, start: usize, end: usize) {
         if !self.is_empty() {
             self.change(|list| list.cut(start, end));
         }
     }
 
-    /// Whether some byte of the range is in the set.
+    /// Whether any byte of the range is in the set.
     pub fn overlaps(&self, start: usize, end: usize) -> bool {
         !self.is_empty() && self.with(|list| list.used().iter().any(|(from, to)| *from < end && start < *to))
     }
@@ -161,13 +158,13 @@ impl Ranges {
         self.with(|list| list.used().iter().filter(|(from, to)| *from < end && start < *to).min().copied())
     }
 
-    /// Whether nothing is in the set.
+    /// Whether the set is empty.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.count.load(Acquire) == 0
     }
 
-    /// Whether ranges were lost because there was no room.
+    /// Whether ranges were lost for lack of room.
     pub fn has_overflowed(&self) -> bool {
         self.overflow.load(Relaxed)
     }
@@ -177,8 +174,8 @@ impl Ranges {
     /// # Safety
     /// No other thread may exist.
     pub unsafe fn reset_in_child(&self) {
-        // SAFETY: passed on to the caller. A thread in the middle of a change
-        // leaves at worst a range more or less: what it was doing is not done.
+        // SAFETY: passed on to the caller. A thread in the middle of a change leaves at worst one range too
+        // many or too few: its operation did not complete.
         unsafe { self.list.reset_in_child() };
         self.count.store(self.list.lock().count, Release);
     }
@@ -192,7 +189,7 @@ impl Ranges {
         });
     }
 
-    /// The lock may be wanted in a signal handler: signals wait meanwhile.
+    /// A signal handler may take the lock, so signals are blocked meanwhile.
     fn with<T>(&self, work: impl FnOnce(&mut Guard<'_, List>) -> T) -> T {
         let mask = sys::block_signals();
         sys::touch_stack();

@@ -1,14 +1,12 @@
-//! `mremap`: the kernel treats mappings that differ only in their registration
-//! as different ones. The program must not see that.
+//! `mremap`: the kernel treats mappings that differ only in their registration as different ones. The program
+//! must not see that.
 //!
-//! - A call that wants one mapping finds several where the runtime has
-//!   registered a part (memory that was added next to a registered mapping):
-//!   EFAULT. Registering all of them makes them one again, unless both have
-//!   been written to meanwhile: then they are moved or grown one by one.
-//! - Since Linux 6.17 a move to a fixed place takes several mappings at once,
-//!   but no registered ones; what it moves before it comes to one of those
-//!   stays moved. So such a move is done here, mapping by mapping, and the
-//!   kernel never sees it whole.
+//! - A call that needs a single mapping finds several where the runtime has registered only a part (memory
+//!   was added next to a registered mapping): EFAULT. Registering all of them makes them one again, unless
+//!   both have been written to meanwhile: then they are moved or grown one by one.
+//! - Since Linux 6.17 a move to a fixed place takes several mappings at once, but no registered ones;
+//!   mappings that it moves before it reaches a registered one stay moved. So such a move is made here,
+//!   mapping by mapping, and the kernel never sees the whole request.
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -24,11 +22,11 @@ const MAYMOVE: usize = 1;
 const FIXED: usize = 2;
 const DONTUNMAP: usize = 4;
 const FAILED: usize = usize::MAX;
-/// Mappings that are looked at in one go.
+/// Maximum number of mappings to look at in one go.
 const PIECES: usize = 64;
-/// What is moved is brought back first if it is at most this part of the limit.
+/// A range that moves is restored first if it is at most this fraction of the limit.
 const PART: u64 = 8;
-/// How often a piece that turns out to be two is looked at again.
+/// How often to look again at a piece that turns out to be two.
 const AGAIN: usize = 64;
 
 static MREMAP: Next = Next::call_of(c"mremap", sys::nr::MREMAP);
@@ -49,7 +47,7 @@ pub unsafe extern "C" fn mremap(
     new: usize,
 ) -> usize {
     let flags = flags as u32 as usize;
-    // What else is in its register the kernel looks at all the same, with `MREMAP_DONTUNMAP`, and may refuse.
+    // With `MREMAP_DONTUNMAP` the kernel checks this register, too, and might refuse other contents.
     let new = if flags & FIXED != 0 { new } else { 0 };
     // SAFETY: passed on to the caller.
     let now = || unsafe { MREMAP.call([old, old_bytes, bytes, flags, new]) } as usize;
@@ -67,7 +65,7 @@ pub unsafe extern "C" fn mremap(
         let at = unsafe { wanted.carry_out(now) };
         let own_mark = ranges::PROGRAM_DONTFORK.overlaps(old, old.saturating_add(wanted.old_bytes));
         if at != FAILED && RUNTIME.forks.pause.load(SeqCst) != 0 && !own_mark {
-            // It may have moved past the keeper, who makes all mappings inheritable just now.
+            // It may have moved past the keeper, which is now making all mappings inheritable.
             RUNTIME.unmark(at, at.saturating_add(wanted.bytes));
         }
         RUNTIME.pages.moving.fetch_sub(1, SeqCst);
@@ -95,19 +93,18 @@ struct Move {
     new: usize,
 }
 
-/// Mappings in a range, one after the other.
+/// The mappings of a range, one after another.
 struct Pieces {
     list: [(usize, usize); PIECES],
     count: usize,
-    /// They follow each other without a gap and differ in nothing that shows.
+    /// They are adjacent, without a gap, and do not differ visibly.
     alike: bool,
 }
 
 impl Move {
-    /// In a program with threads: makes all of it resident, and keeps it so
-    /// until it has moved. What is evicted is found again through messages of
-    /// the kernel, which may come in another order than what they tell of (see
-    /// `late.rs`); what is resident moves with its mapping. Not where that
+    /// In a program with threads: makes the whole range resident, and keeps it so until it has moved. Evicted
+    /// pages are found again through messages of the kernel, which may arrive in a different order than the
+    /// changes happened (see `late.rs`); resident pages move with their mapping. This is not done where it
     /// would take a large part of the limit.
     fn bring_back(&self) -> bool {
         let Some(end) = self.old.checked_add(self.old_bytes) else { return false };
@@ -124,7 +121,7 @@ impl Move {
     }
 
     /// # Safety
-    /// As `mremap`; `now` is the kernel's.
+    /// As `mremap`; `now` makes the kernel's call.
     unsafe fn carry_out(&self, now: impl Fn() -> usize) -> usize {
         if self.may_take_several() && keeping_errno(moves_several_at_once) {
             let pieces = keeping_errno(|| Pieces::of(self.old, self.old + self.old_bytes));
@@ -153,7 +150,7 @@ impl Move {
         if again != FAILED || errno() != Errno::FAULT {
             return again;
         }
-        // Both have been written to: the kernel never makes one mapping of them again.
+        // Both have been written to: the kernel never merges them again.
         match keeping_errno(|| Pieces::of(start, end)).filter(|pieces| pieces.alike && pieces.count < PIECES)
         {
             // SAFETY: passed on to the caller.
@@ -162,8 +159,7 @@ impl Move {
         }
     }
 
-    /// Does for mappings that differ only by the runtime's doing what the
-    /// kernel would have done for one.
+    /// For mappings that differ only because of the runtime, does what the kernel would have done for one.
     ///
     /// # Safety
     /// As `mremap`.
@@ -195,13 +191,13 @@ impl Move {
         for &(from, end) in &pieces.list[..pieces.count] {
             let bytes = if from == last { grown } else { end - from };
             let place = to + (from - self.old);
-            // SAFETY: the place was reserved, or is the program's choice.
+            // SAFETY: the place was reserved, or the program chose it.
             let moved = unsafe { sys::syscall(sys::nr::MREMAP, [from, end - from, bytes, flags, place, 0]) };
             match moved {
                 Ok(_) => {}
                 Err(error) if from == self.old => {
                     if !fixed {
-                        // SAFETY: reserved just now, and nothing is there yet.
+                        // SAFETY: reserved above, and still empty.
                         let _ = unsafe { sys::munmap(to, self.bytes) };
                     }
                     return result(Err(error)) as usize;
@@ -212,8 +208,8 @@ impl Move {
         to
     }
 
-    /// Whether it is a move of the kind that the kernel does for several
-    /// mappings, and would not refuse from the outset.
+    /// Whether this is a move that the kernel makes for several mappings, and would not refuse from the
+    /// outset.
     fn may_take_several(&self) -> bool {
         let fixed = self.flags & !DONTUNMAP == MAYMOVE | FIXED;
         let sound = self.old.is_multiple_of(PAGE) && self.new.is_multiple_of(PAGE) && self.bytes != 0;
@@ -232,13 +228,14 @@ impl Move {
             let mut split = false;
             for &(from, to) in &pieces.list[..pieces.count] {
                 let place = self.new + (from - self.old);
-                // The C library's function is this call; every piece is a whole or a part of one mapping.
+                // The C library's function is just this call; every piece is the whole or a part of one
+                // mapping.
                 // SAFETY: passed on to the caller.
                 let moved = unsafe {
                     sys::syscall(sys::nr::MREMAP, [from, to - from, to - from, self.flags, place, 0])
                 };
                 if moved == Err(Errno::FAULT) && again < AGAIN {
-                    // The runtime has registered a part of it just now: it is two mappings.
+                    // The runtime has just registered a part of it: it is two mappings.
                     (next, split, again) = (from, true, again + 1);
                     break;
                 }
@@ -259,7 +256,7 @@ impl Move {
 }
 
 impl Pieces {
-    /// The first mappings in the range; `None` if they can't be listed.
+    /// The first mappings in the range; `None` if they cannot be listed.
     fn of(start: usize, end: usize) -> Option<Self> {
         let fd = sys::open(c"/proc/thread-self/maps", o::RDONLY | o::CLOEXEC).ok()?;
         let mut found = Pieces { list: [(0, 0); PIECES], count: 0, alike: true };
@@ -284,8 +281,7 @@ impl Pieces {
     }
 }
 
-/// Whether the kernel moves several mappings at once: tried once, with two
-/// that nobody else knows of.
+/// Whether the kernel moves several mappings at once: tried once, with two that nobody else knows.
 fn moves_several_at_once() -> bool {
     const UNKNOWN: u32 = 0;
     const NO: u32 = 1;
@@ -304,10 +300,9 @@ fn moves_several_at_once() -> bool {
 fn try_two() -> sys::Result<bool> {
     let from = sys::map_anonymous(4 * PAGE, prot::NONE)? as usize;
     let to = from + 2 * PAGE;
-    // SAFETY: all of it is a fresh mapping that nobody else knows of. What the
-    // kernel has unmapped may belong to somebody else at once, so only what is
-    // there for certain is unmapped; a kernel that refuses may have unmapped
-    // the target or not: then two pages of address space may stay behind.
+    // SAFETY: all of it is a fresh mapping that nobody else knows. Addresses that the kernel has unmapped may
+    // belong to another thread at once, so only addresses that are certainly mapped are unmapped. A kernel
+    // that refuses may or may not have unmapped the target: then two pages of address space may stay behind.
     unsafe {
         sys::mprotect(from, PAGE, prot::READ)?;
         let able = sys::mremap_to(from, 2 * PAGE, to, false).is_ok();
@@ -316,7 +311,7 @@ fn try_two() -> sys::Result<bool> {
     }
 }
 
-/// The whole pages that the kernel makes of a length.
+/// A length, rounded up to whole pages as the kernel does.
 fn whole(bytes: usize) -> usize {
     bytes.wrapping_add(PAGE - 1) & !(PAGE - 1)
 }

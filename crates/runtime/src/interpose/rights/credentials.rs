@@ -1,21 +1,19 @@
-//! Who the runtime's own threads are.
+//! The identity of the runtime's own threads.
 //!
-//! To the kernel each thread has an identity of its own. The C library's
-//! `setuid` changes all threads that it knows of, and the runtime's are not
-//! among them. So after such a call the caller's ids, groups and capabilities
-//! are written down here, and each thread of the runtime takes them on when it
-//! wakes. The caller waits for that: when `setuid` returns, no thread is left
-//! with the old identity. (That is more than tidy: the kernel makes a process
-//! undumpable whenever any thread changes its ids. Threads that are late would
-//! undo a `prctl(PR_SET_DUMPABLE)` of the program.)
+//! For the kernel each thread has an identity of its own. The C library's `setuid` changes all threads that
+//! it knows, and the runtime's are not among them. So after such a call the caller's ids, groups and
+//! capabilities are recorded here, and each thread of the runtime adopts them when it wakes. The caller waits
+//! for that: when `setuid` returns, no thread has the old identity. (This is not only for tidiness: the
+//! kernel makes a process undumpable whenever any thread changes its ids. Threads that are late would undo a
+//! `prctl(PR_SET_DUMPABLE)` of the program.)
 //!
 //! Invariants:
-//! - A thread of the runtime is listed before the function that started it
-//!   returns, with the generation of its creator: it has its creator's identity.
+//! - A thread of the runtime is listed before the function that started it returns, with the generation of
+//!   its creator: it has its creator's identity.
 //! - `LATE` is the number of listed threads whose generation is not the
 //!   newest. It changes under the lock.
-//! - Fault handlers never wait for the lock: its holder may be a thread of the
-//!   program, that waits for its own stack.
+//! - Fault handlers never wait for the lock: its holder may be a thread of the program that waits for its own
+//!   stack.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
@@ -23,25 +21,25 @@ use crate::kernel::sys::{self, PAGE, Result, nr};
 use crate::memory::lock::{Guard, Lock};
 use crate::runtime::RUNTIME;
 
-/// Threads of the runtime at most.
+/// Maximum number of runtime threads.
 const THREADS: usize = 64;
-/// Groups of a process at most, to Linux.
+/// Linux's maximum number of groups of a process.
 const GROUPS: usize = 65_536;
-/// A call that changes the identity waits for the threads this long, ns.
+/// How long a call that changes the identity waits for the threads, ns.
 const PATIENCE: u64 = 10_000_000_000;
-/// They are called again after this time, ns.
+/// After this time they are woken again, ns.
 const CALL_AGAIN: u64 = 2_000_000;
 
 /// An identity.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Identity {
-    /// Real, effective, saved.
+    /// Real, effective and saved ids.
     uids: [u32; 3],
     gids: [u32; 3],
     capabilities: [Capabilities; 2],
 }
 
-/// Half of the capabilities, as `capget` gives them.
+/// Half of the capabilities, as `capget` returns them.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Capabilities {
@@ -52,17 +50,17 @@ struct Capabilities {
 
 #[derive(Clone, Copy)]
 struct Thread {
-    /// 0: nobody.
+    /// 0: no thread.
     tid: u32,
     generation: u32,
 }
 
 struct State {
     identity: Identity,
-    /// Place of the groups, in the runtime's own memory.
+    /// Address of the groups, in the runtime's own memory.
     groups: usize,
     group_count: usize,
-    /// Changes so far.
+    /// Number of changes so far.
     generation: u32,
     threads: [Thread; THREADS],
 }
@@ -79,7 +77,7 @@ static STATE: Lock<State> = Lock::new(State {
     threads: [NOBODY; THREADS],
 });
 
-/// Said that a thread could not follow.
+/// It was reported that a thread could not follow.
 static TOLD: AtomicBool = AtomicBool::new(false);
 /// See the module.
 static LATE: AtomicU32 = AtomicU32::new(0);
@@ -94,7 +92,7 @@ impl State {
         self.find(tid).is_some_and(|thread| thread.generation != newest)
     }
 
-    /// Counts the threads that are late, for all to see.
+    /// Counts the late threads, and publishes their number.
     fn count_late(&self) {
         let late = self.threads.iter().filter(|t| t.tid != 0 && t.generation != self.generation).count();
         LATE.store(late as u32, Release);
@@ -104,8 +102,7 @@ impl State {
     }
 }
 
-/// Lists a thread of the runtime: its creator calls this at once, with
-/// signals blocked.
+/// Lists a thread of the runtime. Its creator calls this at once, with signals blocked.
 pub fn join(tid: u32) {
     let mut state = STATE.lock();
     let newest = state.generation;
@@ -116,7 +113,7 @@ pub fn join(tid: u32) {
     state.count_late();
 }
 
-/// How many threads of the runtime there are.
+/// Number of runtime threads.
 pub fn count() -> u64 {
     let mask = sys::block_signals();
     forget_dead();
@@ -125,8 +122,8 @@ pub fn count() -> u64 {
     count as u64
 }
 
-/// Lists the calling thread, which nobody has listed when it was made: if the identity has ever changed, it
-/// takes it on now, since it may have been made just before.
+/// Lists the calling thread, which was not listed when it was made. If the identity has ever changed, the
+/// thread adopts it now, since it may have been made just before the change.
 pub fn join_late() {
     {
         let mut state = STATE.lock();
@@ -146,21 +143,20 @@ pub fn join_late() {
 /// # Safety
 /// No other thread may exist.
 pub unsafe fn after_fork() {
-    // SAFETY: passed on to the caller. What a thread was writing that does
-    // not exist here is written anew before it is used.
+    // SAFETY: passed on to the caller. Data that a thread of the parent was writing are rewritten before they
+    // are used.
     unsafe { STATE.reset_in_child() };
     STATE.lock().threads = [NOBODY; THREADS];
     LATE.store(0, Relaxed);
 }
 
-/// Whether some thread of the runtime has still to take on the new identity.
+/// Whether any thread of the runtime has yet to adopt the new identity.
 #[inline(always)]
 pub fn is_pending() -> bool {
     LATE.load(Acquire) != 0
 }
 
-/// Threads of the runtime call this whenever they wake: takes on the
-/// program's identity if it has changed.
+/// Threads of the runtime call this whenever they wake: adopts the program's identity if it has changed.
 #[inline(always)]
 pub fn adopt() {
     if is_pending() {
@@ -170,7 +166,7 @@ pub fn adopt() {
 
 #[cold]
 fn adopt_now() {
-    // Whoever holds the lock calls again.
+    // The holder of the lock wakes the threads again.
     let Some(mut state) = STATE.try_lock() else { return };
     let tid = sys::gettid();
     let newest = state.generation;
@@ -184,17 +180,18 @@ fn adopt_now() {
     state.count_late();
 }
 
-/// Makes the calling thread what the program is now.
+/// Gives the calling thread the program's present identity.
 fn take_on(state: &Guard<'_, State>) {
     let wanted = &state.identity;
     let mine = identity();
     if mine.uids[1] != 0 && (mine.uids[0] == 0 || mine.uids[2] == 0) {
-        // Was root and may be again: needed for what follows.
+        // A thread that was root may become root again, which the following calls need.
         let _ = call(nr::SETRESUID, [usize::MAX, 0, usize::MAX]);
     }
-    // The program may have taken up again what it had kept (PR_SET_KEEPCAPS) by a call of its own.
+    // The program may have taken up again, by a call of its own, what it had kept (PR_SET_KEEPCAPS).
     set_capabilities(&identity().capabilities.map(|half| Capabilities { effective: half.permitted, ..half }));
-    // Refused to those who have no right to it; then the program has not changed them either.
+    // The kernel refuses this to threads without the right to it; then the program has not changed them
+    // either.
     if state.groups != 0 {
         let _ = call(nr::SETGROUPS, [state.group_count, state.groups, 0]);
     }
@@ -221,8 +218,8 @@ fn take_on(state: &Guard<'_, State>) {
     }
 }
 
-/// Writes down what the calling thread of the program is now, and waits until
-/// all threads of the runtime are the same.
+/// Records the present identity of the calling thread, a thread of the program, and waits until all threads
+/// of the runtime have it.
 pub fn publish() {
     let mask = sys::block_signals();
     forget_dead();
@@ -265,7 +262,7 @@ fn wait_for_all() {
     }
 }
 
-/// Takes threads off the list that have ended.
+/// Removes threads from the list that have ended.
 fn forget_dead() {
     let mut state = STATE.lock();
     let pid = RUNTIME.process.pid.load(Relaxed);
@@ -278,12 +275,11 @@ fn forget_dead() {
 }
 
 fn call(number: usize, a: [usize; 3]) -> Result<usize> {
-    // SAFETY: these calls change the calling thread's identity, or write into
-    // the live places they are given.
+    // SAFETY: these calls change the calling thread's identity, or write to the live places they are given.
     unsafe { sys::syscall(number, [a[0], a[1], a[2], 0, 0, 0]) }
 }
 
-/// The calling thread's.
+/// The calling thread's identity.
 fn identity() -> Identity {
     let mut found = UNKNOWN;
     let places = |ids: &mut [u32; 3]| {
@@ -299,7 +295,8 @@ fn identity() -> Identity {
 
 fn set_capabilities(wanted: &[Capabilities; 2]) {
     let mut header = CAPABILITY_HEADER;
-    // Only refused when more is asked for than this thread may have: giving up is always allowed.
+    // This is refused only if it asks for more than this thread may have: giving up capabilities is always
+    // allowed.
     let _ = call(nr::CAPSET, [&raw mut header as usize, wanted.as_ptr() as usize, 0]);
 }
 

@@ -41,7 +41,7 @@ changes! {
 }
 
 fn followed(result: c_int) -> c_int {
-    // A child of vfork changes nobody but itself.
+    // A child of vfork changes only itself.
     if result == 0 && is_managed_here() {
         keeping_errno(credentials::publish);
     }

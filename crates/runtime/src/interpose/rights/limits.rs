@@ -1,5 +1,5 @@
-//! `setrlimit` and `prlimit`: before the program limits its own memory, the
-//! runtime gives back what it has only reserved (see `limits.rs`).
+//! `setrlimit` and `prlimit`: before the program limits its own memory, the runtime frees memory that it has
+//! merely reserved (see `limits.rs`).
 
 use core::ffi::c_int;
 
@@ -21,7 +21,7 @@ static PROCESS64: Next = Next::call_of(c"prlimit64", sys::nr::PRLIMIT64);
 /// All of them.
 pub static ALL: [&Next; 4] = [&SET, &SET64, &PROCESS, &PROCESS64];
 
-/// Before a limit of a process is set; 0 is this one.
+/// Called before a limit of a process is set; 0 is this process.
 ///
 /// # Safety
 /// `limits` must be null or point to two numbers.
@@ -30,7 +30,7 @@ pub unsafe fn before(pid: usize, which: usize, limits: *const u64) {
     if which as u32 as usize == ADDRESS_SPACE && own && !limits.is_null() {
         // SAFETY: passed on to the caller.
         let soft = unsafe { limits.read() };
-        // A child of vfork limits itself, and has the parent's memory only until it executes something.
+        // A child of vfork limits itself, and has the parent's memory only until it executes a program.
         if soft != u64::MAX && is_managed_here() {
             keeping_errno(|| desk::make_way(soft as usize));
         }

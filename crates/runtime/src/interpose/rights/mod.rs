@@ -1,4 +1,4 @@
-//! Functions by which the program changes what it may do: its user, its limits, its namespaces, its filters.
+//! Functions by which the program changes its rights: its user, its limits, its namespaces, its filters.
 
 pub mod credentials;
 

@@ -1,7 +1,6 @@
-//! Some namespaces may be changed only by a process with one thread, or with
-//! nobody to share a working directory with. The runtime's threads count as
-//! much as any. So when the kernel refuses, the runtime ends, and the kernel
-//! is asked again: what it says then, it says of the program.
+//! Some namespaces can be changed only by a process with a single thread, or one that shares its working
+//! directory with no other. The runtime's threads count like any others. So when the kernel refuses, the
+//! runtime ends, and the call is repeated: its result then applies to the program alone.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -45,7 +44,7 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
     if first == 0 || !matches!(errno(), Errno::INVAL | USERS) || !is_managed_here() {
         return first;
     }
-    // Without a keeper the kernel counts threads of the program only.
+    // Without a keeper the kernel counts only threads of the program.
     if RUNTIME.process.stopped.load(Acquire) || !door::has_keeper() {
         return first;
     }
@@ -55,7 +54,7 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
         return first;
     }
     RUNTIME.stop("the program changes its namespaces, which the kernel allows to single threads only");
-    // Its threads have said good-bye; the kernel counts them until they are gone.
+    // The runtime's threads have announced their end; the kernel counts them until they are gone.
     let begin = sys::now_ns();
     loop {
         set_errno(before.0);
@@ -91,7 +90,7 @@ pub unsafe extern "C" fn setns(file: c_int, kinds: c_int) -> c_int {
     let change = || unsafe { SETNS.call([file as usize, kinds]) };
     try_alone(change, || {
         let kinds = match kinds {
-            // Whatever the file is: it says so itself.
+            // The file itself says what it is.
             // SAFETY: the ioctl takes no argument and changes nothing.
             0 => unsafe { sys::syscall(sys::nr::IOCTL, [file as usize, GET_KIND, 0, 0, 0, 0]) }.unwrap_or(0),
             given => given,

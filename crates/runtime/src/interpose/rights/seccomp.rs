@@ -1,12 +1,10 @@
-//! Filters of system calls: a filter does not know what the runtime needs, and
-//! the kernel ends a process for what its filter forbids. So everything is
-//! brought back and the runtime ends before a filter begins to work. What the process
-//! executes then may be managed again, if the filter does no harm there: it is read before
-//! (`filters.rs`).
+//! Filters of system calls. A filter does not know what the runtime needs, and the kernel ends a process that
+//! makes a forbidden call. So everything is restored and the runtime ends before a filter takes effect. A
+//! program that the process executes then may be managed again, if the filter is harmless there: the filter
+//! is read beforehand (`filters.rs`).
 //!
-//! Filters are made by `prctl`, or by `syscall`, for which the C library has
-//! no function of its own. What else goes through `syscall` and matters is
-//! noted here too.
+//! Filters are installed by `prctl`, or by `syscall`, for which the C library has no separate function. Other
+//! relevant calls through `syscall` are also recorded here.
 
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -38,25 +36,27 @@ mod nr {
     pub const SECCOMP: usize = 277;
     pub const IO_SETUP: usize = 0;
     pub const SETRLIMIT: usize = 164;
-    /// There is none.
+    /// There is no such call.
     pub const FORK: usize = usize::MAX;
 }
 const IO_URING_SETUP: usize = 425;
 
 static PRCTL: Next = Next::call_of(c"prctl", sys::nr::PRCTL);
 
-/// All of them; `syscall` is made here.
+/// All of them; `syscall` is implemented here.
 pub static ALL: [&Next; 1] = [&PRCTL];
 
-/// Before a filter begins to work, in mode `MODE_FILTER` by this `sock_fprog`. What is to be noted if it does.
+/// Called before a filter takes effect, in mode `MODE_FILTER` with this `sock_fprog`. Returns what to record
+/// if it does.
 #[cold]
 fn stop(program: Option<usize>) -> Option<Harmless> {
-    // A filter of a child of vfork is the child's own.
+    // A filter of a child of vfork affects only the child.
     if !is_managed_here() {
         return None;
     }
     keeping_errno(|| {
-        // A filter is one thread's: with several it would not be known whose child a process is.
+        // A filter belongs to one thread: with several threads it would be unknown which of them made a child
+        // process.
         let read = program.filter(|_| !RUNTIME.is_threaded());
         let harmless = read.and_then(|program| Harmless::read(program, place()?));
         crate::kernel::filters::comes();
@@ -65,7 +65,7 @@ fn stop(program: Option<usize>) -> Option<Harmless> {
     })
 }
 
-/// Where a filter is read, in the only thread of the program.
+/// The memory in which a filter is read, by the program's only thread.
 fn place() -> Option<&'static mut [usize]> {
     static PLACE: AtomicUsize = AtomicUsize::new(0);
     let mut place = PLACE.load(Relaxed);
@@ -73,19 +73,19 @@ fn place() -> Option<&'static mut [usize]> {
         place = RUNTIME.arena.reserve(MOST_STEPS * size_of::<usize>(), PAGE)? as usize;
         PLACE.store(place, Relaxed);
     }
-    // SAFETY: memory of the runtime's own, of that size, which nobody else uses: there is no other thread, and
-    // signal handlers that install filters in the middle of this would install them in the wrong order.
+    // SAFETY: the runtime's own memory, of that size, and otherwise unused: there is no other thread, and a
+    // signal handler that installed a filter in the middle of this would install filters in the wrong order.
     Some(unsafe { core::slice::from_raw_parts_mut(place as *mut usize, MOST_STEPS) })
 }
 
 /// As the C library's.
 ///
 /// # Safety
-/// As the C library's. It takes its variable arguments as it would take
-/// declared ones: in the same registers.
+/// As the C library's. Its variable arguments are declared as fixed ones: they are passed in the same
+/// registers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, b: usize, c: usize, d: usize, e: usize) -> c_int {
-    // Programs find out whether there are filters by giving none.
+    // Programs test whether filters are supported by passing a null pointer.
     let harmless = if option == PR_SET_SECCOMP && (b == MODE_STRICT || b == MODE_FILTER && c != 0) {
         stop((b == MODE_FILTER).then_some(c))
     } else {

@@ -1,12 +1,14 @@
-//! Reads that go on while their thread does something else: the kernel's asynchronous I/O (`io_submit(2)`).
+//! Reads that proceed while their thread does other work: the kernel's asynchronous I/O (`io_submit(2)`).
 //!
-//! A context takes one read at a time. Its handle is the address of memory that the kernel shares, in which it counts what has ended:
+//! A context handles one read at a time. Its handle is the address of memory that the kernel shares, in which
+//! it counts completed reads:
 //!
 //! ```text
-//! 0 id 4 nr 8 head 12 tail 16 magic ..      head != tail: something has ended (include/uapi does not have it; fs/aio.c, struct aio_ring)
+//! 0 id 4 nr 8 head 12 tail 16 magic ..      head != tail: a read has ended
+//! (not in include/uapi: see fs/aio.c, struct aio_ring)
 //! ```
 //!
-//! It is asked for by its number instead of `io_uring`, which is forbidden in many containers.
+//! The system calls are made by number. `io_uring` is not used, because many containers forbid it.
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -14,7 +16,7 @@ use super::{Errno, Fd, PAGE, Result, Timespec, advice, madvise, nr, syscall};
 
 const MAGIC: u32 = 0xa10a_10a1;
 
-/// Of one read at a time.
+/// A context for one read at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Context(usize);
 
@@ -50,14 +52,14 @@ const _: () = assert!(size_of::<Control>() == 64 && size_of::<Event>() == 32);
 compile_error!("the fields of an I/O control block stand in another order");
 
 impl Context {
-    /// A new one, which forked children do not inherit.
+    /// A new context, which forked children do not inherit.
     pub fn new() -> Result<Self> {
         let mut context = 0usize;
         // SAFETY: the kernel writes one number, and maps a page of its own.
         unsafe { syscall(nr::IO_SETUP, [1, &raw mut context as usize, 0, 0, 0, 0]) }?;
         let context = Context(context);
         let is_known = context.is_known();
-        // With many CPUs it is more than a page.
+        // With many CPUs the ring is larger than a page.
         let bytes =
             32 + size_of::<Event>() * if is_known { context.word(1).load(Relaxed) as usize } else { 0 };
         // SAFETY: advice about the pages that were just mapped.
@@ -70,41 +72,42 @@ impl Context {
         Ok(context)
     }
 
-    /// As a number, not 0.
+    /// The context as a number, not 0.
     pub fn to_bits(self) -> usize {
         self.0
     }
 
-    /// One that was made in this process, from its number.
+    /// A context that was made in this process, from its number.
     pub fn from_bits(bits: usize) -> Option<Self> {
         (bits != 0).then_some(Context(bits))
     }
 
-    /// Ends it. What is under way is waited for.
+    /// Destroys the context, after waiting for reads that are under way.
     pub fn destroy(self) {
         // SAFETY: the kernel unmaps the page that it has mapped.
         let _ = unsafe { syscall(nr::IO_DESTROY, [self.0, 0, 0, 0, 0, 0]) };
     }
 
     fn word(self, index: usize) -> &'static AtomicU32 {
-        // SAFETY: the kernel's page has these words, and stays as long as the context.
+        // SAFETY: the kernel's page contains these words, and stays as long as the context.
         unsafe { &*(self.0 as *const AtomicU32).add(index) }
     }
 
-    /// Whether the page looks as it is known to.
+    /// Whether the page has the expected layout.
     fn is_known(self) -> bool {
         self.word(4).load(Relaxed) == MAGIC
     }
 
-    /// Whether the read has ended. Asks nobody.
+    /// Whether the read has ended. Makes no system call.
     pub fn has_ended(self) -> bool {
         self.word(2).load(Relaxed) != self.word(3).load(Acquire)
     }
 
-    /// Begins to read `bytes` bytes. If that must not take time (`at_once`), and something else has to be done first, the read ends with [`Errno::AGAIN`].
+    /// Begins to read `bytes` bytes. If that must not block (`at_once`), and the kernel would have to wait
+    /// for something first, the read ends with [`Errno::AGAIN`].
     ///
     /// # Safety
-    /// They are written to `into` at any time until the read has ended; nothing else may be there.
+    /// The kernel writes to `into` at any time until the read has ended; no other data may be there.
     pub unsafe fn begin(self, file: Fd, at: u64, into: *mut u8, bytes: usize, at_once: bool) -> Result<()> {
         const PREAD: u16 = 0;
         const NOWAIT: u32 = 8;
@@ -118,14 +121,14 @@ impl Context {
             ..Control::default()
         };
         let list = [&raw const control as usize];
-        // SAFETY: the kernel copies the block; the buffer is the caller's to answer for.
+        // SAFETY: the kernel copies the block; the caller is responsible for the buffer.
         match unsafe { syscall(nr::IO_SUBMIT, [self.0, 1, list.as_ptr() as usize, 0, 0, 0]) }? {
             1 => Ok(()),
             _ => Err(Errno::AGAIN),
         }
     }
 
-    /// Waits at most so long until the read has ended; the bytes that were read then, or why not.
+    /// Waits at most this long until the read has ended. Returns the number of bytes read, or the error.
     pub fn end(self, at_most_ns: u64) -> Option<Result<usize>> {
         let (mut event, time) = (Event::default(), Timespec::from_ns(at_most_ns));
         let args = [self.0, 1, 1, &raw mut event as usize, &raw const time as usize, 0];
@@ -154,7 +157,7 @@ mod tests {
         let mut into = std::vec![0; 2 * PAGE];
         for (at, expected) in [(PAGE, 2 * PAGE), (2 * PAGE, PAGE), (3 * PAGE, 0)] {
             into.fill(0);
-            // SAFETY: the buffer is left alone until the read has ended.
+            // SAFETY: the buffer is not used until the read has ended.
             unsafe { context.begin(Fd(file.as_raw_fd()), at as u64, into.as_mut_ptr(), into.len(), false) }
                 .unwrap();
             let ended = loop {

@@ -12,9 +12,8 @@ pub fn open(path: &CStr, flags: i32) -> Result<Fd> {
         .map(|fd| Fd(fd as i32))
 }
 
-/// Opens a file of this process under `/proc/self`. After a change of user
-/// ids these belong to root; then the process is made dumpable, which makes
-/// them its own again, for as long as the call takes.
+/// Opens a file of this process under `/proc/self`. After a change of user ids these files belong to root;
+/// then the process is made dumpable for the duration of the call, which makes them its own again.
 pub fn open_own(path: &CStr, flags: i32) -> Result<Fd> {
     const GET_DUMPABLE: usize = 3;
     const SET_DUMPABLE: usize = 4;
@@ -28,7 +27,7 @@ pub fn open_own(path: &CStr, flags: i32) -> Result<Fd> {
         let before = syscall(nr::PRCTL, [GET_DUMPABLE, 0, 0, 0, 0, 0])?;
         syscall(nr::PRCTL, [SET_DUMPABLE, 1, 0, 0, 0, 0])?;
         let file = open(path, flags | o::CLOEXEC);
-        // 2 can't be set; 0 is the strictest that can.
+        // 2 cannot be set; 0 is the strictest value that can.
         let _ = syscall(nr::PRCTL, [SET_DUMPABLE, usize::from(before == 1), 0, 0, 0, 0]);
         file
     }
@@ -75,7 +74,8 @@ pub fn pread(fd: Fd, buffer: &mut [u8], offset: u64) -> Result<usize> {
 /// Writes `bytes` at an offset.
 pub fn pwrite(fd: Fd, bytes: &[u8], offset: u64) -> Result<usize> {
     let args = [fd.0 as usize, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0];
-    // SAFETY: the kernel only reads the borrowed bytes; who opened the file answers for what it is.
+    // SAFETY: the kernel only reads the borrowed bytes; the code that opened the file is responsible for what
+    // it is.
     unsafe { syscall(nr::PWRITE, args) }
 }
 
@@ -85,13 +85,13 @@ pub fn write(fd: Fd, bytes: &[u8]) -> Result<usize> {
     unsafe { syscall(nr::WRITE, [fd.0 as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) }
 }
 
-/// Reads records of a directory.
+/// Reads directory records.
 pub fn read_directory(fd: Fd, buffer: &mut [u8]) -> Result<usize> {
     // SAFETY: the kernel writes at most `len` bytes into the exclusive buffer.
     unsafe { syscall(nr::GETDENTS64, [fd.0 as usize, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) }
 }
 
-/// Where a symbolic link in a directory points.
+/// The target of a symbolic link in a directory.
 pub fn readlink_at(directory: Fd, name: &CStr, buffer: &mut [u8]) -> Result<usize> {
     let (name, into) = (name.as_ptr() as usize, buffer.as_mut_ptr() as usize);
     // SAFETY: the kernel writes at most `len` bytes into the exclusive buffer.
@@ -104,13 +104,13 @@ pub fn file_size(fd: Fd) -> u64 {
     status(fd).map_or(0, |status| status[6])
 }
 
-/// Number of an open file; of a namespace's it names the namespace.
+/// Inode number of an open file; for a namespace's file it identifies the namespace.
 pub fn inode(fd: Fd) -> u64 {
     // At offset 8 on both architectures.
     status(fd).map_or(0, |status| status[1])
 }
 
-/// Links to an open file; a directory has one from each directory in it, and two more.
+/// Number of links to an open file; a directory has one from each of its subdirectories, and two more.
 pub fn links(fd: Fd) -> u64 {
     let shift = if cfg!(target_arch = "aarch64") { 32 } else { 0 };
     status(fd).map_or(0, |status| status[2] >> shift)
@@ -123,18 +123,18 @@ fn status(fd: Fd) -> Result<[u64; 32]> {
     Ok(status)
 }
 
-/// What is known of a file without asking its file system's server.
+/// File information that does not require asking the file system's server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileInfo {
-    /// An ordinary file: no directory, device, pipe or socket.
+    /// It is an ordinary file: not a directory, device, pipe or socket.
     pub is_regular: bool,
-    /// The mount it was opened on (Linux 5.8).
+    /// The mount on which it was opened (Linux 5.8).
     pub mount: Option<u64>,
-    /// Its number in its file system, and that one's device.
+    /// Its number in its file system, and that file system's device.
     pub id: (u64, u64),
 }
 
-/// Of the file `name` in a directory, or of the open file itself if the name is empty.
+/// Information about the file `name` in a directory, or about the open file itself if the name is empty.
 pub fn file_info(directory: Fd, name: &CStr) -> Result<FileInfo> {
     const EMPTY_PATH: usize = 0x1000;
     const DONT_SYNC: usize = 0x4000;
@@ -146,7 +146,8 @@ pub fn file_info(directory: Fd, name: &CStr) -> Result<FileInfo> {
     let (name, into) = (name.as_ptr() as usize, info.as_mut_ptr() as usize);
     // SAFETY: the kernel's structure is 256 bytes.
     unsafe { syscall(nr::STATX, [directory.0 as usize, name, flags, TYPE | NUMBER | MOUNT, into, 0]) }?;
-    // The mode is 16 bits at offset 28, its number 64 at 32, the device twice 32 at 136, the mount's id 64 at 144.
+    // The mode is 16 bits at offset 28, the number 64 bits at 32, the device twice 32 bits at 136, and the
+    // mount's id 64 bits at 144.
     let mode = (info[3] >> 32) as u16;
     let known = info[0] as u32 as usize & MOUNT != 0;
     Ok(FileInfo {
@@ -161,9 +162,9 @@ pub fn file_info(directory: Fd, name: &CStr) -> Result<FileInfo> {
 pub struct PollFd {
     /// The descriptor.
     pub fd: Fd,
-    /// What to wait for: 1 is readable.
+    /// The events to wait for: 1 means readable.
     pub events: i16,
-    /// What happened.
+    /// The events that occurred.
     pub revents: i16,
 }
 
@@ -175,15 +176,14 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>) -> Result<usize> {
     unsafe { syscall(nr::POLL, [fds.as_mut_ptr() as usize, fds.len(), pointer as usize, 0, 8, 0]) }
 }
 
-/// Makes sure that the calling thread has a descriptor table of its own, and
-/// closes everything in it.
+/// Gives the calling thread a descriptor table of its own, and closes everything in it.
 pub fn close_all() {
     const UNSHARE: usize = 2;
     // SAFETY: only descriptors of the calling thread's own table are closed.
     let _ = unsafe { syscall(nr::CLOSE_RANGE, [0, u32::MAX as usize, UNSHARE, 0, 0, 0]) };
 }
 
-/// A pipe: its end to read from, and that to write to.
+/// A pipe: its read end, and its write end.
 pub fn pipe() -> Result<[Fd; 2]> {
     let mut ends = [-1i32; 2];
     // SAFETY: the kernel writes two numbers.

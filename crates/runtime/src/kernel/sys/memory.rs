@@ -1,4 +1,4 @@
-//! Mappings, and what is in them.
+//! Mappings, and their contents.
 
 use super::{Errno, Fd, PAGE, Result, getpid, nr, syscall};
 
@@ -15,24 +15,24 @@ const MAP_PRIVATE: usize = 2;
 const MAP_ANONYMOUS: usize = 0x20;
 const MAP_NORESERVE: usize = 0x4000;
 
-/// Maps private anonymous memory that takes nothing until it is touched.
+/// Maps private anonymous memory that uses no memory until it is touched.
 pub fn map_anonymous(bytes: usize, protection: usize) -> Result<*mut u8> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
     unsafe { syscall(nr::MMAP, [0, bytes, protection, flags, -1isize as usize, 0]) }.map(|p| p as *mut u8)
 }
 
-/// Maps a file shared.
+/// Maps a file as shared.
 pub fn map_shared(fd: Fd, bytes: usize) -> Result<*mut u8> {
     let args = [0, bytes, prot::READ | prot::WRITE, MAP_SHARED, fd.0 as usize, 0];
     // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
     unsafe { syscall(nr::MMAP, args) }.map(|p| p as *mut u8)
 }
 
-/// Attaches a segment of System V's shared memory. Returns where it is, and its size.
+/// Attaches a System V shared memory segment. Returns its address and its size.
 pub fn attach_segment(number: i32) -> Result<(*mut u8, usize)> {
     const IPC_STAT: usize = 2;
-    // The kernel's structure is 112 bytes, and begins with one of 48 bytes; the size is next.
+    // The kernel's structure is 112 bytes, and begins with one of 48 bytes; the size comes next.
     let mut about = [0usize; 32];
     // SAFETY: the kernel writes its structure, for which there is room.
     unsafe { syscall(nr::SHMCTL, [number as usize, IPC_STAT, about.as_mut_ptr() as usize, 0, 0, 0]) }?;
@@ -44,7 +44,7 @@ pub fn attach_segment(number: i32) -> Result<(*mut u8, usize)> {
 /// Changes protection.
 ///
 /// # Safety
-/// Nobody may rely on the old protection.
+/// No code may rely on the old protection.
 pub unsafe fn mprotect(at: usize, bytes: usize, protection: usize) -> Result<()> {
     // SAFETY: passed on to the caller.
     unsafe { syscall(nr::MPROTECT, [at, bytes, protection, 0, 0, 0]) }.map(drop)
@@ -53,7 +53,7 @@ pub unsafe fn mprotect(at: usize, bytes: usize, protection: usize) -> Result<()>
 /// Unmaps.
 ///
 /// # Safety
-/// Nobody may use the range any more.
+/// The range must not be used any more.
 pub unsafe fn munmap(at: usize, bytes: usize) -> Result<()> {
     // SAFETY: passed on to the caller.
     unsafe { syscall(nr::MUNMAP, [at, bytes, 0, 0, 0, 0]) }.map(drop)
@@ -76,18 +76,18 @@ pub mod advice {
 /// Gives advice about a range.
 ///
 /// # Safety
-/// Some advice throws contents away: nobody may need them.
+/// Some advice discards contents: they must no longer be needed.
 pub unsafe fn madvise(at: usize, bytes: usize, advice: usize) -> Result<()> {
     // SAFETY: passed on to the caller.
     unsafe { syscall(nr::MADVISE, [at, bytes, advice, 0, 0, 0]) }.map(drop)
 }
 
-/// Reads this process's memory, or fails if there is none.
+/// Reads this process's memory; fails where nothing is mapped.
 pub fn read_own_memory(from: usize, into: &mut [usize]) -> Result<()> {
     let bytes = size_of_val(into);
     let (near, far) = ([into.as_mut_ptr() as usize, bytes], [from, bytes]);
     let parts = (near.as_ptr() as usize, far.as_ptr() as usize);
-    // SAFETY: there is room for so many bytes; what can't be read is an error.
+    // SAFETY: there is room for this many bytes; an unreadable address is an error.
     let read = unsafe { syscall(nr::PROCESS_VM_READV, [getpid() as usize, parts.0, 1, parts.1, 1, 0]) }?;
     if read == bytes { Ok(()) } else { Err(Errno::FAULT) }
 }
@@ -96,8 +96,7 @@ pub fn read_own_memory(from: usize, into: &mut [usize]) -> Result<()> {
 /// `from` stays and is empty afterwards.
 ///
 /// # Safety
-/// Whatever is mapped at `to` is replaced; whoever uses `from` must cope with
-/// missing pages.
+/// Any mapping at `to` is replaced; users of `from` must cope with missing pages.
 pub unsafe fn mremap_to(from: usize, bytes: usize, to: usize, keep_source: bool) -> Result<()> {
     const MAYMOVE: usize = 1;
     const FIXED: usize = 2;
@@ -110,17 +109,17 @@ pub unsafe fn mremap_to(from: usize, bytes: usize, to: usize, keep_source: bool)
 /// Whether any page of a range (at most 2 MiB) is resident.
 pub fn any_resident(at: usize, bytes: usize) -> bool {
     let mut pages = [0u8; 512];
-    // SAFETY: the kernel writes one byte a page, and there are at most 512.
+    // SAFETY: the kernel writes one byte for each page, and there are at most 512.
     let answer =
         unsafe { syscall(nr::MINCORE, [at, bytes.min(512 * PAGE), pages.as_mut_ptr() as usize, 0, 0, 0]) };
     answer.is_ok() && pages.iter().any(|page| page & 1 != 0)
 }
 
-/// Writes to a page what is there, atomically, so that a page that was shared
-/// with a process which is gone becomes this process's own. Refused where
-/// the page is not there: a plain touch would wait for it to be brought back.
+/// Writes a page's own contents back to it, atomically, so that a page that was shared with a process that is
+/// gone becomes this process's own. The kernel refuses this where the page is not present: a plain touch
+/// would wait until the page is restored.
 ///
-/// The operation is FUTEX_WAKE_OP: word |= 0, and nobody is woken.
+/// The operation is FUTEX_WAKE_OP: word |= 0, and no thread is woken.
 pub fn write_back_in_place(page: usize) -> Result<()> {
     static NOBODY: core::sync::atomic::AtomicU32 = core::sync::atomic::AtomicU32::new(0);
     const OR_0_IF_EQUAL_7FF: usize = 2 << 28 | 0x7ff;
@@ -129,18 +128,18 @@ pub fn write_back_in_place(page: usize) -> Result<()> {
     unsafe { syscall(nr::FUTEX, args) }.map(drop)
 }
 
-/// Maps fresh anonymous memory at an address, if nothing is there.
+/// Maps fresh anonymous memory at an address, if nothing is mapped there.
 pub fn map_if_free(at: usize, bytes: usize, protection: usize) -> Result<()> {
     const MAP_FIXED_NOREPLACE: usize = 0x10_0000;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE;
-    // SAFETY: the kernel refuses it where anything is mapped.
+    // SAFETY: the kernel refuses this where anything is mapped.
     unsafe { syscall(nr::MMAP, [at, bytes, protection, flags, -1isize as usize, 0]) }.map(drop)
 }
 
-/// Maps fresh anonymous memory in place of whatever is there.
+/// Maps fresh anonymous memory, replacing any mapping there.
 ///
 /// # Safety
-/// Nobody may need what is mapped there.
+/// The present mapping must no longer be needed.
 pub unsafe fn map_over(at: usize, bytes: usize, protection: usize) -> Result<()> {
     const MAP_FIXED: usize = 0x10;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
@@ -148,8 +147,8 @@ pub unsafe fn map_over(at: usize, bytes: usize, protection: usize) -> Result<()>
     unsafe { syscall(nr::MMAP, [at, bytes, protection, flags, -1isize as usize, 0]) }.map(drop)
 }
 
-/// Has the page of the stack below here present and not protected: who holds a lock
-/// that a handler or the keeper may want must not need one of them.
+/// Makes the next page of the stack present and unprotected: a thread that holds a lock which a handler or
+/// the keeper may need must not fault on its stack.
 #[inline(never)]
 pub fn touch_stack() {
     let mut below = [core::mem::MaybeUninit::<u8>::uninit(); PAGE];

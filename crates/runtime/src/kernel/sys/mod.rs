@@ -1,4 +1,4 @@
-//! Raw system calls, the only place of this crate that enters the kernel.
+//! Raw system calls: the only place in this crate that enters the kernel.
 //!
 //! The C library is not used: its wrappers set `errno` in the host's thread,
 //! may be interposed by the host, and may take its locks. Every function
@@ -23,7 +23,7 @@ pub use text::Text;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
-/// Error numbers that are handled by name.
+/// Error numbers that the code handles by name.
 #[allow(missing_docs)]
 impl Errno {
     pub const PERM: Errno = Errno(1);
@@ -49,14 +49,14 @@ pub type Result<T> = core::result::Result<T, Errno>;
 /// Makes a system call.
 ///
 /// # Safety
-/// As the call itself: the arguments must be valid for it, and what it does
-/// to memory must not break anyone's assumptions.
+/// As the call itself: the arguments must be valid for it, and its effects on memory must not violate any
+/// assumption.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
     let result: isize;
-    // SAFETY: the kernel preserves all registers but rax, rcx and r11; the
-    // caller answers for what the call does.
+    // SAFETY: the kernel preserves all registers but rax, rcx and r11; the caller is responsible for the
+    // call's effects.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result,
             in("rdi") a[0], in("rsi") a[1], in("rdx") a[2], in("r10") a[3], in("r8") a[4], in("r9") a[5],
@@ -68,14 +68,13 @@ pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
 /// Makes a system call.
 ///
 /// # Safety
-/// As the call itself: the arguments must be valid for it, and what it does
-/// to memory must not break anyone's assumptions.
+/// As the call itself: the arguments must be valid for it, and its effects on memory must not violate any
+/// assumption.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
     let result: isize;
-    // SAFETY: the kernel preserves all registers but x0; the caller answers
-    // for what the call does.
+    // SAFETY: the kernel preserves all registers but x0; the caller is responsible for the call's effects.
     unsafe {
         asm!("svc 0", in("x8") number, inlateout("x0") a[0] => result,
             in("x1") a[1], in("x2") a[2], in("x3") a[3], in("x4") a[4], in("x5") a[5], options(nostack));
@@ -88,18 +87,18 @@ fn decode(result: isize) -> Result<usize> {
     if (-4095..0).contains(&result) { Err(Errno(-result as i32)) } else { Ok(result as usize) }
 }
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 pub const PAGE: usize = 4096;
 
-/// A file descriptor, owned by whoever keeps it: there is no close on drop,
-/// because most of ours live as long as the process.
+/// A file descriptor. It is not closed on drop, because most of ours live as long as the process; its holder
+/// closes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fd(pub i32);
 
 /// An ioctl whose argument is a structure.
 ///
 /// # Safety
-/// `T` must be what `request` expects, and what the ioctl does must be sound.
+/// `T` must be the structure that `request` expects, and the effects of the ioctl must be sound.
 pub unsafe fn ioctl<T>(fd: Fd, request: usize, argument: &mut T) -> Result<usize> {
     // SAFETY: passed on to the caller.
     unsafe { syscall(nr::IOCTL, [fd.0 as usize, request, argument as *mut T as usize, 0, 0, 0]) }

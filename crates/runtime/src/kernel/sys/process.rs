@@ -1,4 +1,4 @@
-//! This process and its threads: who they are, their clocks and signals, and how they wait.
+//! This process and its threads: their ids, their clocks and signals, and how they wait.
 
 use super::{Errno, Result, close, nr, o, open, read, syscall};
 
@@ -15,7 +15,7 @@ impl Timespec {
     }
 }
 
-/// The operation with which threads of one process sleep on a word.
+/// The operation by which threads of one process sleep on a word.
 pub const FUTEX_WAIT_PRIVATE: usize = 128;
 
 /// Sleeps while `*word == expected`, at most `timeout_ns`.
@@ -33,10 +33,10 @@ pub fn futex_wait(
     unsafe { syscall(nr::FUTEX, args) }.map(drop)
 }
 
-/// Every thread that sleeps on a word: the kernel's count is a signed number.
+/// All threads that sleep on a word: the kernel's count is a signed number.
 pub const ALL: u32 = i32::MAX as u32;
 
-/// Wakes up to `count` threads that sleep on `word`. Returns how many there were.
+/// Wakes up to `count` threads that sleep on `word`. Returns how many were woken.
 pub fn futex_wake(word: &core::sync::atomic::AtomicU32, count: u32, shared: bool) -> usize {
     let operation = if shared { 1 } else { 129 };
     // SAFETY: waking touches no memory of ours.
@@ -71,7 +71,7 @@ pub fn getpid() -> u32 {
     unsafe { syscall(nr::GETPID, [0; 6]) }.map_or(0, |p| p as u32)
 }
 
-/// The parent's process id; 0 if it is none that can be seen from this process's PID namespace.
+/// The parent's process id; 0 if the parent is not visible in this process's PID namespace.
 pub fn getppid() -> u32 {
     // SAFETY: no arguments, no effect.
     unsafe { syscall(nr::GETPPID, [0; 6]) }.map_or(0, |p| p as u32)
@@ -85,13 +85,12 @@ pub fn gettid() -> u32 {
 
 /// Whether thread `tid` of process `pid` exists.
 pub fn thread_exists(pid: u32, tid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 only checks.
     let answer = unsafe { syscall(nr::TGKILL, [pid as usize, tid as usize, 0, 0, 0, 0]) };
     answer != Err(Errno::SRCH)
 }
 
-/// Ends the process with SIGABRT, whatever handlers or masks the host has;
-/// with SIGKILL if that does not do it.
+/// Ends the process with SIGABRT, whatever handlers or masks the host has; with SIGKILL if that fails.
 pub fn abort() -> ! {
     const SIGABRT: usize = 6;
     const SIGKILL: usize = 9;
@@ -122,9 +121,9 @@ pub fn block_signals() -> u64 {
     old
 }
 
-/// Whether there is no process of this number.
+/// Whether no process has this id.
 pub fn is_gone(pid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 only checks.
     let asked = unsafe { syscall(nr::KILL, [pid as usize, 0, 0, 0, 0, 0]) };
     asked == Err(Errno::SRCH)
 }
@@ -135,13 +134,13 @@ pub fn restore_signals(mask: u64) {
     let _ = unsafe { syscall(nr::SIGPROCMASK, [2, &raw const mask as usize, 0, 8, 0, 0]) };
 }
 
-/// The calling thread's working directory becomes the root.
+/// Makes the root directory the calling thread's working directory.
 pub fn leave_directory() {
     // SAFETY: the path is zero-terminated.
     let _ = unsafe { syscall(nr::CHDIR, [c"/".as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Version of the kernel, major and minor, as /proc says. (A personality may make it seem older.)
+/// Version of the kernel, major and minor, according to /proc. (A personality may make it seem older.)
 pub fn kernel_version() -> Option<(u32, u32)> {
     let file = open(c"/proc/sys/kernel/osrelease", o::RDONLY | o::CLOEXEC).ok()?;
     let mut text = [0u8; 64];
@@ -152,7 +151,7 @@ pub fn kernel_version() -> Option<(u32, u32)> {
     Some((next()?, next()?))
 }
 
-/// A limit of the process: the soft one and the hard one; `u64::MAX` is none.
+/// A limit of the process, soft and hard; `u64::MAX` means none.
 pub fn resource_limit(which: usize) -> Result<[u64; 2]> {
     let mut limits = [u64::MAX; 2];
     // SAFETY: the kernel writes two numbers.
@@ -160,7 +159,7 @@ pub fn resource_limit(which: usize) -> Result<[u64; 2]> {
     Ok(limits)
 }
 
-/// Sets a limit of the process: the soft one and the hard one.
+/// Sets a limit of the process, soft and hard.
 pub fn set_resource_limit(which: usize, limits: [u64; 2]) -> Result<()> {
     // SAFETY: the kernel reads two numbers.
     unsafe { syscall(nr::PRLIMIT64, [0, which, limits.as_ptr() as usize, 0, 0, 0]) }.map(drop)

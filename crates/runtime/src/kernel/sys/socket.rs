@@ -1,4 +1,4 @@
-//! A question to who listens under an abstract name, and the descriptor in the answer.
+//! A request to a listener at an abstract socket name, and the descriptor in the answer.
 
 use super::{Errno, Fd, PollFd, Result, close, nr, poll, syscall, write};
 
@@ -35,16 +35,16 @@ pub fn ask(stream: Fd, words: &[u8], timeout_ns: u64) -> Result<(Fd, u32)> {
         return Err(Errno::TIMEDOUT);
     }
     let mut number = [0u8; 4];
-    // Length, level and kind in a word, the descriptor.
+    // Length, level and kind in one word; the descriptor.
     let mut control = [0u64; 3];
     let part = [number.as_mut_ptr() as usize, number.len()];
     let mut message =
         [0usize, 0, &raw const part as usize, 1, control.as_mut_ptr() as usize, size_of_val(&control), 0];
     let args = [stream.0 as usize, message.as_mut_ptr() as usize, CMSG_CLOEXEC, 0, 0, 0];
-    // SAFETY: the message names live places of these sizes, to which the kernel writes.
+    // SAFETY: the message names live buffers of these sizes, to which the kernel writes.
     let received = unsafe { syscall(nr::RECVMSG, args) }?;
     let fd = Fd(control[2] as i32);
-    // One descriptor, at the level of sockets (1), of the kind "rights" (1).
+    // One descriptor, at the socket level (1), of the kind "rights" (1).
     if control[0] != 20 || control[1] != 1 << 32 | 1 {
         return Err(Errno::NOENT);
     }

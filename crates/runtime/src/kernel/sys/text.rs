@@ -1,13 +1,13 @@
 //! Short texts without an allocator.
 
-/// Words for the supervisor, put together without allocating; cut off when too long.
+/// A message for the supervisor, built without allocating; cut off if it is too long.
 pub struct Text {
     bytes: [u8; 200],
     length: usize,
 }
 
 impl Text {
-    /// Nothing written yet.
+    /// An empty text.
     pub fn new() -> Self {
         Text { bytes: [0; 200], length: 0 }
     }

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! Invariants, under the order lock:
-//! - A blob is kept only for a page that has been protected ever since it was restored. Whoever lifts the
-//!   protection frees the blob first. Whoever protects pages for another reason first frees the blobs of
-//!   unprotected ones (`keep_protected_only`).
+//! - A blob is kept only for a page that has been protected ever since it was restored. Any thread that
+//!   lifts the protection frees the blob first. Any thread that protects pages for another reason first frees
+//!   the blobs of unprotected ones (`keep_protected_only`).
 //! - Nothing relies on that alone: at eviction the kernel must report the page as protected, too.
 //! - Protection does not survive a fork. A child's inherited blobs are void (`births`), and are freed when their
 //!   block is next used.
@@ -32,7 +32,7 @@ use crate::kernel::sys::{Fd, PAGE};
 use crate::pages::table::{BLOCK, Block, Entry, PAGES, State, index_in_block, page_number};
 use crate::runtime::Runtime;
 
-/// The blobs that are kept of a block's clean pages. All zeros: none.
+/// The blobs kept for a block's clean pages. All zeros: none.
 #[repr(C)]
 pub struct Clean {
     /// `Runtime::births` of the process that keeps them.
@@ -61,7 +61,7 @@ impl Runtime {
         self.protects() && self.shared().sharers.load(Relaxed) > 1 && !self.process.stop_wanted.load(Relaxed)
     }
 
-    /// Frees what a block keeps of pages in a range.
+    /// Frees the blobs kept for pages in a range of a block.
     fn forget(&self, base: usize, clean: &Clean, pages: impl Iterator<Item = usize>) {
         if clean.count.load(Relaxed) == 0 {
             return;
@@ -88,8 +88,7 @@ impl Runtime {
         Some((self.renewed(page & !(BLOCK - 1), clean), index_in_block(page)))
     }
 
-    /// What is kept of a page. Changes nothing, so it may be asked during a fork, and by who does not hold the
-    /// lock.
+    /// The blob kept for a page. It changes nothing, so it may be called during a fork, and without the lock.
     fn kept(&self, page: usize) -> State {
         let clean = self.pages.table.block(page).and_then(Block::clean);
         match clean.filter(|clean| clean.births.load(Relaxed) == self.forks.births.load(Relaxed)) {
@@ -108,13 +107,13 @@ impl Runtime {
         matches!(self.kept(page), State::Pinned(_))
     }
 
-    /// Whether no other process has the page.
+    /// Whether no other process shares the page.
     pub fn is_exclusive(&self, page: usize) -> bool {
         let fd = self.kernel.pagemap.load(Relaxed);
         fd >= 0 && Pagemap::of(Fd(fd)).exclusive(page, 1, 0).count == 1
     }
 
-    /// Keeps the blob of a page that was restored protected. `false` if there is no memory to note it.
+    /// Keeps the blob of a page that was restored protected. `false` if there is no memory to record it.
     pub fn keep_blob(&self, page: usize, block: &Block, name: Ref) -> bool {
         let Some(clean) = block.make_clean(&self.arena) else { return false };
         self.renewed(page & !(BLOCK - 1), clean);

@@ -1,11 +1,13 @@
-//! Direct reclaim: a handler that restores clean pages while there is no room evicts as many older ones first.
+//! Direct reclaim: a handler that restores clean pages while there is no room first evicts as many older
+//! ones.
 //!
-//! That needs no other thread, and a few microseconds for 64 pages: nothing is compressed, and nothing has to be
-//! searched. Keepers alone are too slow where several processes read more than fits, because each of them looks
-//! at everything its process has, and gets a small part of a CPU (4 % with eight workers on two CPUs).
+//! This needs no other thread, and only a few microseconds for 64 pages: nothing is compressed, and no search
+//! is needed. Keepers alone are too slow where several processes read more than fits, because each keeper
+//! scans everything that its process has, and gets only a small part of a CPU (4 % with eight workers on two
+//! CPUs).
 //!
-//! The pages are moved to a free slot of standby by `UFFDIO_MOVE`, and discarded there. Discarding them in
-//! place would send a message, and this thread would have to wait until it is read.
+//! The pages are moved to a free standby slot by `UFFDIO_MOVE`, and discarded there. Discarding them in place
+//! would send a message, and this thread would have to wait until it is read.
 
 use core::sync::atomic::Ordering::*;
 
@@ -18,11 +20,11 @@ use crate::pages::table::{PAGES, State, index_in_block};
 use crate::reclaim::worker::RUN;
 use crate::runtime::Runtime;
 
-/// Runs that are remembered at most. The keeper evicts what is forgotten.
+/// Maximum number of runs to remember. The keeper evicts those that are forgotten.
 const RUNS: usize = 2048;
-/// Pages that are evicted at once.
+/// Number of pages evicted at once.
 const BATCH: usize = 64;
-/// How many of the most recent pages stay resident: somebody is about to read them.
+/// How many of the most recent pages stay resident: the program is about to read them.
 const LAST: usize = 2 * RUN;
 
 const _: () = assert!(RUN < PAGE && BATCH + RUN <= PAGES);
@@ -38,12 +40,12 @@ pub struct Recent {
 }
 
 impl Recent {
-    /// None.
+    /// No pages.
     pub const fn new() -> Self {
         Recent { runs: [0; RUNS], first: 0, count: 0, pages: 0, owed: 0 }
     }
 
-    /// Forgets all: in a forked child they are not clean, or nothing may be evicted this way.
+    /// Forgets all of them: in a forked child they are not clean, or pages may no longer be evicted this way.
     pub fn forget(&mut self) {
         (self.first, self.count, self.pages, self.owed) = (0, 0, 0, 0);
     }
@@ -68,7 +70,8 @@ impl Recent {
 }
 
 impl Runtime {
-    /// A run of clean pages was restored. Over the limit, evicts as many older ones; far over it, twice as many.
+    /// Records that a run of clean pages was restored. Over the limit, it evicts as many older ones; far over
+    /// it, twice as many.
     pub fn exchange_clean(&self, order: &mut Guard<'_, Order>, start: usize, pages: usize) {
         if !self.kernel.can_move.load(Relaxed) || self.may_write_late() {
             order.recent.forget();
@@ -92,7 +95,7 @@ impl Runtime {
         }
     }
 
-    /// Whether there are clean pages to be evicted for others. Then nobody needs to wait for room.
+    /// Whether there are clean pages that can be evicted in exchange. Then no fault needs to wait for room.
     pub fn can_exchange_clean(&self, order: &Guard<'_, Order>) -> bool {
         order.recent.pages >= BATCH + LAST
     }
@@ -105,7 +108,7 @@ impl Runtime {
         let Some(slot) = self.pages.standby.take_free() else { return 0 };
         let to = self.pages.standby.address(slot);
         let mut moved = 0;
-        // SAFETY: in a free slot of ours.
+        // SAFETY: the range lies in a free slot of ours.
         let opened = unsafe { sys::map_over(to, PAGES * PAGE, prot::READ | prot::WRITE) }
             .and_then(|()| self.uffd().register(to, PAGES * PAGE));
         if opened.is_ok() {
@@ -115,13 +118,13 @@ impl Runtime {
             }
         }
         let _ = self.uffd().unregister(to, PAGES * PAGE);
-        // SAFETY: a slot of ours, with copies of what the store has.
+        // SAFETY: the slot is ours, and holds copies of what is in the store.
         let _ = unsafe { sys::madvise(to, PAGES * PAGE, advice::DONTNEED) };
         self.pages.standby.give_back(slot);
         moved
     }
 
-    /// Moves what is clean of a run, and writes the entries. Returns the number of pages.
+    /// Moves the clean pages of a run, and writes their entries. Returns the number of pages.
     fn move_clean(
         &self,
         order: &mut Guard<'_, Order>,
@@ -150,8 +153,8 @@ impl Runtime {
                 continue;
             }
             let (from, to) = (start + index * PAGE, to + moved * PAGE);
-            // SAFETY: the pages are clean; a touch of one is a fault from now on, and waits for the order lock.
-            // The target is a free slot of ours.
+            // SAFETY: the pages are clean; from now on a touch of one is a fault, and waits for the order
+            // lock. The target is a free slot of ours.
             let done = unsafe { self.uffd().move_pages(to, from, run * PAGE, false) }.unwrap_or(0) / PAGE;
             for page in (from..from + done * PAGE).step_by(PAGE) {
                 let Some(name) = self.take_blob(page) else {
@@ -161,7 +164,7 @@ impl Runtime {
                 block.evicted.fetch_add(1, Relaxed);
             }
             moved += done;
-            // A page that is refused is shared since a fork.
+            // A page that the kernel refuses to move is shared since a fork.
             index += done.max(1);
         }
         moved

@@ -1,17 +1,17 @@
-//! Children that nobody has prepared: made by an instruction of the program's
-//! own, past the C library. Before such a child begins (see `gate.rs`), everything
-//! that is evicted is put into its memory; the runtime does nothing in it (see `here.rs`).
+//! Unprepared children: made by an instruction of the program's own that bypasses the C library. Before such
+//! a child begins (see `gate.rs`), all evicted pages are put into its memory; the runtime does nothing in it
+//! (see `here.rs`).
 //!
-//! All of it happens under the order lock, when the message about the fork is read.
-//! Since the memory was copied the kernel has refused to put pages in place here, so nothing
-//! was brought back since that the child lacks. What was taken away since, the child has:
-//! the kernel says so (EEXIST), and its page is the truth. What another thread discards or
-//! unmaps in the same moment may have been discarded before or after, as without memfold.
+//! All of this happens under the order lock, when the message about the fork is read. Since the memory was
+//! copied, the kernel has refused to place pages in this process, so no page has been restored that the child
+//! lacks. Pages evicted since then are present in the child: the kernel says so (EEXIST), and the child's
+//! page is right. Memory that another thread discards or unmaps at the same moment may have been discarded
+//! before or after, as without memfold.
 //!
 //! A prepared fork (`fork`) causes the same message. Its child has a runtime of its own, which registers
-//! everything anew, so the child's registration is only given up. `forker.rs` tells which child that is. During
-//! such a fork the page table is out of date and must not change: other children get their pages where the
-//! journal says.
+//! everything anew, so the child's inherited registration is merely dropped. `forker.rs` finds out which
+//! child that is. During such a fork the page table is out of date and must not change: other children get
+//! their pages as the journal says.
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -28,7 +28,7 @@ use crate::runtime::{RUNTIME, Runtime};
 
 /// Number of the worker that fills children: there is one at a time.
 pub const WORKER: usize = WORKERS - 2;
-/// How often a page is tried that the kernel can't take just now.
+/// How often to try a page that the kernel cannot take at the moment.
 const AGAIN: usize = 10_000;
 
 static TOLD: AtomicBool = AtomicBool::new(false);
@@ -40,7 +40,8 @@ impl Runtime {
         let mut is_prepared = false;
         if order.forking && !order.fork_seen {
             let found = self.is_prepared_among(order, &mut unborn);
-            // If it cannot be told, it may be one of these, and no later child must be taken for it.
+            // If it is unknown, the prepared child may be one of these, and no later child must be taken for
+            // it.
             order.fork_seen = found != Some(false);
             is_prepared = found == Some(true) && unborn.all().len() == 1;
         }
@@ -59,7 +60,7 @@ impl Runtime {
     }
 
     fn fill(&self, order: &Order, child: Uffd) {
-        // SAFETY: nobody else has this number, and the caller holds the order lock.
+        // SAFETY: no other worker has this number, and the caller holds the order lock.
         let Some(mut worker) = (unsafe { Worker::new(&RUNTIME, WORKER) }) else {
             self.fail("no memory is left to bring evicted pages back in a child");
         };
@@ -83,7 +84,7 @@ impl Runtime {
             }
             run.give(&worker);
             if !order.forking {
-                // Who has met a pin of ours waits to be woken.
+                // Threads that found a pin of ours wait to be woken.
                 self.uffd().wake(base, BLOCK);
             }
         });
@@ -97,8 +98,8 @@ impl Runtime {
         }
     }
 
-    /// Reads what an entry stands for to place `index` of the worker. `false` if the page is not evicted.
-    /// `is_still`: nothing is freed meanwhile, and no entry may change.
+    /// Reads the contents that an entry stands for into page `index` of the worker. `false` if the page is
+    /// not evicted. `is_still`: nothing is freed meanwhile, and no entry may change.
     fn read_evicted(
         &self,
         worker: &mut Worker,
@@ -115,14 +116,15 @@ impl Runtime {
                 State::Zero => into.fill(0),
                 State::Standby(id) => {
                     let from = self.pages.standby.page_address(id) as *const u8;
-                    // SAFETY: the entry says that the page is on standby: it stays so under the order lock.
+                    // SAFETY: the entry says that the page is on standby, and under the order lock it stays
+                    // there.
                     into.copy_from_slice(unsafe { core::slice::from_raw_parts(from, PAGE) });
                 }
                 State::Stored(name) if !is_still && !entry.pin(name) => continue,
                 State::Stored(name) | State::Pinned(name) => {
                     let owner = page_number(page);
-                    // SAFETY: pinned, by this thread or another one that does not free it without the order
-                    // lock; or nothing is freed during a fork.
+                    // SAFETY: the blob is pinned, by this thread or by another one that does not free it
+                    // without the order lock; or nothing is freed during a fork.
                     if unsafe { self.store().load(name, owner, into, &mut worker.decode) }.is_err() {
                         self.fail_corrupt();
                     }
@@ -131,7 +133,7 @@ impl Runtime {
                     }
                 }
                 State::Spilled(_) => {
-                    // It comes to the worker's first page.
+                    // The page arrives in the worker's first page.
                     let mut first = [0u8; PAGE];
                     first.copy_from_slice(&worker.pages[..PAGE]);
                     self.fetch_alone(worker, page);
@@ -146,7 +148,7 @@ impl Runtime {
     }
 }
 
-/// Pages that were read and follow each other in a child.
+/// Adjacent pages of a child that were read.
 struct Run {
     child: Uffd,
     first: usize,
@@ -155,7 +157,7 @@ struct Run {
 }
 
 impl Run {
-    /// Before a page is read that belongs to this place.
+    /// Called before a page is read that belongs at `place`.
     fn make_room(&mut self, worker: &Worker, place: usize) {
         if self.count == RUN || place != self.first + self.count * PAGE {
             self.give(worker);
@@ -182,11 +184,12 @@ fn give(child: Uffd, to: usize, contents: &[u8]) {
     let mut step = contents.len();
     while done < contents.len() {
         let bytes = step.min(contents.len() - done);
-        // SAFETY: what the child's page holds; the child has not begun.
+        // SAFETY: these are the contents of the child's pages; the child has not begun.
         match unsafe { child.copy(to + done, contents[done..].as_ptr(), bytes) } {
             Ok(copied) => done += copied,
             Err(Errno::EXIST) => done += PAGE,
-            // The run leaves a mapping: page by page. A page that is not mapped there is not inherited.
+            // The run extends beyond a mapping: continue page by page. A page that is not mapped there was
+            // not inherited.
             Err(Errno::NOENT) if bytes > PAGE => step = PAGE,
             Err(Errno::NOENT) => done += PAGE,
             Err(Errno::AGAIN) if tries < AGAIN => {

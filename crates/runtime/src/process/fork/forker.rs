@@ -1,21 +1,23 @@
 //! Tells the child of a prepared fork (`fork`) from one that another thread makes at the same time by an
-//! instruction of its own. Both cause the same message, which does not say who forks.
+//! instruction of its own. Both cause the same message, which does not say which thread forks.
 //!
-//! Each forking thread waits twice: until its message is read, and then at the gate (`gate.rs`). `/proc` shows
-//! where the thread of the prepared fork waits:
+//! Each forking thread waits twice: until its message is read, and then at the gate (`gate.rs`). `/proc`
+//! shows where the thread of the prepared fork is:
 //!
-//! | it | messages left to read | its child |
+//! | the thread | messages left to read | its child |
 //! | --- | --- | --- |
 //! | waits for an event, in a clone | none | is among those whose messages were read: it waits at the gate |
-//! | waits for an event, in a clone | some | may be in a message that is still to be read |
+//! | waits for an event, in a clone | some | may be in a message that was not read yet |
 //! | waits for anything else, not in a clone | | is not among them |
-//! | runs | | is not known yet |
+//! | runs | | is unknown yet |
 //!
-//! It cannot pass the gate meanwhile: the caller holds the order lock, without which nobody reads there.
+//! That thread cannot pass the gate meanwhile: the caller holds the order lock, without which no thread reads
+//! the gate's messages.
 //!
-//! It may run without ever coming to a clone: it may spin for a lock that the other thread holds at the gate.
-//! So the wait is bounded. A child that cannot be told from the prepared one gets its memory like any other.
-//! That does the prepared child no harm: where a page is resident, its entry is ignored (`journal.rs`).
+//! The thread may run without ever entering a clone: it may spin for a lock that the other thread, which
+//! waits at the gate, holds. So the wait is bounded. A child that cannot be told from the prepared one gets
+//! its memory like any other. That does the prepared child no harm: where a page is resident, its entry is
+//! ignored (`journal.rs`).
 
 use core::sync::atomic::Ordering::*;
 
@@ -27,15 +29,15 @@ use crate::memory::lock::Guard;
 use crate::pages::order::{Fault, Order};
 use crate::runtime::Runtime;
 
-/// How long the thread of the prepared fork is waited for.
+/// How long to wait for the thread of the prepared fork, ns.
 const PATIENCE_NS: u64 = 50_000_000;
-/// Looks without a sleep between them: its way to the gate takes a few microseconds.
+/// Number of looks without a sleep between them: the thread's way to the gate takes a few microseconds.
 const QUICK_LOOKS: usize = 50;
 const PAUSE_NS: u64 = 20_000;
-/// The function of the kernel in which a thread waits until its message is read.
+/// The kernel function in which a thread waits until its message is read.
 const WAITS_FOR_EVENT: &[u8] = b"userfaultfd_event_wait";
 
-/// Messages that are read at most before it is known whose children they tell of.
+/// Maximum number of messages to read before it is known which children they are about.
 const CHILDREN: usize = 8;
 
 /// Userfaultfds of children that have not begun.
@@ -45,12 +47,12 @@ pub struct Unborn {
 }
 
 impl Unborn {
-    /// One.
+    /// A single child.
     pub fn of(child: Fd) -> Self {
         Unborn { fds: [child; CHILDREN], count: 1 }
     }
 
-    /// All of them.
+    /// All children.
     pub fn all(&self) -> &[Fd] {
         &self.fds[..self.count]
     }
@@ -65,34 +67,34 @@ impl Unborn {
     }
 }
 
-/// What the thread of the prepared fork does.
+/// What the thread of the prepared fork is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Forker {
     /// It is in a clone, and waits until an event is read.
     Waits,
-    /// It is not in a clone, and waits for something.
+    /// It is not in a clone, and waits for something else.
     Elsewhere,
-    /// It runs, or is about to.
+    /// It is running, or about to run.
     Runs,
     /// `/proc` does not say.
     Unknown,
 }
 
 impl Runtime {
-    /// Whether the child of the prepared fork is among these; `None` if that cannot be told. Children whose
+    /// Whether the child of the prepared fork is among these; `None` if that cannot be known. Children whose
     /// messages are read meanwhile are added.
     pub fn is_prepared_among(&self, order: &mut Guard<'_, Order>, unborn: &mut Unborn) -> Option<bool> {
         let end = sys::now_ns() + PATIENCE_NS;
         for look in 0.. {
             let forker = look_at(self.forks.forker.load(Relaxed));
-            // After the look: a thread that waits has sent its message before.
+            // This comes after the look: a waiting thread has sent its message before.
             if !self.read_rest(order, unborn) {
                 return None;
             }
             match forker {
                 Forker::Waits => return Some(true),
                 Forker::Elsewhere => return Some(false),
-                // The kernel has no such file, or it may not be read. Most likely nobody else forks.
+                // The kernel has no such file, or it may not be read. Most likely no other thread forks.
                 Forker::Unknown => return Some(true),
                 Forker::Runs if sys::now_ns() > end => return None,
                 Forker::Runs if look < QUICK_LOOKS => sched::yield_now(),
@@ -102,7 +104,7 @@ impl Runtime {
         None
     }
 
-    /// Reads messages until none is left. `false` if there are too many.
+    /// Reads messages until there are no more. `false` if there are too many.
     fn read_rest(&self, order: &mut Guard<'_, Order>, unborn: &mut Unborn) -> bool {
         while !unborn.is_full() && order.may_read() {
             self.settle_late(order);
@@ -122,7 +124,7 @@ impl Runtime {
 
 fn look_at(tid: u32) -> Forker {
     let (mut place, mut call) = ([0u8; 64], [0u8; 128]);
-    // In this order: from where it waits for an event it does not get away meanwhile.
+    // In this order: a thread that waits for an event does not leave that state meanwhile.
     let (Some(place), Some(call)) =
         (procfs::read(tid, "wchan", &mut place), procfs::read(tid, "syscall", &mut call))
     else {
@@ -131,7 +133,7 @@ fn look_at(tid: u32) -> Forker {
     understand(place, call)
 }
 
-/// `place`: the function of the kernel in which it waits, or "0". `call`: the system call that it is in.
+/// `place`: the kernel function in which it waits, or "0". `call`: the system call that it is in.
 fn understand(place: &[u8], call: &[u8]) -> Forker {
     #[cfg(target_arch = "x86_64")]
     const CLONES: [usize; 3] = [nr::CLONE, nr::CLONE3, 57];
@@ -144,7 +146,7 @@ fn understand(place: &[u8], call: &[u8]) -> Forker {
     let number = core::str::from_utf8(number).ok().and_then(|number| number.parse::<isize>().ok());
     let Some(number) = number else { return Forker::Unknown };
     if !CLONES.iter().any(|clone| *clone as isize == number) {
-        // -1: not in a system call, so it waits for a page.
+        // -1: it is not in a system call, so it waits for a page.
         return Forker::Elsewhere;
     }
     match place {
@@ -167,7 +169,7 @@ mod tests {
         assert_eq!(understand(b"0", clone.as_bytes()), Forker::Runs);
         assert_eq!(understand(b"rwsem_down_write_slowpath", clone.as_bytes()), Forker::Runs);
         assert_eq!(understand(b"0", b"running\n"), Forker::Runs);
-        // In `munmap`; waiting for a page, in none.
+        // In `munmap`; then waiting for a page, in no system call.
         assert_eq!(understand(event, b"11 0x1200011 0x0"), Forker::Elsewhere);
         assert_eq!(understand(b"handle_userfault", b"-1 0x7fff557e17a7 0x7fedf7923da8\n"), Forker::Elsewhere);
         assert_eq!(understand(b"", b""), Forker::Unknown);
@@ -182,7 +184,7 @@ mod tests {
             wait.recv().ok();
         });
         let tid = receive.recv().unwrap();
-        // It is on its way there.
+        // The thread is on its way there.
         let asleep = (0..10_000).any(|_| {
             sched::sleep(PAUSE_NS);
             look_at(tid) == Forker::Elsewhere

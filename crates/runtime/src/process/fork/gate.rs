@@ -1,17 +1,14 @@
-//! What holds a new child back until it has all of its memory.
+//! The gate: it holds a new child back until the child has all of its memory.
 //!
-//! Where the kernel allows it (EVENT_FORK, for CAP_SYS_PTRACE only), a child
-//! inherits the registration of what is evicted, and the kernel hands a
-//! userfaultfd for the child's memory to whoever reads the message about the
-//! fork. So evicted pages can be put into a child that nobody has prepared
-//! (`children.rs`). But the thread that forks goes on, and the child begins, as soon as
-//! that message is read; should the process end right then, as one that becomes a
-//! daemon does, the rest of the child's pages would read as zeros.
+//! Where the kernel allows it (EVENT_FORK, only for CAP_SYS_PTRACE), a child inherits the registration of
+//! evicted pages, and the thread that reads the message about the fork gets a userfaultfd for the child's
+//! memory. So evicted pages can be put into an unprepared child (`children.rs`). But the forking thread goes
+//! on, and the child begins, as soon as that message is read; if the process ends right then, as one that
+//! becomes a daemon does, the rest of the child's pages would read as zeros.
 //!
-//! So there is a second userfaultfd, the gate, with one page that is registered with
-//! it. The kernel tells one userfaultfd after the other, in the order of
-//! their lowest addresses, and waits for each. The gate's page lies above all
-//! others. Its message is read last, when the pages are in place:
+//! So there is a second userfaultfd, the gate, with one page registered. The kernel notifies one userfaultfd
+//! after the other, in the order of their lowest addresses, and waits for each. The gate's page lies above
+//! all others. Its message is read last, when the pages are in place:
 //!
 //! ```text
 //!   clone: copies the memory ─ message 1 ──────────── waits ────────── message 2 ─ waits ─ the child begins
@@ -20,8 +17,8 @@
 //!
 //! If the process ends in between, the kernel gives up the clone, and there is no child.
 //!
-//! A message about a fork brings a descriptor. If the program has set its limit so low
-//! that there is none left, one that is kept for this is given up.
+//! A message about a fork carries a descriptor. If the program's limit is so low that no descriptor is left,
+//! a spare one that is kept for this is given up.
 
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
 
@@ -30,24 +27,24 @@ use crate::kernel::uffd::{Message, Uffd, feature};
 use crate::process::limits::MoreDescriptors;
 use crate::runtime::RUNTIME;
 
-/// Where the highest page of a process may be, by the size of its address space.
+/// The address of the highest possible page of a process, for each size of the address space.
 #[cfg(target_arch = "x86_64")]
 const TOPS: [usize; 1] = [0x7fff_ffff_f000];
 #[cfg(target_arch = "aarch64")]
 const TOPS: [usize; 3] = [1 << 48, 1 << 42, 1 << 39];
-/// Pages below there that are tried.
+/// How many pages below it to try.
 const TRIES: usize = 64;
 
-/// See the module. Its descriptors live in the table of the runtime's threads.
+/// The gate; see the module. Its descriptors are in the table of the runtime's threads.
 pub struct Gate {
     fd: AtomicI32,
     page: AtomicUsize,
-    /// A descriptor that is only there to be closed.
+    /// A descriptor whose only purpose is to be closed.
     spare: AtomicI32,
 }
 
 impl Gate {
-    /// Not there.
+    /// No gate.
     pub const fn new() -> Self {
         Gate { fd: AtomicI32::new(-1), page: AtomicUsize::new(0), spare: AtomicI32::new(-1) }
     }
@@ -58,12 +55,12 @@ impl Gate {
         self.fd.load(Relaxed) >= 0
     }
 
-    /// What handlers wait for, besides other messages; -1 if there is none.
+    /// The descriptor that handlers wait for, besides other messages; -1 if there is none.
     pub fn fd(&self) -> Fd {
         Fd(self.fd.load(Relaxed))
     }
 
-    /// Makes it, if the kernel lets this process have it. Nothing is registered yet.
+    /// Makes the gate, if the kernel lets this process have it. Nothing is registered yet.
     pub fn open(&self) -> Result<()> {
         let uffd = Uffd::open(None, feature::EVENT_FORK)?;
         let tried = self.find_page().and_then(|page| {
@@ -87,7 +84,7 @@ impl Gate {
         Ok(self.page.load(Relaxed))
     }
 
-    /// From here on forks wait at it: handlers listen.
+    /// From here on forks wait at the gate: handlers listen.
     pub fn begin(&self) -> Result<()> {
         if !self.is_there() {
             return Ok(());
@@ -95,7 +92,8 @@ impl Gate {
         Uffd(self.fd()).register(self.page.load(Relaxed), PAGE)
     }
 
-    /// Lets through who has come to it. Under the order lock: what was told before is done.
+    /// Lets the threads through that have reached the gate. Under the order lock: earlier messages have been
+    /// handled.
     pub fn let_through(&self) {
         while self.is_there() {
             match Uffd(self.fd()).next() {
@@ -109,14 +107,14 @@ impl Gate {
         }
     }
 
-    /// No fork waits at it any more: handlers are about to end.
+    /// From here on no fork waits at the gate: handlers are about to end.
     pub fn end(&self) {
         if self.is_there() {
             let _ = Uffd(self.fd()).unregister(self.page.load(Relaxed), PAGE);
         }
     }
 
-    /// Takes it away.
+    /// Removes the gate.
     pub fn close(&self) {
         let fd = self.fd.swap(-1, Relaxed);
         if fd >= 0 {
@@ -130,9 +128,9 @@ impl Gate {
         self.spare.store(-1, Relaxed);
     }
 
-    /// A message can't be read because no descriptor is left for it: gives up the spare one, or raises the
-    /// limit for as long as what is returned lives. The thread that forks would wait for ever, so otherwise
-    /// the process ends.
+    /// A message cannot be read because no descriptor is left for it: gives up the spare one, or raises the
+    /// limit while the returned value lives. If neither works the process ends, since the forking thread
+    /// would wait for ever.
     #[cold]
     pub fn make_room(&self) -> Option<MoreDescriptors> {
         let spare = self.spare.swap(-1, AcqRel);
@@ -147,7 +145,7 @@ impl Gate {
         more
     }
 
-    /// Keeps a descriptor to be given up; by a thread of the runtime.
+    /// Keeps a spare descriptor. Called by a thread of the runtime.
     pub fn keep_spare(&self) {
         if self.spare.load(Relaxed) < 0 {
             self.spare.store(sys::eventfd().map_or(-1, |spare| spare.0), Release);

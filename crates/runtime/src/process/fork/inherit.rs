@@ -1,5 +1,5 @@
-//! What a forked child inherits: the mappings that have evicted pages are registered with its own userfaultfd, or
-//! everything is brought back in place, where nobody can serve its faults.
+//! What a forked child inherits: mappings with evicted pages are registered with its own userfaultfd; if its
+//! faults cannot be served, everything is restored in place.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -11,8 +11,8 @@ use crate::pages::table::{BLOCK, State, index_in_block};
 use crate::runtime::Runtime;
 
 impl Runtime {
-    /// In the child: forgets what is kept of memory that it has not inherited.
-    /// Other memory may be mapped there later, and must begin empty.
+    /// In the child: forgets pages of memory that it has not inherited. Other memory may be mapped there
+    /// later, and must begin empty.
     pub fn drop_uninherited(&self, maps: sys::Fd) {
         let mut order = self.pages.order.lock();
         let (mut buffer, mut end) = ([0u8; 8192], 0);
@@ -28,10 +28,10 @@ impl Runtime {
         self.drop_range(&mut order, end, crate::pages::table::END);
     }
 
-    /// In the child, by its keeper: registers the mappings that have evicted pages.
+    /// Called in the child, by its keeper: registers the mappings that have evicted pages.
     ///
-    /// It registers each of them as a whole, so that none is split, and nothing else: the same blocks of the table
-    /// may hold shared memory, memfold's own too, and nobody could serve a fault there.
+    /// It registers each of them as a whole, so that none is split, and nothing else: the same blocks of the
+    /// table may contain shared memory, even memfold's own, and nobody could serve a fault there.
     pub fn register_evicted(&self, maps: sys::Fd) -> sys::Result<()> {
         let (mut buffer, mut failed) = ([0u8; 8192], false);
         crate::kernel::maps::for_each(maps, &mut buffer, |mapping| {
@@ -58,8 +58,8 @@ impl Runtime {
         found.is_break()
     }
 
-    /// Registers the runs of evicted pages in a mapping that can't be registered as a whole, because memory of
-    /// memfold's own has been merged with it.
+    /// Registers the runs of evicted pages in a mapping that cannot be registered as a whole, because memory
+    /// of memfold's own has been merged with it.
     fn register_runs(&self, start: usize, end: usize) -> bool {
         let (mut from, mut to, mut ok) = (0, 0, true);
         self.pages.table.for_each_block(start, end, |base, block| {
@@ -89,7 +89,7 @@ impl Runtime {
                 Err(sys::Errno::NOMEM) => self.fail(
                     "a forked process can't have so many mappings (vm.max_map_count) as its evicted pages need",
                 ),
-                // memfold has mapped memory of its own here since: the program no longer has this page.
+                // memfold has mapped its own memory here since then: the program no longer has this page.
                 Err(_) if self.arena.overlaps(page, page + PAGE) => {
                     self.drop_range(&mut order, page, page + PAGE);
                 }
@@ -99,7 +99,8 @@ impl Runtime {
         ok
     }
 
-    /// Restores every evicted page for good: no userfaultfd serves this process. Says why, if given.
+    /// Restores every evicted page permanently: no userfaultfd serves this process. Reports the reason `why`,
+    /// if given.
     pub fn restore_in_place(&'static self, why: Option<&str>) {
         if !self.stored.has_store() {
             return;
@@ -112,9 +113,10 @@ impl Runtime {
         }
     }
 
-    /// Brings evicted pages back that are `wanted`. Only the calling thread, and perhaps the keeper or who waits for it, may live in this process.
+    /// Restores the evicted pages that are `wanted`. Only the calling thread, and perhaps the keeper or a
+    /// thread that waits for it, may be running in this process.
     pub fn bring_back_in_place(&'static self, wanted: impl Fn(State) -> bool) {
-        // SAFETY: in this process no handler has begun, or all have ended.
+        // SAFETY: in this process no handler has started, or all have ended.
         let worker = unsafe { crate::reclaim::worker::Worker::new(self, 0) };
         let (Ok(memory), Some(mut worker)) = (sys::open_own(c"/proc/thread-self/mem", sys::o::RDWR), worker)
         else {
@@ -135,7 +137,7 @@ impl Runtime {
             for (index, entry) in block.entries.iter().enumerate().filter(|(_, entry)| wanted(entry.load())) {
                 let there = |now: crate::kernel::pagemap::Present| now.count + now.swapped_count == 1;
                 if pagemap.present(base + index * PAGE, 1, 0).is_some_and(there) {
-                    // Brought back just before the fork: the page is the truth.
+                    // The page was restored just before the fork: the resident page is right.
                     self.drop_page(block, base + index * PAGE);
                 } else {
                     self.restore_page(memory, &mut worker, base + index * PAGE, entry);
@@ -164,20 +166,21 @@ impl Runtime {
             State::Spilled(_) => {}
             State::Zero => contents.fill(0),
             State::Standby(id) => {
-                // SAFETY: the page on standby is readable and nobody else uses it: no other thread lives.
+                // SAFETY: the page on standby is readable and no other thread uses it, since no other thread
+                // is running.
                 contents.copy_from_slice(unsafe {
                     core::slice::from_raw_parts(self.pages.standby.page_address(id) as *const u8, PAGE)
                 });
             }
             State::Stored(name) | State::Pinned(name) => {
                 let owner = crate::pages::table::page_number(page);
-                // SAFETY: no other thread of ours lives in this child.
+                // SAFETY: no other thread of ours is running in this child.
                 if unsafe { self.store().load(name, owner, contents, &mut worker.decode) }.is_err() {
                     self.fail_corrupt();
                 }
             }
         }
-        // Writes through /proc/self/mem reach pages that are read-only or without access too.
+        // Writes through /proc/self/mem also reach pages that are read-only or inaccessible.
         if sys::pwrite(memory, contents, page as u64) != Ok(PAGE) {
             self.fail("a forked process can't write an evicted page back");
         }
@@ -189,7 +192,7 @@ impl Runtime {
             State::Standby(id) => {
                 self.pages.standby.forget(id);
                 let at = self.pages.standby.page_address(id);
-                // SAFETY: nobody needs the page on standby any more.
+                // SAFETY: the page on standby is no longer needed.
                 let _ = unsafe { sys::madvise(at, PAGE, sys::advice::DONTNEED) };
             }
             State::Spilled(spot) => self.release_spot(spot),

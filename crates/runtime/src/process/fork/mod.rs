@@ -1,19 +1,19 @@
 //! fork: the child must find every page that was evicted.
 //!
 //! ```text
-//! parent, before   the keeper and compressors stop; what the C library touches
+//! parent, before   the keeper and compressors pause; what the C library touches
 //!                  in the child is touched now; from here on handlers change
 //!                  nothing but the journal
 //! fork             the child inherits table and store whole
 //! parent, after    the journal is replayed
 //! child            a keeper of its own opens a userfaultfd of its own, registers
-//!                  again what has evicted pages, and starts handlers; the child
-//!                  waits for that. If it may not open one, or not start
+//!                  mappings with evicted pages, and starts handlers; the child
+//!                  waits for that. If it cannot open one, or not start
 //!                  threads, everything is decompressed in place.
 //! ```
 //!
-//! Handlers can't stop, because after the prepare handlers the C library
-//! still takes the locks of its arenas, whose holders may wait for pages.
+//! Handlers cannot stop, because after the prepare handlers the C library still takes the locks of its
+//! arenas, whose holders may wait for pages.
 
 pub mod children;
 pub mod forker;
@@ -34,26 +34,27 @@ use crate::process::here;
 use crate::process::limits::{self, MoreDescriptors};
 use crate::runtime::{RUNTIME, Runtime};
 
-/// Before the fork, in the forking thread.
+/// Called before the fork, in the forking thread.
 pub fn prepare(touch: impl Fn()) {
     let runtime = &RUNTIME;
     runtime.begin_before_fork();
     if runtime.is_paging() && !limits::child_may_open() {
-        // Without descriptors the child could not even bring its pages back.
+        // Without descriptors the child could not even restore its pages.
         runtime.stop("it forks, and its children may open too few files (ulimit -n) to be managed");
     }
     if runtime.is_paging() && !procfs::is_there() {
         runtime
             .stop("it forks where there is no /proc (chroot), without which its children can't be managed");
     }
-    // What it needs now may have been spilled, to a tier that does not answer: this is no time yet to keep others from their work. But nobody waits for room any more: that
-    // could take as long as a tier is hoped for.
+    // `touch` may need pages that were spilled to a tier that does not answer, so it is too early to stop
+    // other threads. But from here on no thread waits for room: such a wait could last as long as there is
+    // hope of the tier.
     runtime.forks.about_to_fork.fetch_add(1, SeqCst);
     if runtime.is_paging() {
         touch();
         runtime.bring_kept_back();
     }
-    // A handler that forks while this one is under way would wait for it for ever.
+    // If a signal handler forked while this fork is under way, it would wait for this fork for ever.
     let mask = sys::block_signals();
     core::mem::forget(runtime.process.life.lock());
     here::set_prepared(true);
@@ -78,13 +79,13 @@ pub fn prepare(touch: impl Fn()) {
         runtime.threads.keeper.ring();
         runtime.reclaim.work.ring();
     }
-    // Nothing is put any more, and what is released from here on the child holds all the same.
+    // From here on no batch is sent, and the child also holds batches that are released from here on.
     runtime.tell_spill_of_fork();
     // See `pause_unmarked`.
     while runtime.pages.moving.load(SeqCst) != 0 {
         sched::yield_now();
     }
-    // Some of it may have been taken away meanwhile, or is new.
+    // Some of it may have been evicted meanwhile, or is new.
     touch();
     runtime.bring_kept_back();
     sys::touch_stack();
@@ -106,7 +107,7 @@ fn hold_common_locks() {
     RUNTIME.arena.hold();
 }
 
-/// After the fork, in the parent.
+/// Called after the fork, in the parent.
 pub fn parent() {
     let runtime = &RUNTIME;
     // SAFETY: taken in `prepare` by this very thread.
@@ -130,13 +131,13 @@ pub fn parent() {
     sys::restore_signals(mask);
 }
 
-/// After the fork, in the child.
+/// Called after the fork, in the child.
 pub fn child() {
     let runtime = &RUNTIME;
     here::adopt_child();
     {
-        // SAFETY: the parent's threads do not exist here, and `prepare` made
-        // sure that none of them was changing anything.
+        // SAFETY: the parent's threads do not exist here, and `prepare` ensured that none of them was
+        // changing anything.
         unsafe {
             runtime.arena.reset_in_child();
             runtime.pages.reset_in_child();
@@ -151,7 +152,7 @@ pub fn child() {
         order.recent.forget();
         runtime.replay(&mut order);
     }
-    // A small process that has nothing evicted begins as one whose parent never began to page.
+    // A small process that has nothing evicted begins like one whose parent never began to page.
     let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
     if !paging {
         runtime.reclaim.watches_growth.store(false, Relaxed);
@@ -171,14 +172,17 @@ pub fn child() {
     if !runtime.process.stopped.load(Relaxed) {
         door::release();
     }
-    // It may be another's by now: what is read there is a bound, and nothing depends on it.
+    // The parent's slot may belong to another process by now: the value read is only a bound, and nothing
+    // depends on it.
     let inherited = runtime.slot().resident.load(Relaxed);
     runtime.claim_spilled(parent);
-    // Some for the keeper, or for this thread to bring everything back: no other thread lives that could notice.
+    // More descriptors for the keeper, or for this thread to restore everything: no other thread is running
+    // that could notice.
     let more = if paging { MoreDescriptors::allow() } else { None };
     let Some(slot) = runtime.take_slot(runtime.shared(), crate::process::reach::outer_pid(pid)) else {
-        // More processes than can be managed: this one goes on without the runtime, and without its parent's slot.
-        // SAFETY: a slot is made of atomic numbers.
+        // More processes than can be managed: this one goes on without the runtime, and without its parent's
+        // slot.
+        // SAFETY: a slot consists of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
         runtime.process.set_shared(runtime.shared(), &NOBODY);
         runtime.leave_spill();
@@ -204,13 +208,13 @@ pub fn child() {
     if runtime.process.stopped.load(Relaxed) {
         runtime.process.set_state(page::state::STOPPED);
     } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
-        // The supervisor watches it.
+        // The supervisor watches this process.
     } else if let Err(error) = runtime.ensure_keeper()
         && door::forbid()
     {
         runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
         runtime.process.set_state(page::state::STOPPED);
-        // Nobody is there who could stop it later.
+        // No thread could stop it later.
         runtime.process.stopped.store(true, Release);
     } else if paging {
         // The keeper serves the child, whether this thread started it or it came through the door.
@@ -227,14 +231,14 @@ pub fn child() {
 
 fn end_in_child() {
     here::set_prepared(false);
-    // SAFETY: taken in `prepare` by the thread that is this one's origin.
+    // SAFETY: taken in `prepare` by the thread of which this one is the copy.
     unsafe { RUNTIME.process.life.reset_in_child() };
     sys::restore_signals(RUNTIME.forks.fork_mask.load(Relaxed));
 }
 
 impl Runtime {
-    /// Control blocks that were taken away just before they were kept: the C
-    /// library follows its lists through them in the child, before any handler.
+    /// Restores control blocks that were evicted just before they were kept: in the child, the C library
+    /// follows its lists through them before any handler runs.
     fn bring_kept_back(&self) {
         let evicted = |page| self.pages.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
         self.pages.keep_out.for_each(|start, end| {
@@ -244,15 +248,16 @@ impl Runtime {
         });
     }
 
-    /// The keeper's part: while it stops for a fork, no mapping carries the
-    /// mark that it is not to be inherited. Returns whether there was one.
+    /// The keeper's part: while it is paused for a fork, no mapping is marked as not inherited. Returns
+    /// whether there was a fork.
     pub fn pause_unmarked(&self, maps: sys::Fd) -> bool {
         if self.forks.pause.load(Acquire) == 0 {
             return false;
         }
         let mut buffer = [0u8; 8192];
-        // While mappings are listed one may move from where the list has not come to where it has been. Who moves
-        // by the C library's function takes its mark away; `realloc` moves without: for that a second look.
+        // While mappings are listed, one may move from a place that the list has not reached to one that it
+        // has passed. A thread that moves a mapping through the C library's function removes the mark itself;
+        // `realloc` moves without that function, hence the second look.
         let looks = match (self.forks.gate.is_there(), self.is_threaded()) {
             // No mapping is marked.
             (true, _) => 0,
@@ -272,7 +277,7 @@ impl Runtime {
         true
     }
 
-    /// Marks what may have evicted pages, if that is needed: see `mark`.
+    /// Marks mappings that may have evicted pages, if that is needed: see `mark`.
     pub fn mark_registered(&self, maps: sys::Fd) {
         if self.forks.gate.is_there() {
             return;
@@ -299,7 +304,7 @@ impl Runtime {
         }
     }
 
-    /// Lets the threads that stopped for a fork go on.
+    /// Resumes the threads that were paused for a fork.
     fn resume(&self) {
         self.forks.pause.store(0, SeqCst);
         sys::futex_wake(&self.forks.pause, sys::ALL, false);
@@ -307,7 +312,7 @@ impl Runtime {
 
     /// Wakes the handlers from poll.
     pub fn call_handlers(&self) {
-        // The descriptor lives in the table of the runtime's threads: the keeper writes to it.
+        // The descriptor is in the table of the runtime's threads, so the keeper writes to it.
         self.faults.call_wanted.store(true, Release);
         self.threads.keeper.ring();
     }

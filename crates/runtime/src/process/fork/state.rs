@@ -1,4 +1,4 @@
-//! What a process knows of forks: its own, and the one by which it began.
+//! What a process knows about forks: its own, and the one that made it.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
@@ -8,28 +8,30 @@ use crate::process::fork::gate::Gate;
 pub struct Forks {
     /// The program has forked, or was forked: pages may be shared.
     pub has_forked: AtomicBool,
-    /// Forks in the line of this process: its own, and those of its ancestors that made them.
+    /// Number of forks in the line of this process: its own, and those of each ancestor up to the birth of the
+    /// next in line.
     pub generation: AtomicU32,
-    /// Forks between this process and the one that the program began as.
+    /// Number of forks between this process and the one in which the program began.
     pub births: AtomicU32,
     /// The thread that is in a prepared fork.
     pub forker: AtomicU32,
-    /// Signal mask of the thread that forks.
+    /// The signal mask of the forking thread.
     pub fork_mask: AtomicU64,
-    /// Set while a fork is prepared: evictor and compressors stop.
+    /// Set while a fork is prepared: the keeper and the compressors pause.
     pub pause: AtomicU32,
-    /// Threads that are about to set `pause`.
+    /// Number of threads that are about to set `pause`.
     pub about_to_fork: AtomicU32,
     /// Holds children back until they have all of their memory.
     pub gate: Gate,
-    /// In a forked child: its keeper is to serve what the parent had evicted, whoever starts it.
+    /// In a forked child: its keeper is to take over the pages that the parent had evicted, whichever thread
+    /// starts it.
     pub inherits: AtomicBool,
-    /// In a forked child: 1 when its pages are served, 2 when they can't be.
+    /// In a forked child: 1 when its pages are served, 2 when they cannot be.
     pub child_ready: AtomicU32,
 }
 
 impl Forks {
-    /// As it is when a process begins.
+    /// The state at the start of a process.
     pub const fn new() -> Self {
         Forks {
             has_forked: AtomicBool::new(false),
@@ -45,12 +47,12 @@ impl Forks {
         }
     }
 
-    /// Whether a fork is under way or about to be: nobody waits for room then.
+    /// Whether a fork is under way or imminent: no thread waits for room then.
     pub fn is_under_way(&self) -> bool {
         self.pause.load(Relaxed) != 0 || self.about_to_fork.load(Relaxed) != 0
     }
 
-    /// In a forked child: none is.
+    /// In a forked child: no fork is under way.
     pub fn after_fork(&self) {
         self.pause.store(0, Relaxed);
         self.about_to_fork.store(0, Relaxed);

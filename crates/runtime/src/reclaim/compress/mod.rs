@@ -1,10 +1,9 @@
-//! Compressors: threads that turn standby into store, oldest slot first, as
-//! long as the process owes memory.
+//! Compressors: threads that move pages from standby to the store, oldest slot first, while the process owes
+//! memory.
 //!
-//! A slot is worked through in groups of pages: compress each, write the
-//! entries of the group under the order lock, give the group's pages back. A
-//! block may have been nearly empty, so a group is so many pages that are
-//! there, wherever they lie in the slot.
+//! A slot is processed in groups of pages: compress each page, write the entries of the group under the order
+//! lock, free the group's pages. A block may have been nearly empty, so a group is a number of present pages,
+//! wherever they lie in the slot.
 
 mod pages;
 
@@ -20,29 +19,29 @@ use crate::process::thread;
 use crate::reclaim::worker::Worker;
 use crate::runtime::{RUNTIME, Runtime};
 
-/// Pages between two times that memory is given back.
+/// Number of pages after which memory is freed.
 const GROUP: usize = 32;
-/// Times that a page is tried to be put back.
+/// How often putting back a page is tried.
 const TRIES: u32 = 8;
-/// Between two looks for the answer to a batch that was sent, ns.
+/// How often to look for the answer to a batch that was sent, ns.
 const ANSWER_NS: u64 = 1_000_000;
-/// Bytes of blobs that are moved between two slots at most, to close holes.
+/// Maximum number of bytes of blobs to move, to close holes, before the next slot is processed.
 const MAINTAIN: usize = 1 << 20;
-/// A compressor that has nothing to do stays awake until no fault has come for so long, ns.
+/// A compressor without work stays awake until no fault has come for this long, ns.
 const AWAKE_NS: u64 = 100_000;
-/// And if a page is being fetched from a tier, ns: near ones answer within it.
+/// The same while a page is being fetched from a tier, ns: near tiers answer within it.
 const FETCH_NS: u64 = 300_000;
-/// The second compressor ends when it has had nothing to do for so long, ns.
+/// The second compressor ends when it has had no work for this long, ns.
 const IDLE_NS: u64 = 2_000_000_000;
-/// Looks for work between two looks at the clock, a few microseconds.
+/// How often to look for work before the clock is read again: a few microseconds.
 const SPINS: usize = 200;
-/// If these take so long, somebody else wants the CPU, ns: it is left to him for a while.
+/// If these looks take this long, another thread wants the CPU, and gets it for `LEFT_NS`, ns.
 const WANTED_NS: u64 = 300_000;
 const LEFT_NS: u64 = 20_000_000;
 
-/// Entry of a compressor thread; the argument is its number among the
-/// workers, and above that its number among the compressors. All but the
-/// first work only when the first falls behind: the program wants the CPUs too.
+/// Entry of a compressor thread. The argument is its number among the workers, and above that its number
+/// among the compressors. All but the first work only when the first falls behind: the program needs the
+/// CPUs, too.
 pub extern "C" fn compressor(argument: usize) -> ! {
     let (number, helps) = (argument & 0xff, argument >> 8 != 0);
     // SAFETY: this is the only thread of this number.
@@ -66,7 +65,7 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             continue;
         }
         let maintained = RUNTIME.store().store().maintain(&Entries, MAINTAIN);
-        // What is made denser goes to other classes, and leaves holes in those it comes from.
+        // Blobs that are made denser go to other classes, and leave holes in their former ones.
         if RUNTIME.reclaim.squeeze.load(Relaxed) && (maintained.more || RUNTIME.densify_some(&mut worker)) {
             continue;
         }
@@ -78,7 +77,7 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             || !helps && RUNTIME.compress_idle(&mut worker)
             || !helps && RUNTIME.densify_some(&mut worker);
         if helps {
-            // It ends when it is not needed any more: see `watch/retire.rs`.
+            // This compressor ends when it is no longer needed: see `watch/retire.rs`.
             let now = sys::now_ns();
             worked_ns = if worked { now } else { worked_ns };
             let is_wanted = RUNTIME.shared().tasks_wanted.load(Relaxed) != 0;
@@ -104,7 +103,7 @@ pub extern "C" fn compressor(argument: usize) -> ! {
             if !helps {
                 RUNTIME.reclaim.sleeps.store(true, Relaxed);
             }
-            // The supervisor's answers ring no bell here.
+            // The supervisor's answers ring no bell in this process.
             let is_awaited = RUNTIME.spill.in_flight.load(Relaxed) > 0;
             RUNTIME.reclaim.work.wait(seen, if is_awaited { ANSWER_NS } else { 200_000_000 });
             if !helps {
@@ -114,7 +113,7 @@ pub extern "C" fn compressor(argument: usize) -> ! {
     }
 }
 
-/// Binds the calling thread to those of its CPUs that are not `cpu`: where the thread runs whose faults it follows is no place for it.
+/// Binds the calling thread to its CPUs except `cpu`, the CPU of the thread whose faults it follows.
 fn keep_off(allowed: &sched::CpuSet, cpu: Option<usize>) {
     let mut set = *allowed;
     if let Some(cpu) = cpu.filter(|cpu| cpu / 64 < set.len()) {
@@ -124,7 +123,7 @@ fn keep_off(allowed: &sched::CpuSet, cpu: Option<usize>) {
 }
 
 impl Runtime {
-    /// Whether there are two CPUs, of which one thread's faults need one, and nobody else wants the other.
+    /// Whether there are two CPUs, one thread's faults need one of them, and no other thread wants the other.
     fn may_stay_awake(&self, now: u64) -> bool {
         self.reclaim.two_cpus.load(Relaxed)
             && self.reclaim.alone.load(Relaxed)
@@ -132,11 +131,10 @@ impl Runtime {
             && now >= self.reclaim.sleep_until_ns.load(Relaxed)
     }
 
-    /// While one thread faults again and again: waits for work without
-    /// sleeping (and is woken for it: `keep_awake`). A thread that is woken goes to an idle CPU if there is one, and
-    /// then each of its faults goes from one CPU to another and back, which takes
-    /// four times as long. With two CPUs it stays where its handler is, as long
-    /// as the other one is not idle. Returns whether there is work.
+    /// While one thread faults again and again, this waits for work without sleeping (and is woken for that:
+    /// `keep_awake`). If a CPU is idle, a thread that is woken moves to it; then each of its faults goes from
+    /// one CPU to another and back, which takes four times as long. With two CPUs, the thread stays where its
+    /// handler is as long as the other CPU is not idle. Returns whether there is work.
     fn stay_awake(&self, seen: u32) -> bool {
         let begin = sys::now_ns();
         if !self.may_stay_awake(begin) {
@@ -153,7 +151,7 @@ impl Runtime {
             }
             let (now, count) = (sys::now_ns(), faults.load(Relaxed));
             if now - looked > WANTED_NS {
-                // Somebody else has run here meanwhile: the CPU is not idle anyway.
+                // Another thread has run here meanwhile: the CPU is not idle anyway.
                 self.reclaim.sleep_until_ns.store(now + LEFT_NS, Relaxed);
                 return false;
             }
@@ -167,7 +165,7 @@ impl Runtime {
         }
     }
 
-    /// A fault is served that began now.
+    /// A fault is served that began at `begin`.
     pub fn keep_awake(&self, begin: u64) {
         if begin.saturating_sub(self.faults.served_ns.load(Relaxed)) < AWAKE_NS
             && self.reclaim.sleeps.load(Relaxed)
@@ -178,21 +176,23 @@ impl Runtime {
         }
     }
 
-    /// Between two pages, as long as there is time: a thread that was woken on this CPU goes first. It may have slept so shortly that the kernel
-    /// would let it wait for the next tick, a hundred times as long as a page takes.
+    /// Called between two pages, while there is time: a thread that was woken on this CPU goes first. It may
+    /// have slept for so short a time that the kernel would let it wait for the next tick, a hundred times as
+    /// long as a page takes.
     pub fn let_others_run(&self) {
         if self.reclaim.debt.load(Relaxed) < self.reclaim.margin.load(Relaxed) / 4 {
             sched::yield_now();
         }
     }
 
-    /// Compresses the oldest slot, though there is room, if it lies there for long enough. `false` if there is none.
+    /// Compresses the oldest slot although there is room, if its pages have been idle for long enough.
+    /// `false` if there is none.
     fn compress_idle(&self, worker: &mut Worker) -> bool {
         let idle = self.reclaim.idle_ns.load(Relaxed);
         idle != u64::MAX && self.compress_oldest(worker, sys::now_ns().saturating_sub(idle))
     }
 
-    /// Compresses the oldest slot, if it was queued before. `false` if there is none.
+    /// Compresses the oldest slot, if it was queued before `before_ns`. `false` if there is none.
     fn compress_oldest(&self, worker: &mut Worker, before_ns: u64) -> bool {
         let Some(slot) = self.pages.standby.take_oldest(before_ns) else { return false };
         if self.pages.standby.queued() < self.reclaim.standby_goal.load(Relaxed) {
@@ -210,7 +210,7 @@ impl Runtime {
                 }
                 let done = self.compress_group(worker, slot, &mut pages);
                 if self.forks.pause.load(Relaxed) != 0 || !done {
-                    // What is left stays on standby; the slot is taken up again later.
+                    // The rest stays on standby; the slot is taken up again later.
                     self.pages.standby.enqueue(slot);
                     return done;
                 }
@@ -227,7 +227,7 @@ impl Runtime {
         true
     }
 
-    /// Stops here while a fork is prepared.
+    /// Pauses while a fork is prepared.
     pub fn pause_here(&self) {
         while self.forks.pause.load(Acquire) != 0 {
             self.threads.paused.fetch_add(1, AcqRel);

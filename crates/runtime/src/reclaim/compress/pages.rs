@@ -1,4 +1,4 @@
-//! Pages of a slot on standby, one by one: into the store, or back to where they were.
+//! Pages of a slot on standby, one by one: into the store, or back to their places.
 
 use core::sync::atomic::Ordering::*;
 
@@ -16,7 +16,7 @@ use crate::reclaim::incompressible::Back;
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
-/// Some pages of a slot: their places in it, ascending.
+/// Some pages of a slot: their indices, ascending.
 pub struct Pages {
     index: [u16; GROUP],
     pub count: usize,
@@ -33,42 +33,42 @@ impl Pages {
     }
 }
 
-/// What a page was compressed to; by default, one of zeros.
+/// The result of compressing a page; by default, a page of zeros.
 #[derive(Clone, Copy, Default)]
 pub struct Size {
     class: u8,
     bytes: u16,
 }
 
-/// What is to become of a page.
+/// What becomes of a page.
 #[derive(Clone, Copy)]
 pub enum Fate {
-    /// Its entry says this from now on.
+    /// Its entry gets this state.
     Kept(State),
     /// Its blob is still in the store: see `clean`.
     Clean,
-    /// It does not get smaller, and goes back.
+    /// It does not get smaller, and goes back to its place.
     Back,
 }
 
-/// What came of compressing some pages.
+/// The result of compressing some pages.
 pub struct Done {
-    /// Pages to do again since they got another owner meanwhile.
+    /// Pages to try again, since they got another owner meanwhile.
     again: u64,
-    /// Of these, pages to be kept as they are.
+    /// Those of them that are to be stored uncompressed.
     whole: u64,
-    /// Pages that went back, and are as large as before.
+    /// Number of pages that went back, as large as before.
     back: u32,
-    /// The store got no more memory: not all were done.
+    /// The store got no more memory: not all pages were processed.
     full: bool,
-    /// Bytes that the store took.
+    /// Number of bytes that the store took.
     stored_bytes: i64,
 }
 
 impl Runtime {
-    /// Compresses some pages of a slot, and gives them back at once: that
-    /// stops all CPUs on which the program runs, however few pages they are.
-    /// `false` if the store got no more memory: then some are still on standby.
+    /// Compresses some pages of a slot, and frees them together: freeing interrupts all CPUs on which the
+    /// program runs, however few the pages are. `false` if the store got no more memory: then some are still
+    /// on standby.
     pub fn compress_group(&self, worker: &mut Worker, slot: u32, pages: &mut Pages) -> bool {
         let held = self.pages.standby.slot(slot);
         let Pages { index, count } = core::mem::replace(pages, Pages::new());
@@ -84,7 +84,7 @@ impl Runtime {
                 return false;
             }
             tries += 1;
-            // What can't go back by then is kept in the store.
+            // Pages that could not go back by then are kept in the store.
             whole = if tries < TRIES { done.whole } else { u64::MAX };
             if todo & !whole != 0 {
                 sched::yield_now();
@@ -96,13 +96,14 @@ impl Runtime {
         }
         let (first, last) = (usize::from(index[0]), usize::from(index[count - 1]));
         let at = self.pages.standby.address(slot) + first * PAGE;
-        // SAFETY: no entry names these pages any more, between them are none, and this thread holds the slot.
+        // SAFETY: no entry names these pages any more, no others lie between them, and this thread holds the
+        // slot.
         let _ = unsafe { sys::madvise(at, (last + 1 - first) * PAGE, advice::DONTNEED) };
         self.reclaim.given_back.fetch_add(1, Relaxed);
         probe!(runtime_compress, slot, count);
         let bytes = (count * PAGE) as u64;
         if held.shared.load(Relaxed) {
-            // Others still have them: this process is smaller, but nothing is free.
+            // Other processes still share them: this process is smaller, but no memory is free.
             self.shared().copied.fetch_add(bytes, Relaxed);
             self.shared().unshared.fetch_add(bytes, Relaxed);
             self.reclaim.change_debt(used);
@@ -112,7 +113,7 @@ impl Runtime {
         true
     }
 
-    /// Notes whether the store gets the memory that it needs; returns what it is given.
+    /// Records whether the store gets the memory that it needs. Returns its argument.
     pub fn note_store_full(&self, full: bool) -> bool {
         if self.stored.full.load(Relaxed) != full {
             self.stored.full.store(full, Relaxed);
@@ -124,8 +125,8 @@ impl Runtime {
         full
     }
 
-    /// Compresses the pages in `todo`, a bit for each of `pages`, and writes their entries. Those in `whole`
-    /// are kept as they are if they don't get smaller; others go back then.
+    /// Compresses the pages in `todo`, one bit for each of `pages`, and writes their entries. Pages that do
+    /// not get smaller are stored uncompressed if they are in `whole`; the others go back.
     pub fn compress_pages(
         &self,
         worker: &mut Worker,
@@ -149,7 +150,7 @@ impl Runtime {
                 continue;
             }
             let at = self.pages.standby.address(slot) + index * PAGE;
-            // SAFETY: the page lies in a slot that this thread holds, readable, and is changed by nobody.
+            // SAFETY: the page lies in a slot that this thread holds, is readable, and does not change.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
             if self.is_clean_on_standby(owner as usize * PAGE) {
                 *made = (owner, Some(Fate::Clean));
@@ -175,7 +176,7 @@ impl Runtime {
             let index = usize::from(pages[number]);
             let id = page_id(slot, index);
             let Some(fate) = *fate else {
-                // It seemed void; but perhaps its mapping was just being moved.
+                // The page seemed void; but perhaps its mapping was being moved.
                 let owner = held.owners[index].load(Relaxed);
                 let entry = self.pages.table.entry(owner as usize * PAGE);
                 if todo >> number & 1 != 0 && entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
@@ -250,8 +251,8 @@ impl Runtime {
         Done { again, whole: never, back, full, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
     }
 
-    /// Has the entry of a clean page on standby name its blob again. Under the order lock. `false` if the page
-    /// has moved meanwhile or its blob is gone: then it is compressed like any other.
+    /// Makes the entry of a clean page on standby name its blob again. Under the order lock. `false` if the
+    /// page has moved meanwhile or its blob is gone: then it is compressed like any other.
     pub fn reuse_blob(&self, worker: &mut Worker, slot: u32, index: usize, owner: u64) -> bool {
         let (page, id) = (owner as usize * PAGE, page_id(slot, index));
         let Some(entry) = self.pages.table.entry(page).filter(|entry| entry.load() == State::Standby(id))
@@ -275,10 +276,10 @@ impl Runtime {
     pub fn compare(&self, worker: &mut Worker, name: Ref, owner: u64, page: usize) {
         let into = &mut worker.pages[..PAGE];
         self.stored.set_reading(worker.number, true);
-        // SAFETY: nobody else knows the blob, which this thread was handed out.
+        // SAFETY: only this thread, which was handed the blob out, knows it.
         let loaded = unsafe { self.store().load(name, owner, into, &mut worker.decode) };
         self.stored.set_reading(worker.number, false);
-        // SAFETY: a page on standby, which nobody changes.
+        // SAFETY: a page on standby does not change.
         let page = unsafe { core::slice::from_raw_parts(page as *const u8, PAGE) };
         if loaded.is_err() || *into != *page {
             self.fail_corrupt();

@@ -1,12 +1,13 @@
-//! Taking blocks away from the program to standby.
+//! Evicting blocks of the program to standby.
 //!
-//! All of it happens under the order lock (see `order.rs`), in this order:
+//! All of this happens under the order lock (see `order.rs`), in this order:
 //!
-//! 1. Register the mapping and make sure that no event is on its way. From
-//!    here on a thread that unmaps or discards part of it waits for us.
-//! 2. Move the pages to a standby slot: by `UFFDIO_MOVE` (`moved.rs`), before Linux 6.8 by `mremap` (`remapped.rs`).
-//! 3. See which pages there are, and write their entries.
-//! 4. Apply the events that came meanwhile.
+//! 1. Register the mapping and make sure that no event is on its way. From then on a thread that unmaps or
+//!    discards part of it waits for us.
+//! 2. Move the pages to a standby slot: by `UFFDIO_MOVE` (`moved.rs`), before Linux 6.8 by `mremap`
+//!    (`remapped.rs`).
+//! 3. Find out which pages are there, and write their entries.
+//! 4. Apply the events that arrived meanwhile.
 
 mod moved;
 mod remapped;
@@ -27,27 +28,27 @@ use crate::pages::table::{BLOCK, PAGES, State, index_in_block, page_number};
 use crate::runtime::Runtime;
 use moved::Moved;
 
-/// What came of trying to take a range away.
+/// The result of trying to evict a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
     /// This many pages are on standby now.
     Pages(u32),
-    /// Nothing worth taking is there, or it can't be taken.
+    /// No pages worth evicting are there, or they cannot be evicted.
     Nothing,
     /// Events are on their way: try again soon.
     Busy,
-    /// The mapping is not what it was when the mappings were listed.
+    /// The mapping has changed since the mappings were listed.
     Stale,
 }
 
-/// A range that is being taken away.
+/// A range that is being evicted.
 #[derive(Clone, Copy)]
 struct Range {
     start: usize,
     bytes: usize,
-    /// Where it goes ...
+    /// The address it moves to ...
     to: usize,
-    /// ... which is in this slot.
+    /// ... which lies in this slot.
     slot: u32,
 }
 
@@ -56,30 +57,30 @@ impl Range {
         self.bytes / PAGE
     }
 
-    /// Index in the block of the first page.
+    /// Index of the first page in the block.
     fn first(&self) -> usize {
         index_in_block(self.start)
     }
 }
 
-/// Which pages of a range are to be taken.
+/// Which pages of a range to evict.
 #[derive(Clone, Copy)]
 struct Choice {
-    /// Those that this process alone has.
+    /// Those that only this process has.
     own: bool,
-    /// Those that another process has too.
+    /// Those that another process shares.
     shared: bool,
 }
 
-/// The probe, which has one place.
+/// The probe, in one place.
 #[inline(never)]
 fn tell_evicted(start: usize, bytes: usize, pages: u32, slot: u32) {
     probe!(runtime_evict, start, bytes, pages, slot);
 }
 
 impl Runtime {
-    /// Takes away a range, which lies in one block and in one mapping, if so many
-    /// of its pages are there; what other processes have too, only if `shared_too`.
+    /// Evicts a range, which lies in one block and in one mapping, if at least `worth` of its pages are
+    /// present; pages that other processes share, only if `shared_too`.
     pub fn evict(
         &self,
         maps: Fd,
@@ -97,7 +98,8 @@ impl Runtime {
         } else {
             0
         };
-        // Memory that is shared is free only when the last one has given it up, and then each has its own copy in its store.
+        // Shared memory is free only when the last process has given it up, and then each process has its own
+        // copy in its store.
         let (own, shared_too) = (present - shared, shared_too && shared >= worth);
         let choice = Choice { own: own >= worth || shared_too && own > 0, shared: shared_too };
         if !choice.own && !choice.shared {
@@ -113,7 +115,7 @@ impl Runtime {
 
     fn evict_now(&self, maps: Fd, pagemap: &Pagemap, (start, end): (usize, usize), choice: Choice) -> Taken {
         let mut order = self.pages.order.lock();
-        // Again, since it was chosen a while ago: meanwhile a thread may have begun there.
+        // Checked again, since the range was chosen a while ago: a thread may have started there meanwhile.
         if ranges::first_kept(start, end).is_some() || self.pages.keep_out.first_in(start, end).is_some() {
             return Taken::Busy;
         }
@@ -130,7 +132,7 @@ impl Runtime {
             return Taken::Nothing;
         };
         block.stale.store(false, Relaxed);
-        // Protection is lifted under the order lock only, so this holds until the pages are on standby.
+        // Protection is lifted only under the order lock, so this holds until the pages are on standby.
         self.keep_protected_only(pagemap, start, end);
         if self.kernel.can_move.load(Relaxed) {
             self.evict_by_move(&mut order, pagemap, (start, end), choice)
@@ -158,7 +160,7 @@ impl Runtime {
                     Taken::Nothing
                 }
             });
-            // What is pinned for long would be waited for in vain: see `take_unmovable`.
+            // It would be in vain to wait for pages that are pinned for long: see `take_unmovable`.
             if unmovable && !self.may_lose_addresses() && !self.pages.pins_seen.load(Acquire) {
                 return self.with_slot(at, false, |range| {
                     self.with_slot(at, false, |check| self.take_unmovable(order, pagemap, range, check))
@@ -176,7 +178,7 @@ impl Runtime {
         taken
     }
 
-    /// Has a free slot filled, and queues it if something is there afterwards.
+    /// Lets `fill` use a free slot, and queues the slot if it holds pages afterwards.
     fn with_slot(
         &self,
         (start, end): (usize, usize),
@@ -199,8 +201,8 @@ impl Runtime {
         taken
     }
 
-    /// Registers the one mapping that holds a range. When this returns well,
-    /// whatever changes the range from here on has to tell.
+    /// Registers the one mapping that contains a range. When this succeeds, every later change of the range
+    /// is reported.
     fn register_mapping(
         &self,
         order: &mut Guard<'_, Order>,
@@ -208,21 +210,22 @@ impl Runtime {
         start: usize,
         end: usize,
     ) -> Result<(), Taken> {
-        // As it is now: it may have grown since it was listed, or be another one.
+        // The mapping as it is now: it may have grown since it was listed, or be another one.
         let one_mapping = || maps::private_anonymous_at(maps, start).filter(|now| end <= now.1);
         let Some(mapping) = one_mapping() else { return Err(Taken::Stale) };
-        // Nothing is registered while it is not known what was there before: see `late.rs`.
+        // Nothing is registered while a message about an earlier mapping may be on its way: see `late.rs`.
         if self.uffd().probe(start) == Probe::Changing {
             return Err(Taken::Busy);
         }
-        // The whole mapping: registering a part would split it, and system
-        // calls like mremap that want one mapping would fail for the program.
+        // The whole mapping is registered: registering a part would split it, and system calls like mremap
+        // that need a single mapping would fail for the program.
         if self.register(mapping.0, mapping.1 - mapping.0).is_err() {
             return Err(Taken::Stale);
         }
         self.mark(mapping.0, mapping.1);
-        // Still one: what was not registered yet may have changed without a message, and a part of the range
-        // may be new. If it is one, and registered, whatever changes it from here on has to tell.
+        // Check again that it is one mapping: before it was registered it may have changed without a message,
+        // and a part of the range may be new. If it is one mapping, and registered, every later change is
+        // reported.
         let still = one_mapping().is_some();
         match self.uffd().probe(start) {
             Probe::Registered if still => Ok(()),
@@ -234,8 +237,8 @@ impl Runtime {
         }
     }
 
-    /// Registers a mapping of which nothing is to be evicted yet, so that its
-    /// growth is noticed. If it can't be done now it is no harm.
+    /// Registers a mapping of which nothing is to be evicted yet, so that its growth is noticed. Failure does
+    /// no harm.
     pub fn register_fresh(&self, maps: Fd, start: usize, end: usize) {
         let mut order = self.pages.order.lock();
         if !order.forking && self.register_mapping(&mut order, maps, start, end).is_ok() {
@@ -243,13 +246,13 @@ impl Runtime {
         }
     }
 
-    /// Where nobody fills a child that the runtime does not prepare (see `gate.rs`): marks
-    /// a mapping as not to be inherited. Such a child then ends in a crash, and not in zeros where data was.
+    /// Where no thread fills a child that the runtime does not prepare (see `gate.rs`): marks a mapping as
+    /// not inherited. Such a child then crashes, instead of reading zeros in place of data.
     pub fn mark(&self, start: usize, end: usize) {
         if self.forks.gate.is_there() {
             return;
         }
-        // SAFETY: advice that loses nothing; `fork` takes it back around every fork it knows of.
+        // SAFETY: this advice loses no data; `fork` reverts it around every fork that it knows of.
         let _ = unsafe { sys::madvise(start, end - start, advice::DONTFORK) };
     }
 
@@ -268,9 +271,9 @@ impl Runtime {
                 bits &= bits - 1;
                 let page = (range.start & !(BLOCK - 1)) + index * PAGE;
                 if block.entries[index].load() != State::Empty {
-                    // In a forked child a page may be present although its entry says
-                    // otherwise (see `journal.rs`): the page is the truth.
-                    // The same goes for a blob that was kept with that entry.
+                    // In a forked child a page may be present although its entry says otherwise (see
+                    // `journal.rs`): the page is right. The same goes for a blob that was kept with that
+                    // entry.
                     self.forget_blob(page);
                     self.drop_page(block, page);
                 }

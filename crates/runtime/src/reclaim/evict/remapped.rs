@@ -1,16 +1,18 @@
-//! Taking pages away by `mremap`: it moves all pages of a range to a standby slot and leaves the mapping behind, empty and
-//! registered. So it is done before Linux 6.8, and after it with what the kernel does not move otherwise (`moved.rs`).
+//! Evicting pages by `mremap`: it moves all pages of a range to a standby slot and leaves the mapping behind,
+//! empty and registered. It is used before Linux 6.8, and since then for pages that the kernel does not move
+//! otherwise (`moved.rs`).
 //!
-//! The kernel tells of the move; that message is the proof that the source was registered. Should the range not have been
-//! one registered mapping when it was moved, `sort_out` puts back what does not belong on standby.
+//! The kernel reports the move; that message is the proof that the source was registered. If the range was no
+//! longer one registered mapping when it was moved, `sort_out` puts back the pages that do not belong on
+//! standby.
 //!
-//! One gap is left between making sure of the mapping and the move: a thread unmaps the range, another one is
-//! given the same addresses by the kernel and writes to them, and only then
-//! comes the move, which takes away what is not registered; until it is put
-//! back the writer would see zeros. It takes two threads of the program, and
-//! one that unmaps: see [`Runtime::may_lose_addresses`].
+//! One gap remains between the check of the mapping and the move: a thread unmaps the range, the kernel gives
+//! the same addresses to another thread, which writes to them, and only then does the move happen and take
+//! pages that are not registered. Until they are put back, the writer would see zeros. This takes two threads
+//! of the program, one of which unmaps: see [`Runtime::may_lose_addresses`].
 //!
-//! Pages that are pinned for I/O are moved like any other; so this is not for processes that may have such (`pins.rs`), unless the caller sees to it.
+//! Pages that are pinned for I/O are moved like any other; so this is not for processes that may have such
+//! pages (`pins.rs`), unless the caller takes care of them.
 
 use core::sync::atomic::Ordering::*;
 
@@ -22,11 +24,12 @@ use crate::pages::order::Order;
 use crate::pages::table::{PAGES, index_in_block};
 use crate::runtime::Runtime;
 
-/// For so long after managed memory was unmapped, more of that is to be expected.
+/// How long after managed memory was unmapped more of that is to be expected.
 const UNMAPPED_NS: u64 = 10_000_000_000;
 
 impl Runtime {
-    /// Takes a range away to its free slot; `keep` is handed the pages that are there afterwards, one bit each, and puts them on standby.
+    /// Moves a range to its free slot. `keep` gets the pages that are there afterwards, one bit each, and
+    /// puts them on standby.
     pub(super) fn take(
         &self,
         order: &mut Guard<'_, Order>,
@@ -34,33 +37,34 @@ impl Runtime {
         range: Range,
         keep: impl FnOnce(&mut Guard<'_, Order>, [u64; PAGES / 64]) -> u32,
     ) -> Taken {
-        // Where data are limited (`ulimit -d`) what the move needs is allowed now, or not: later its target would be lost.
-        // SAFETY: a free slot of ours.
+        // Where data are limited (`ulimit -d`), this decides now whether the move is allowed: later its
+        // target would be lost.
+        // SAFETY: the range is a free slot of ours.
         if unsafe { sys::mprotect(range.to, range.bytes, prot::READ | prot::WRITE) }.is_err() {
             return Taken::Nothing;
         }
         self.pages.move_seen.store(false, Relaxed);
         self.pages.moving_to.store(range.to, SeqCst);
-        // Handlers that wait for the lock are wanted as readers.
+        // Handlers that wait for the lock are needed as readers.
         self.pages.order.stir();
-        // SAFETY: the target is a free slot of ours; touches of the source are
-        // faults now, which the handlers serve from what the entries say.
+        // SAFETY: the target is a free slot of ours; touches of the source are faults now, and handlers serve
+        // them according to the entries.
         let result = unsafe { sys::mremap_to(range.start, range.bytes, range.to, true) };
         self.pages.moving_to.store(0, SeqCst);
         if result == Err(Errno::NOMEM) {
-            // Nothing has moved, and the target may be unmapped: it is not to be looked at.
+            // Nothing has moved, and the target may be unmapped: do not access it.
             self.pages.standby.recover(range.slot, range.to, range.bytes);
             drop(self.pages.proxy.lock());
             self.take_proxy_messages(order);
             return Taken::Nothing;
         }
         let _ = self.uffd().unregister(range.to, range.bytes);
-        // The slot got all properties of the source: a forked child must inherit it.
+        // The slot got all properties of the source, but a forked child must inherit it.
         self.unmark(range.to, range.to + range.bytes);
-        // SAFETY: nobody else uses the slot yet.
+        // SAFETY: no other thread uses the slot yet.
         let readable = unsafe { self.make_readable(range.to, range.bytes) };
         let mut present = pagemap.present(range.to, range.pages(), range.first());
-        // Whoever read in our place is done once its lock can be had; only then is its word final.
+        // A handler that read in our place is done once its lock is free; only then is `move_seen` final.
         drop(self.pages.proxy.lock());
         let seen = self.pages.move_seen.load(Acquire);
         let taken = match present {
@@ -86,9 +90,9 @@ impl Runtime {
         taken
     }
 
-    /// The range was not one registered mapping any more when it was moved:
-    /// since Linux 6.17 several mappings may move at once. What came from a
-    /// mapping that is not registered, or from a file, goes back at once. Returns what is left, one bit a page.
+    /// The range was no longer one registered mapping when it was moved: since Linux 6.17 several mappings
+    /// may move at once. Pages from a mapping that is not registered, or from a file, go back at once.
+    /// Returns the remaining pages, one bit each.
     #[cold]
     fn sort_out(&self, pagemap: &Pagemap, range: Range) -> [u64; PAGES / 64] {
         let mut bits = [0u64; PAGES / 64];
@@ -103,7 +107,7 @@ impl Runtime {
             }
             let _ = self.uffd().unregister(target, PAGE);
             self.unmark(target, target + PAGE);
-            // SAFETY: a page of a slot that nobody else uses yet.
+            // SAFETY: the page lies in a slot that no other thread uses yet.
             let readable = !file && unsafe { self.make_readable(target, PAGE) };
             if readable && self.kernel.witness().is_taken(source) {
                 let index = index_in_block(source);
@@ -119,9 +123,9 @@ impl Runtime {
         bits
     }
 
-    /// Takes guard pages out of `present` that the program made after the range
-    /// was looked at, and makes them again where they were. Who touches one
-    /// meanwhile waits for the order lock. What else is swapped is a page.
+    /// Removes from `present` the guard pages that the program made after the range was examined, and makes
+    /// them again at their places. A thread that touches one meanwhile waits for the order lock. All other
+    /// swapped-out entries are pages.
     #[cold]
     fn sort_out_guards(&self, range: Range, present: &mut Present) {
         for offset in (0..range.bytes).step_by(PAGE) {
@@ -134,9 +138,9 @@ impl Runtime {
         }
     }
 
-    /// A page that is not on standby yet returns to where it was a moment ago.
+    /// Puts back a page that is not on standby yet; it was at `source` a moment ago.
     fn put_back(&self, target: usize, source: usize) {
-        // What is left behind stays mapped: the kernel must not give a place on standby to the program.
+        // The mapping left behind stays: the kernel must not give a place on standby to the program.
         // SAFETY: the page returns to where it came from.
         if unsafe { sys::mremap_to(target, PAGE, source, true) }.is_err() {
             self.fail(
@@ -145,16 +149,17 @@ impl Runtime {
         }
     }
 
-    /// Whether two threads of the program may be at it: see the module. Memory has been unmapped lately, and there are several.
+    /// Whether two threads of the program may cause the gap described at the top: memory has been unmapped
+    /// lately, and there are several threads.
     pub(super) fn may_lose_addresses(&self) -> bool {
         let last = self.pages.unmapped_ns.load(Relaxed);
         self.is_threaded() && last != 0 && sys::now_ns().saturating_sub(last) < UNMAPPED_NS
     }
 
     /// # Safety
-    /// The range must be in a slot that nobody else uses.
+    /// The range must lie in a slot that no other thread uses.
     unsafe fn make_readable(&self, at: usize, bytes: usize) -> bool {
-        // Whatever the program allowed itself. Protection key 0 is one that our threads may use.
+        // Whatever rights the program had set. Our threads may use protection key 0.
         let args = [at, bytes, prot::READ | prot::WRITE, 0, 0, 0];
         // SAFETY: passed on to the caller.
         unsafe {
@@ -163,8 +168,8 @@ impl Runtime {
     }
 }
 
-/// Whether a swapped page that this process may read is a guard page: those
-/// alone can't be made present. (Kernels that do not know the advice do not know guards.)
+/// Whether a swapped-out page that this process may read is a guard page: only guard pages cannot be made
+/// present. (Kernels that do not know the advice do not know guards.)
 fn is_guard(page: usize) -> bool {
     // SAFETY: reading loses nothing.
     let answer = unsafe { sys::madvise(page, PAGE, advice::POPULATE_READ) };
@@ -172,7 +177,7 @@ fn is_guard(page: usize) -> bool {
 }
 
 fn guard_again(runtime: &Runtime, page: usize) {
-    // SAFETY: the page is empty: what was there was a guard.
+    // SAFETY: the page is empty: a guard was there.
     if unsafe { sys::madvise(page, PAGE, advice::GUARD_INSTALL) }.is_err() {
         runtime.fail("a guard page that was taken away could not be made again");
     }

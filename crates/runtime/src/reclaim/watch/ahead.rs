@@ -1,10 +1,9 @@
-//! What lies ahead of the hand of the clock: one search of the pagemap for many
-//! blocks at once. Where little is resident nearly every block has nothing
-//! that is worth taking, and to ask the kernel for each costs more than to
-//! compress what is found.
+//! The pages ahead of the clock hand: one search of the pagemap for many blocks at once. Where little is
+//! resident, nearly every block has nothing worth evicting, and asking the kernel for each block costs more
+//! than compressing the pages found.
 //!
-//! What was found is old when it is used: it says where to look, and the pages
-//! are looked at again before they are taken.
+//! The result is old when it is used: it says where to look, and the pages are checked again before they are
+//! evicted.
 //!
 //! ```text
 //!      from                                    until
@@ -15,14 +14,14 @@ use crate::kernel::pagemap::{Pagemap, Region};
 use crate::kernel::sys::PAGE;
 use crate::pages::table::BLOCK;
 
-/// Runs of pages that are known ahead at most.
+/// Maximum number of runs of pages known ahead.
 const REGIONS: usize = 256;
 
 /// See the module.
 pub(super) struct Ahead {
     regions: [Region; REGIONS],
     pub count: usize,
-    /// What was searched.
+    /// The range that was searched.
     from: usize,
     until: usize,
     /// The first region that may still be ahead.
@@ -36,7 +35,7 @@ pub(super) struct Part {
     pub from: usize,
     /// The end of the block, or of the mapping.
     pub to: usize,
-    /// Pages that are present.
+    /// Number of pages that are present.
     pub present: usize,
 }
 
@@ -45,14 +44,13 @@ impl Ahead {
         Ahead { regions: [Region::NONE; REGIONS], count: 0, from: 0, until: 0, next: 0 }
     }
 
-    /// From here on only what is searched anew counts.
+    /// Discards the result: from now on only a new search counts.
     pub fn forget(&mut self) {
         self.until = 0;
     }
 
-    /// The first part of `from..end`, which lies in one mapping, that has present
-    /// pages; mappings end at `last`. Without a search in the kernel it is the
-    /// first block, and all of it counts as present.
+    /// The first part of `from..end` that has present pages; the range lies in one mapping, and mappings end
+    /// at `last`. Without a search in the kernel it is the first block, and all of it counts as present.
     pub fn first(&mut self, pagemap: &Pagemap, mut from: usize, end: usize, last: usize) -> Option<Part> {
         while from < end {
             if from < self.from || from >= self.until {
@@ -80,7 +78,7 @@ impl Ahead {
             let first = from.max(region.start as usize);
             let to = end_of_block(first).min(end);
             if to > self.until && first > self.from {
-                // The search broke off in the midst of it.
+                // The search broke off in the middle of it.
                 self.forget();
                 from = first;
                 continue;
@@ -103,7 +101,7 @@ mod tests {
     use super::*;
     use crate::kernel::sys::{self, prot};
 
-    /// Every third page of some blocks, and of one block each page.
+    /// Every third page of some blocks, and every page of one block.
     #[test]
     fn all_parts_are_found_with_their_pages() {
         const BLOCKS: usize = 9;
@@ -124,7 +122,7 @@ mod tests {
         }
         let pagemap = Pagemap::open().unwrap();
         let mut ahead = Ahead::new();
-        // Mappings that end inside of a block, one after the other.
+        // Mappings that end inside a block, one after the other.
         let cuts = [0, 3 * BLOCK + 5 * PAGE, 3 * BLOCK + 6 * PAGE, 6 * BLOCK, bytes];
         let mut found = std::vec![0; BLOCKS];
         for cut in cuts.windows(2) {

@@ -1,17 +1,18 @@
-//! The hand of the clock: goes round and round over the mappings of the
-//! program and takes blocks away until there is enough on standby. A block
-//! that came back soon after it was taken rests for some rounds, and what
-//! other processes have too is taken only in a round that follows one in vain.
+//! The clock hand: it goes round and round over the mappings of the program and evicts blocks until there is
+//! enough on standby. A block whose pages came back soon after its eviction is skipped for some rounds, and
+//! pages that other processes share are evicted only in a round that follows a round in vain.
 //!
-//! A program that goes through all its memory again and again, with a little room missing, finds away what first in, first out took last: everything, each
-//! time. So chance decides which blocks have their turn, as long as what is touched is not found on standby: of a loop over n pages
-//! with room for c, a share x with 1 - x = exp(-x n/c) is then brought back, a tenth where a twentieth is missing. For touches independent of each
-//! other both orders are equal (Gelenbe, IEEE Transactions on Computers, 1973). Programs that find much on standby do a little better in turn.
+//! If a program goes through all its memory again and again, and a little room is missing, first in, first
+//! out evicts everything each time: each touch is of a page that was evicted just before. So while touched
+//! pages are not found on standby, chance decides which blocks have their turn. In a loop over n pages with
+//! room for c, a share x with 1 - x = exp(-x n/c) is then restored: a tenth where a twentieth is missing. For
+//! independent touches both orders are equal (Gelenbe, IEEE Transactions on Computers, 1973). Programs that
+//! find much on standby do a little better in order.
 //!
 //! ```text
 //!   mapping     mapping         mapping
 //!  |####....|  |##..####..##|  |######|      # present   . not
-//!                  ^ hand: what lies before it had its turn in this round
+//!                  ^ hand: memory before it had its turn in this round
 //! ```
 
 use core::sync::atomic::Ordering::*;
@@ -28,30 +29,31 @@ use crate::reclaim::evict::Taken;
 
 /// How the names of mappings begin that only processes have which may pin pages for long.
 const PINS: [&[u8]; 4] = [b"anon_inode:[io_uring]", b"/[aio]", b"/dev/infiniband/", b"/dev/vfio/"];
-/// Mappings smaller than this are left alone.
+/// Mappings smaller than this are skipped.
 const SMALLEST: usize = 16 * PAGE;
-/// Zero-initialised data of a program or library is left alone below this size.
+/// Zero-initialised data of a program or library is skipped below this size.
 const LARGE_BSS: usize = 1 << 20;
-/// Nothing was found to take away: this long nobody looks again.
+/// If nothing was found to evict, how long to wait before the next look, ns.
 const FRUITLESS_NS: u64 = 10_000_000;
-/// After so many rounds in vain it is known that the limit can't be held.
+/// After this many rounds in vain the limit is known to be impossible to hold.
 const HOPELESS: u32 = 3;
-/// Pages of a range that make it worth taking, unless no range has so many.
+/// Number of pages that makes a range worth evicting, unless no range has so many.
 const WORTH: usize = 4;
-/// A round that found little is not followed by another at once.
+/// How long to wait after a round that found little, ns.
 const POOR_NS: u64 = 1_000_000;
-/// Ranges that are looked at between two ticks.
+/// Number of ranges to look at between two ticks.
 const TRIES: usize = 3;
-/// Where chance decides, one block of so many is taken in a round.
+/// Where chance decides, one block in this many is evicted in a round.
 const CHOSEN: u64 = 4;
-/// So often descriptors are looked at.
+/// How often descriptors are looked at, ns.
 const PINS_NS: u64 = 10_000_000;
 
-/// Evidence for how well data compress, bytes; with less, only what two share is tried.
+/// Number of evicted bytes needed to judge how well data compress; with less, only pages that two processes
+/// share are tried.
 const EVIDENCE: u64 = 1 << 20;
 
-/// Whether `sharers` copies of a page, each compressed as `evicted` bytes in `stored` are, take less than 4/5
-/// of it.
+/// Whether `sharers` copies of a page take less than 4/5 of it if each compresses as well as the `evicted`
+/// bytes that take `stored`.
 fn is_worth(sharers: u64, evicted: u64, stored: u64) -> bool {
     if evicted < EVIDENCE {
         return sharers <= 2;
@@ -60,7 +62,7 @@ fn is_worth(sharers: u64, evicted: u64, stored: u64) -> bool {
 }
 
 impl ReclaimThread {
-    /// Lists the mappings whose pages may be taken away.
+    /// Lists the mappings whose pages may be evicted.
     pub(super) fn list(&mut self) {
         let runtime = self.runtime;
         let mut buffer = [0u8; 16 << 10];
@@ -68,8 +70,8 @@ impl ReclaimThread {
         let (mut file_end, mut left_out) = (0, false);
         let listed = maps::for_each(self.maps, &mut buffer, |mapping| {
             let (start, end) = (mapping.start, mapping.end);
-            // What follows a file's data is its zero-initialised data. That of the C library is used in a
-            // forked child before anything can be served there; that of others is small.
+            // The memory that follows a file's data is its zero-initialised data. A forked child uses that of
+            // the C library before faults can be served there; that of other libraries is small.
             let follows_file = start == file_end && end - start < LARGE_BSS;
             if mapping.inode != 0 {
                 file_end = end;
@@ -101,11 +103,11 @@ impl ReclaimThread {
         runtime.look_for_pins(&mut self.mounts);
         let (_, address) = self.at;
         let index = self.candidates[..self.count].iter().position(|(_, end)| *end > address);
-        // Nothing above the hand: the round is at its end.
+        // No mapping above the hand: the round is at its end.
         self.at = index.map_or((self.count, 0), |index| (index, address));
     }
 
-    /// Threads that were not made by `pthread_create` are seen here.
+    /// Finds threads that were not made by `pthread_create`.
     fn look_for_threads(&self) {
         let runtime = self.runtime;
         if runtime.process.threaded.load(Relaxed) {
@@ -118,7 +120,7 @@ impl ReclaimThread {
         runtime.process.threaded.store(threads > u64::from(own) + 1, Relaxed);
     }
 
-    /// The next range under the hand that is worth taking; `None` at the end of a round.
+    /// The next range under the hand that is worth evicting; `None` at the end of a round.
     fn next_range(&mut self) -> Option<(usize, usize)> {
         loop {
             if self.at.0 >= self.count {
@@ -159,7 +161,7 @@ impl ReclaimThread {
         }
     }
 
-    /// Whether chance leaves a block alone in this round.
+    /// Whether chance skips a block in this round.
     fn passes_by(&mut self) -> bool {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -167,14 +169,13 @@ impl ReclaimThread {
         !self.random.is_multiple_of(CHOSEN)
     }
 
-    /// Pages of a range that must be there to make it worth taking.
+    /// Number of present pages that makes a range worth evicting.
     pub(super) fn worth_of(&self, start: usize, end: usize) -> usize {
         let all = (end - start) / PAGE;
         if self.few_too { 1 } else { WORTH.min(all) }
     }
 
-    /// Takes blocks away until there is enough on standby. Returns whether to
-    /// go on at once.
+    /// Evicts blocks until there is enough on standby. Returns whether to go on at once.
     pub(super) fn stage(&mut self) -> bool {
         let runtime = self.runtime;
         let now = sys::now_ns();
@@ -233,12 +234,12 @@ impl ReclaimThread {
                         runtime.reclaim.work.ring();
                     }
                 }
-                // Others want the order lock too.
+                // Other threads want the order lock, too.
                 Taken::Pages(_) | Taken::Nothing | Taken::Busy => sched::yield_now(),
                 Taken::Stale => {
                     let mapping = self.candidates.get(self.at.0).copied();
                     self.list();
-                    // It is what it was: it can't be registered, and is passed over.
+                    // The mapping has not changed, so it cannot be registered: skip it.
                     if self.candidates[..self.count].get(self.at.0).copied() == mapping {
                         self.at = (self.at.0 + 1, 0);
                     }
@@ -248,7 +249,7 @@ impl ReclaimThread {
         true
     }
 
-    /// The hand has come round. Returns whether another round is worth it now.
+    /// The hand has finished a round. Returns whether another round is worth it now.
     pub fn end_round(&mut self, wanted: u64) -> bool {
         let rested = core::mem::take(&mut self.round_rested) > 0;
         let passed = core::mem::take(&mut self.round_passed) > 0;
@@ -257,7 +258,7 @@ impl ReclaimThread {
         let now = sys::now_ns();
         self.choosy = rich;
         if !rich && passed {
-            // Now those that were passed by.
+            // Now the blocks that chance skipped.
             self.round_ns = now;
             return true;
         }
@@ -267,12 +268,13 @@ impl ReclaimThread {
             && !had_few
             && self.runtime.reclaim.debt.load(Relaxed) > self.runtime.reclaim.margin.load(Relaxed) / 2
         {
-            // What is left lies scattered.
+            // The remaining pages are scattered.
             self.few_too = true;
             return true;
         }
         let took_ns = now - core::mem::replace(&mut self.round_ns, now);
-        // What can still be made denser or be spilled is worth waiting for; and after forks it may only seem so.
+        // It is worth waiting while pages can still be made denser or be spilled; and after forks the limit
+        // may only seem to be exceeded.
         let shared = self.runtime.shared();
         let is_certain = || shared.tree_resident_certain() > shared.limit_bytes.load(Relaxed);
         let can_shrink = || self.runtime.reclaim.squeeze.load(Relaxed) || self.runtime.can_spill();
@@ -292,15 +294,15 @@ impl ReclaimThread {
             return true;
         }
         self.nothing_left();
-        // Where most of it does not compress there is no hurry.
+        // If most of the memory does not compress, there is no hurry.
         let pauses = if self.spare.kept() > self.runtime.slot().resident.load(Relaxed) / 2 { 32 } else { 4 };
         self.next_round_ns = now + took_ns.saturating_mul(pauses).clamp(FRUITLESS_NS, 20 * FRUITLESS_NS);
         false
     }
 
-    /// Whether taking what is shared makes the tree smaller: each of the sharers gets a compressed copy of its
-    /// own, and the page is free only when all have one. How well it compresses is taken from what is evicted
-    /// already.
+    /// Whether evicting shared pages makes the tree smaller: each sharer gets a compressed copy of its own,
+    /// and the page is free only when all have one. How well the pages compress is estimated from those
+    /// already evicted.
     fn is_worth_sharing(&self) -> bool {
         let slot = self.runtime.slot();
         let (evicted, stored) =
@@ -309,7 +311,7 @@ impl ReclaimThread {
         sharers != 0 && is_worth(sharers, evicted, stored)
     }
 
-    /// A whole round found nothing to take away.
+    /// A whole round found nothing to evict.
     fn nothing_left(&mut self) -> bool {
         let runtime = self.runtime;
         self.publish_if_nothing();
@@ -317,7 +319,7 @@ impl ReclaimThread {
         self.fruitless = true;
         self.fruitless_takable = self.takable();
         self.spare.nothing_taken();
-        // As long as there is something to be made denser or to be spilled, that is waited for: `tick` decides.
+        // While pages can be made denser or be spilled, threads wait for that: `tick` decides.
         let can_shrink = runtime.can_densify() || runtime.can_spill();
         let owes = runtime.reclaim.debt.load(Relaxed) > runtime.reclaim.margin.load(Relaxed);
         if runtime.pages.standby.is_empty() && owes && !can_shrink {
@@ -337,7 +339,7 @@ mod tests {
         let mib = |count: u64| count << 20;
         assert!(is_worth(2, mib(50), mib(10)) && is_worth(4, mib(50), mib(10)));
         assert!(!is_worth(5, mib(50), mib(10)) && !is_worth(2, mib(50), mib(25)));
-        // Nothing is known of these data.
+        // Nothing is known about these data.
         assert!(is_worth(2, 0, 0) && !is_worth(3, 0, 0));
     }
 }

@@ -1,11 +1,10 @@
 //! The keeper: one thread in a process that is large enough and whose limit is near (`begin.rs`). It watches
-//! how much is resident, starts the paging, and takes blocks away (`hand.rs`).
+//! how much is resident, starts paging, and evicts blocks (`hand.rs`).
 //!
-//! `debt` is what the process still has to make free, in bytes, and may be
-//! negative. Each tick sets it anew from what the kernel says is resident;
-//! between two ticks whoever brings a page in raises it and whoever gives
-//! memory back lowers it. Compressors work while it is positive; faults wait
-//! while it is more than `margin`.
+//! `debt` is the number of bytes that the process must still free; it may be negative. Each tick sets it anew
+//! from the resident size that the kernel reports. Between two ticks, a thread that restores a page raises
+//! it, and a thread that frees memory lowers it. Compressors work while it is positive; faults wait while it
+//! exceeds `margin`.
 
 mod ahead;
 mod hand;
@@ -40,31 +39,32 @@ use crate::process::thread::{self};
 use crate::runtime::{RUNTIME, Runtime};
 use crate::spill::{self};
 
-/// Mappings that are looked at at most.
+/// Maximum number of mappings to look at.
 pub const CANDIDATES: usize = 65_536;
-/// Counting what the store holds takes longer than a tick should.
+/// How often to count what the store holds, which takes longer than a tick should, ns.
 const PUBLISH_NS: u64 = 10_000_000;
-/// New mappings are registered when there is less room than this, bytes.
+/// New mappings are registered when less room than this is left, bytes.
 const WATCH_ROOM: u64 = 24 << 20;
-/// Processes for which room is left to grow, at most.
+/// Maximum number of processes for which room to grow is reserved.
 const GROWING: usize = 4;
-/// After a round in vain, growth by this part of what does not compress is worth another: rounds go over all
-/// of that.
+/// After a round in vain, growth by this fraction of the incompressible pages is worth another: rounds go
+/// over all of them.
 const SEARCHED: u64 = 32;
-/// A limit is held when it is passed by no more than 5 % and this.
+/// A limit counts as held when it is exceeded by at most 5 % and this.
 const TOLERANCE: u64 = 8 << 20;
-/// It may be passed by more for so long before the process is ended, if it is to be.
+/// How long it may be exceeded by more before the process is ended, if it is to be ended.
 const FULL_NS: u64 = 500_000_000;
-/// Touched pages between two decisions what room is worth, and which part of them must have been on standby.
+/// Number of touched pages between two decisions on what room is worth, and the fraction of them that must
+/// have been on standby.
 const JUDGED: u64 = 1024;
 const PAYS: u64 = 32;
 
-/// How near a limit of so many bytes is when new mappings are registered at once, bytes.
+/// With less room than this below a limit of `limit` bytes, new mappings are registered at once.
 pub fn room(limit: u64) -> u64 {
     WATCH_ROOM.min(limit / 2)
 }
 
-/// What the keeper thread has for itself.
+/// The keeper thread's own data.
 struct ReclaimThread {
     runtime: &'static Runtime,
     statm: Fd,
@@ -73,12 +73,13 @@ struct ReclaimThread {
     cpus: u64,
     candidates: &'static mut [(usize, usize)],
     pub count: usize,
-    /// What was resident when new mappings were last registered, bytes.
+    /// The resident size when new mappings were last registered, bytes.
     watched_resident: u64,
-    /// After a fork: pages are shared that are not protected yet. When they may be, at the earliest.
+    /// After a fork: some shared pages are not protected yet. `protect_ns`: the earliest time to protect
+    /// them.
     unprotected: bool,
     protect_ns: u64,
-    /// Where the hand of the clock stands: mapping and address.
+    /// The position of the clock hand: mapping and address.
     at: (usize, usize),
     ahead: Ahead,
     proactive: Proactive,
@@ -86,42 +87,43 @@ struct ReclaimThread {
     spare: Spare,
     listed_ns: u64,
     published_ns: u64,
-    /// When it was last looked whether the supervisor is there.
+    /// When the supervisor was last looked for.
     server_seen_ns: u64,
-    /// What this round has taken away, bytes, and when it began.
+    /// Bytes evicted in this round, and when it began.
     round_bytes: u64,
     round_ns: u64,
-    /// It passes by most blocks, by chance: see `hand.rs`. And by how many in this round.
+    /// The hand skips most blocks, by chance: see `hand.rs`. And how many it skipped in this round.
     choosy: bool,
     round_passed: u32,
     random: u64,
-    /// Blocks left alone in this round because they are in use.
+    /// Number of blocks skipped in this round because they are in use.
     round_rested: u32,
-    /// Rounds in a row after which the limit was passed by far.
+    /// Number of consecutive rounds after which the limit was far exceeded.
     hopeless_rounds: u32,
-    /// It takes ranges too of which next to nothing is there.
+    /// The hand also evicts ranges with very few present pages.
     few_too: bool,
-    /// It takes pages that other processes share too.
+    /// The hand also evicts pages that other processes share.
     shared_too: bool,
-    /// The last round took away next to nothing; when to begin another.
+    /// The last round evicted next to nothing; when to begin another.
     fruitless: bool,
     next_round_ns: u64,
-    /// What `takable` said then, bytes.
+    /// The value of `takable` at that time, bytes.
     fruitless_takable: u64,
     /// When descriptors were last looked at.
     pins_ns: u64,
     mounts: Mounts,
     told: bool,
-    /// That it has too many mappings was said.
+    /// It was reported that the process has too many mappings.
     told_left_out: bool,
-    /// Pages found on standby and in the store when it was last decided what room is worth.
+    /// Pages found on standby and in the store at the last decision on what room is worth.
     judged: (u64, u64),
-    /// How long the limit's tolerance may still be passed, if it is.
+    /// How much longer the limit's tolerance may be exceeded, if it is.
     full: Option<Patience>,
     /// The tree's resident memory at the last tick, bytes, and for how many ticks it has been the same.
     tree_before: u64,
     quiet_ticks: u32,
-    /// The number of the second compressor, 0 if there is to be none; and until when it is not tried to start it.
+    /// The number of the second compressor, 0 if there is to be none; and the time before which it is not
+    /// started.
     helper: usize,
     no_helper_ns: u64,
     /// Since when the process could do without threads.
@@ -130,12 +132,13 @@ struct ReclaimThread {
 
 /// Entry of the keeper thread.
 pub extern "C" fn keeper(_: usize) -> ! {
-    // The table was copied from the creator: nothing in it is ours. Nor is its directory, whose mount may have to go.
+    // The table was copied from the creator: no descriptor in it is ours. Neither is its directory, whose
+    // mount may have to be unmounted.
     sys::close_all();
-    // The first of all: it has the lowest number.
+    // This one first, so that it gets the lowest number.
     RUNTIME.forks.gate.keep_spare();
     sys::leave_directory();
-    // From here on the supervisor leaves it to this thread.
+    // From here on the supervisor leaves the process to this thread.
     RUNTIME.slot().keeper.store(1, Release);
     RUNTIME.slot().call.store(page::call::FAR, Relaxed);
     if RUNTIME.prepare_keeper().is_err() {
@@ -147,7 +150,8 @@ pub extern "C" fn keeper(_: usize) -> ! {
     match ReclaimThread::new(candidates) {
         Ok(mut keeper) => {
             RUNTIME.kernel.pagemap.store(keeper.pagemap.fd().0, Relaxed);
-            // Before the forking thread goes on: it may fork again at once, and must wait for this one.
+            // This comes before the forking thread goes on: it may fork again at once, and must wait for this
+            // thread.
             RUNTIME.threads.stoppable.fetch_add(1, AcqRel);
             if RUNTIME.forks.inherits.swap(false, AcqRel) {
                 keeper.take_up();
@@ -167,11 +171,12 @@ pub extern "C" fn keeper(_: usize) -> ! {
 }
 
 impl ReclaimThread {
-    /// All of this is the keeper's own view: that of the process is empty once its first thread has ended.
+    /// All of these show the keeper's own view: the view of the process is empty once its first thread has
+    /// ended.
     fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
         Ok(ReclaimThread {
             runtime: &RUNTIME,
-            // Before other files are opened: see `procfs.rs`.
+            // This is opened before other files: see `procfs.rs`.
             statm: procfs::open_statm()?,
             maps: procfs::open("maps")?,
             pagemap: Pagemap::open()?,
@@ -223,7 +228,7 @@ impl ReclaimThread {
                 self.unprotected = true;
             }
             if runtime.process.stop_wanted.load(Acquire) {
-                // A child that is made meanwhile would inherit pages on their way back.
+                // A child made meanwhile would inherit pages on their way back.
                 if let Some(no_fork) = runtime.process.life.try_lock() {
                     runtime.threads.stoppable.fetch_sub(1, AcqRel);
                     runtime.stop_now(self.maps, runtime.is_paging());
@@ -287,7 +292,7 @@ impl ReclaimThread {
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);
         let tree = shared.tree_resident();
         let paranoid = shared.flags.load(Relaxed) & page::flags::PARANOID != 0;
-        // Each process that grows may pass the goal by a margin before it waits.
+        // Each growing process may exceed the goal by a margin before it waits.
         let sharers = shared.larger_than(limit / 16).max(1);
         let headroom = margin * sharers.min(GROWING) as u64;
         runtime.reclaim.alone.store(sharers == 1, Relaxed);
@@ -310,10 +315,10 @@ impl ReclaimThread {
             } else if paranoid {
                 over
             } else {
-                // Room is for all: on a busy machine it may be long until this keeper has another look.
+                // Room is for all processes: on a busy machine it may be long until this keeper looks again.
                 over / sharers as i64
             };
-            // There is something new to be taken away.
+            // There are new pages to evict.
             let more = (margin / 4).max(self.spare.kept() / SEARCHED);
             if self.fruitless && self.takable() > self.fruitless_takable + more {
                 self.fruitless = false;
@@ -332,9 +337,11 @@ impl ReclaimThread {
                 runtime.reclaim.work.ring();
             }
             runtime.reclaim.squeeze.store(squeeze, Relaxed);
-            // While there is something to spill or to densify, waiting for room is not in vain: between two looks too, or a millisecond's growth passes by.
+            // While there are pages to spill or to densify, waiting for room is not in vain. This must hold
+            // between two looks, too, or a millisecond's growth slips through.
             let nothing_left = self.fruitless && runtime.pages.standby.is_empty();
-            // Nor is it as long as nobody has to wait: who grows afterwards would take it for an answer.
+            // It is not in vain, either, while no thread has to wait: a thread that grows afterwards would
+            // take this for an answer.
             let waited_for = share > margin as i64 || runtime.reclaim.waits_its_turn.load(Relaxed);
             let in_vain = nothing_left && !can_shrink && waited_for;
             let exhausted = paranoid || runtime.stored.full.load(Relaxed) || in_vain;
@@ -346,7 +353,7 @@ impl ReclaimThread {
             if runtime.reclaim.exhausted.swap(exhausted, Relaxed) != exhausted {
                 runtime.reclaim.room.ring();
             }
-            // Whoever's turn it is owes nothing.
+            // A process that has its turn owes nothing.
             let turn =
                 runtime.reclaim.keeps_all.load(Relaxed) && !runtime.reclaim.waits_its_turn.load(Relaxed);
             let share = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
@@ -358,7 +365,8 @@ impl ReclaimThread {
                 runtime.reclaim.hopeless.store(false, Relaxed);
             }
             self.call_helper(now);
-            // Faults on what is registered are slower than those on fresh memory: not before it is needed.
+            // Faults on registered memory are slower than faults on fresh memory, so it is registered only
+            // when needed.
             let near = over > -(room(limit) as i64);
             runtime.reclaim.watches_growth.store(near, Relaxed);
             // Listing the mappings takes a while. With more room left it may wait for more growth.
@@ -366,7 +374,7 @@ impl ReclaimThread {
             if near && grown && !turn && now - self.listed_ns > FASTEST_LOOK {
                 self.watch_growth();
             }
-            // Writes to all that is shared, which nobody would tell of, could pass the limit.
+            // Writes to shared pages, which would not be reported, could exceed the limit.
             if could_copy && self.unprotected && now > self.protect_ns {
                 self.protect_shared();
             }
@@ -378,13 +386,14 @@ impl ReclaimThread {
         near::next_look((-over).max(0) as u64, self.cpus, fastest)
     }
 
-    /// Grows with what there is to be taken away: pages of its own that the process has got, by whatever way, bytes.
+    /// A value that grows with the pages that can be evicted: pages of its own that the process has obtained,
+    /// by whatever means, bytes.
     fn takable(&self) -> u64 {
         self.runtime.slot().resident.load(Relaxed) + self.runtime.reclaim.copied.load(Relaxed)
     }
 
-    /// Ends the process if it is to be ended when its data do not compress
-    /// enough. `full`: the limit is passed and it can't give back its share.
+    /// Ends the process if it is to be ended when its data do not compress enough. `full`: the limit is
+    /// exceeded and the process cannot free its share.
     fn end_if_full(&mut self, full: bool) {
         let runtime = self.runtime;
         if !full || runtime.shared().on_full.load(Relaxed) != page::on_full::KILL {
@@ -397,8 +406,8 @@ impl ReclaimThread {
         }
     }
 
-    /// That nothing is compressed, and so nothing can be spilled, is decided by a gauge: one that was
-    /// written before the first block was compressed would let growth pass the limit.
+    /// A gauge decides that nothing is compressed, and so nothing can be spilled: if it was written before
+    /// the first block was compressed, it would let growth exceed the limit.
     fn publish_if_nothing(&mut self) {
         if self.runtime.slot().payload.load(Relaxed) == 0 && self.runtime.stored.has_store() {
             self.publish();

@@ -16,14 +16,14 @@ use crate::process::thread::{self, Descriptors};
 use crate::reclaim::compress::compressor;
 use crate::spill::{FETCHERS, fetcher};
 
-/// Compressors at most.
+/// Maximum number of compressors.
 const COMPRESSORS: usize = 2;
-/// Protecting shared pages may take this part of the time.
+/// Protecting shared pages may take this fraction of the time.
 const PROTECT_SHARE: u64 = 32;
 const PROTECT_LONGEST_NS: u64 = 1_000_000_000;
 
 impl ReclaimThread {
-    /// In a forked child: serves what the parent had evicted.
+    /// In a forked child: takes over the pages that the parent had evicted.
     pub fn take_up(&mut self) {
         let runtime = self.runtime;
         runtime.drop_uninherited(self.maps);
@@ -36,12 +36,12 @@ impl ReclaimThread {
             self.told = true;
             runtime.end_threads();
             runtime.close_uffd();
-            // Here, and not in the forking thread: this one's descriptor table has room.
+            // Here, and not in the forking thread: this thread's descriptor table has room.
             runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
         } else {
             runtime.mark_registered(self.maps);
             runtime.process.set_state(state::PAGING);
-            // The first look protects what is shared, before the child goes on.
+            // The first look protects shared pages, before the child goes on.
             self.tick();
         }
         runtime.tell_child(1);
@@ -59,7 +59,7 @@ impl ReclaimThread {
                 runtime.say(limits::why_unmanaged(error));
             }
             if error == sys::Errno::AGAIN && runtime.may_do_without() && runtime.is_watched() {
-                // Later there may be more of them.
+                // Later there may be memory for them.
                 runtime.close_uffd();
                 runtime.process.paging_wanted.store(false, Relaxed);
                 runtime.threads.stoppable.fetch_sub(1, AcqRel);
@@ -75,14 +75,14 @@ impl ReclaimThread {
 
     fn start_threads(&mut self) -> Result<()> {
         let runtime = self.runtime;
-        // From here on whoever opens a file looks at its mount (`interpose/pins.rs`).
+        // From here on a thread that opens a file checks its mount (`interpose/mappings/pins.rs`).
         self.mounts.refresh(&runtime.kernel.mounts);
         let cpus = sched::allowed_cpus();
         let numbers = (0..1024).filter(|cpu| cpus[cpu / 64] >> (cpu % 64) & 1 != 0);
         runtime.reclaim.two_cpus.store(self.cpus == 2, Relaxed);
         runtime.reclaim.may_keep_awake.store(self.cpus > 1, Relaxed);
         let fetchers = if runtime.spill.area().is_some() { FETCHERS } else { 0 };
-        // The other half of the CPUs runs those who fault, and compressors: see `follow.rs`.
+        // The other half of the CPUs runs the threads that fault, and compressors: see `follow.rs`.
         let handlers = (self.cpus as usize / 2).clamp(1, HANDLERS);
         let compressors = COMPRESSORS.min(self.cpus as usize).max(1);
         runtime.provide(handlers + compressors + fetchers)?;
@@ -97,7 +97,7 @@ impl ReclaimThread {
                 runtime.threads.handlers.fetch_add(1, AcqRel);
                 count += 1;
             }
-            // The second is started when it is needed: see `retire.rs`.
+            // The second compressor is started when needed: see `retire.rs`.
             spawn(count, compressor, 0)?;
             runtime.threads.compressors.fetch_add(1, AcqRel);
             for (number, cpu) in numbers.clone().cycle().take(fetchers).enumerate() {
@@ -107,12 +107,12 @@ impl ReclaimThread {
             runtime.forks.gate.begin()
         };
         self.helper = if compressors > 1 { handlers + 1 } else { 0 };
-        // All of them or none.
+        // Start all of them or none.
         start().inspect_err(|_| runtime.end_threads())
     }
 
-    /// Registers what is not registered yet: from now on its growth waits for
-    /// room, like that of what is.
+    /// Registers mappings that are not registered yet: from now on their growth waits for room, like that of
+    /// registered ones.
     pub fn watch_growth(&mut self) {
         if !self.runtime.is_paging() {
             return;
@@ -128,7 +128,7 @@ impl ReclaimThread {
         }
     }
 
-    /// Protects what a fork has made shared: see `copies.rs`.
+    /// Protects pages that a fork has made shared: see `copies.rs`.
     pub fn protect_shared(&mut self) {
         self.unprotected = false;
         let runtime = self.runtime;
@@ -142,8 +142,8 @@ impl ReclaimThread {
             runtime.register_fresh(self.maps, start, end);
             self.unprotected |= runtime.protect_shared(&self.pagemap, start, end);
         }
-        // Of a program that forks all the time this takes a small part of its time.
-        // If it seems to have taken long the process was stopped.
+        // In a program that forks all the time this takes a small fraction of its time. If it seems to have
+        // taken long, the process was stopped.
         let now = sys::now_ns();
         self.protect_ns = now + PROTECT_SHARE * (now - begin).min(PROTECT_LONGEST_NS);
     }

@@ -1,13 +1,16 @@
-//! Proactive eviction: memory is put on standby although there is room, as far as that does not hurt. Who
-//! touches a page there pays microseconds; what nobody touches for a while is compressed.
+//! Proactive eviction: memory is put on standby although there is room, as long as that does not hurt the
+//! program. A touch of a page on standby costs microseconds; pages that stay untouched for a while are
+//! compressed.
 //!
-//! Two ways to say how much. **Adaptive** (`--limit auto`): as fast as the program bears. The share of time in which a thread
-//! waits is held under a target, as TMO does it with the kernel's pressure (Weiner et al., ASPLOS 2022, section 3.3). **By age**
-//! (`--proactive`): all memory has its turn in half of a set time, and what then lies untouched for that time
-//! is compressed (cold age: Lagar-Cavilla et al., ASPLOS 2019, section 4).
+//! There are two ways to set the amount. **Adaptive** (`--limit auto`): as fast as the program bears. The
+//! share of time in which a thread waits is kept below a target, as TMO does with the kernel's pressure
+//! (Weiner et al., ASPLOS 2022, section 3.3). **By age** (`--proactive`): all memory has its turn in half of
+//! a set time, and pages that then stay untouched for that time are compressed (cold age: Lagar-Cavilla et
+//! al., ASPLOS 2019, section 4).
 //!
-//! Time to wait is an account: the target's share of each second is paid in, what threads have waited is drawn. While
-//! it is overdrawn nothing is taken away, so over time no more than the target is spent, whatever the program does.
+//! Waiting time is an account: the target's share of each second is paid in, and the time that threads have
+//! waited is drawn. While the account is overdrawn nothing is evicted, so over time no more than the target
+//! is spent, whatever the program does.
 //!
 //! ```text
 //!  budget  /|  /|      /|          pace  ____
@@ -25,28 +28,29 @@ use super::ReclaimThread;
 use crate::kernel::sys;
 use crate::pages::table::BLOCK;
 
-/// Looks are at least so far apart, ns.
+/// Minimum time between two looks, ns.
 const STEP_NS: u64 = 50_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// So much stays resident, bytes.
+/// This much stays resident, bytes.
 const FLOOR: u64 = 2 << 20;
-/// Adaptive: what lies on standby for so long is compressed, ns.
+/// Adaptive: pages that lie on standby for this long are compressed, ns.
 const ADAPTIVE_IDLE_NS: u64 = 2 * SECOND_NS;
-/// Adaptive: the part of the process's memory that is put on standby in a second, at most; the same while the program
-/// hardly runs; and at least.
+/// Adaptive: the maximum fraction of the process's memory that is put on standby in a second; the same while
+/// the program hardly runs; and the minimum.
 const FASTEST: u64 = 16;
 const FASTEST_IDLE: u64 = 4;
 const SLOWEST: u64 = 4096;
-/// Adaptive: in so long without trouble the pace doubles, ns.
+/// Adaptive: without trouble, the pace doubles in this time, ns.
 const DOUBLES_NS: u64 = 4 * SECOND_NS;
-/// The budget holds what is paid in so long, and is overdrawn by no more than that of the other, ns.
+/// The budget holds at most what is paid in during the first time, and is overdrawn by at most what is paid
+/// in during the second, ns.
 const SAVED_NS: u64 = 2 * SECOND_NS;
 const OVERDRAWN_NS: u64 = 10 * SECOND_NS;
-/// A program that uses less than this part of one CPU hardly runs.
+/// A program that uses less than this fraction of one CPU hardly runs.
 const IDLE: u64 = 20;
-/// It grows if it does so by this part in a second: then it is left alone.
+/// A program that grows by more than this fraction in a second is left alone.
 const GROWS: u64 = 50;
-/// A round that came to its end is not followed by another for so long at least, ns.
+/// Minimum time between the end of a round and the next round, ns.
 const ROUND_NS: u64 = SECOND_NS / 2;
 
 /// See the module.
@@ -54,41 +58,41 @@ pub(super) struct Proactive {
     at_ns: u64,
     program_ns: u64,
     logical: u64,
-    /// It hurt at the last look.
+    /// At the last look the program had waited too long.
     hurts: bool,
     /// Bytes a second.
     pace: u64,
     /// Bytes that may be put on standby now.
     owed: u64,
-    /// No round begins before.
+    /// No round begins before this time.
     next_round_ns: u64,
 }
 
-/// What is known at a look.
+/// The input of a look.
 #[derive(Debug, Clone, Copy)]
 struct Look {
     now_ns: u64,
-    /// Resident, bytes.
+    /// Resident size, bytes.
     own: u64,
     logical: u64,
-    /// The account of time to wait as the handlers have left it, ns.
+    /// The account of waiting time as the handlers have left it, ns.
     patience_ns: i64,
-    /// CPU time without that of the runtime, so far.
+    /// CPU time so far, without that of the runtime.
     program_ns: u64,
-    /// The share of time in which a thread may wait, of a million.
+    /// The share of time in which a thread may wait, in millionths.
     target_ppm: u64,
     /// Age at which pages are compressed; 0: adaptive.
     idle_ns: u64,
 }
 
-/// What comes of it, for the compressors.
+/// The result, for the compressors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Orders {
-    /// Age at which what is on standby is compressed.
+    /// Age at which pages on standby are compressed.
     idle_ns: u64,
-    /// The program hardly runs: there is time to make denser what is compressed.
+    /// The program hardly runs: there is time to make stored pages denser.
     leisure: bool,
-    /// What is in the account now.
+    /// The new balance of the account.
     patience_ns: i64,
 }
 
@@ -136,7 +140,7 @@ impl Proactive {
             let most = self.pace.max(BLOCK as u64);
             (self.owed + per_second(self.pace)).min(most).min(look.own.saturating_sub(FLOOR))
         };
-        // While it hurts, nothing more is made expensive.
+        // While threads wait too long, no further page is made more expensive to touch.
         let idle_ns = match (hurts, look.idle_ns) {
             (true, _) => u64::MAX,
             (false, 0) => ADAPTIVE_IDLE_NS,
@@ -145,29 +149,29 @@ impl Proactive {
         Orders { idle_ns, leisure: !runs && !hurts, patience_ns }
     }
 
-    /// Whether something may be put on standby now.
+    /// Whether memory may be put on standby now.
     pub fn owes(&self, now: u64) -> bool {
         self.owed > 0 && now >= self.next_round_ns
     }
 
-    /// So many bytes were put on standby.
+    /// This many bytes were put on standby.
     pub fn took(&mut self, bytes: u64) {
         self.owed = self.owed.saturating_sub(bytes);
     }
 
-    /// All memory had its turn, which took so long.
+    /// All memory has had its turn, in a round that took `took_ns`.
     pub fn end_round(&mut self, now: u64, took_ns: u64) {
         self.next_round_ns = now + took_ns.clamp(ROUND_NS, 8 * ROUND_NS);
     }
 }
 
-/// Whether memory is to be taken away although there is room.
+/// Whether memory is to be evicted although there is room.
 pub(super) fn is_wanted(shared: &Shared) -> bool {
     shared.stall_ppm.load(Relaxed) != 0
 }
 
 impl ReclaimThread {
-    /// Looks how much may be taken away although there is room.
+    /// Decides how much may be evicted although there is room.
     pub(super) fn look_ahead_of_need(&mut self, now: u64, own: u64, tree: u64) {
         let runtime = self.runtime;
         let (shared, slot) = (runtime.shared(), runtime.slot());
@@ -175,7 +179,7 @@ impl ReclaimThread {
             return;
         }
         let orders = if is_wanted(shared) {
-            // Processes that wait at different times wait longer together.
+            // Processes that wait at different times wait longer in total.
             let sharers = shared.larger_than(tree / 16).max(1) as u64;
             let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
             let patience_ns = runtime.reclaim.patience_ns.load(Relaxed);
@@ -188,7 +192,7 @@ impl ReclaimThread {
                 target_ppm: u64::from(shared.stall_ppm.load(Relaxed)) / sharers,
                 idle_ns: u64::from(shared.idle_ms.load(Relaxed)) * 1_000_000,
             });
-            // Handlers draw from it all the time.
+            // Handlers draw from the account all the time.
             runtime.reclaim.patience_ns.fetch_add(orders.patience_ns.wrapping_sub(patience_ns), Relaxed);
             orders
         } else {
@@ -209,8 +213,9 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A program of 512 MiB of which `hot` are touched all the time; a touch of standby takes 10 µs a page. Returns what is left
-    /// resident after so many seconds, and the share of time that it waited in the last quarter, of a million.
+    /// A program of 512 MiB of which `hot` bytes are touched all the time; a touch of standby takes 10 µs a
+    /// page. Returns what is still resident after `seconds`, and the share of time that it waited in the last
+    /// quarter, in millionths.
     fn simulate(hot: u64, seconds: u64, idle_ns: u64, runs: bool) -> (u64, u64) {
         let all = 512 * MIB;
         let mut proactive = Proactive::new();
@@ -232,7 +237,7 @@ mod tests {
             patience_ns = proactive.look(look).patience_ns;
             let take = proactive.owed;
             proactive.took(take);
-            // What is cold and resident has its turn as hot memory has.
+            // Cold resident memory has its turn as hot memory does.
             let cold = resident - hot;
             let hot_part = (u128::from(take) * u128::from(hot) / u128::from(resident.max(1))) as u64;
             resident -= (take - hot_part).min(cold);
@@ -263,7 +268,7 @@ mod tests {
     #[test]
     fn by_age_all_has_its_turn_in_half_of_the_time() {
         let (resident, _) = simulate(0, 20, 10 * SECOND_NS, true);
-        // It is a part of what is left, each time.
+        // Each time it is a fraction of the rest.
         assert!(resident < 512 * MIB / 16, "{}", resident / MIB);
         let (_, share) = simulate(512 * MIB, 60, 10 * SECOND_NS, true);
         assert!(share <= 11_000, "{share}");
@@ -297,7 +302,7 @@ mod tests {
         let orders = proactive.look(look);
         assert_eq!(orders.idle_ns, u64::MAX);
         assert!(!proactive.owes(look.now_ns));
-        // Two hundredths of a second are earned in two seconds; no more is saved.
+        // Two seconds earn two hundredths of a second; no more is saved.
         look.patience_ns = orders.patience_ns;
         look.now_ns += 2 * SECOND_NS;
         let orders = proactive.look(look);
@@ -307,7 +312,7 @@ mod tests {
         look.now_ns += 100 * SECOND_NS;
         look.patience_ns = proactive.look(look).patience_ns;
         assert_eq!(look.patience_ns, 20_000_000);
-        // Who has waited for a minute has not lost more than ten seconds earn.
+        // After a wait of a minute, the loss is limited to what ten seconds earn.
         look.patience_ns -= 60_000_000_000;
         look.now_ns += STEP_NS;
         assert_eq!(proactive.look(look).patience_ns, -100_000_000);

@@ -1,8 +1,8 @@
-//! Giving threads back: the second compressor is started only when the first falls behind, and ends when it
-//! has had nothing to do for a while; and the keeper itself ends, with all others, in a process that is far
-//! from its limit and has next to nothing evicted, which comes back; or when the program's own threads and
-//! processes find no room (`pids.max`, `ulimit -u`). The supervisor watches the process again from then on,
-//! as it did before there was a keeper.
+//! Ending threads. The second compressor is started only when the first falls behind, and ends when it has
+//! had no work for a while. The keeper itself ends, with all other threads, in a process that is far from its
+//! limit and has next to nothing evicted, which is restored; or when there is no room for the program's own
+//! threads and processes (`pids.max`, `ulimit -u`). From then on the supervisor watches the process again, as
+//! it did before there was a keeper.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -28,15 +28,15 @@ use crate::reclaim::compress::compressor;
 use crate::runtime::RUNTIME;
 use crate::runtime::Runtime;
 
-/// A process must have been far from its limit for so long, ns.
+/// How long a process must have been far from its limit, ns.
 const FAR_NS: u64 = 2_000_000_000;
-/// Far is with this much more room than paging starts with.
+/// Far means this many times the room with which paging starts.
 const FAR: u64 = 2;
-/// What is still evicted then comes back, if it is no more than this, bytes.
+/// At most this many bytes that are still evicted are restored then.
 const REST: u64 = 8 << 20;
-/// Until it is tried again, ns: somebody forks just now.
+/// How long to wait before the next try while another thread is forking, ns.
 const AGAIN_NS: u64 = 10_000_000;
-/// A second compressor that could not be started is not tried again for so long, ns.
+/// How long to wait before the second compressor is tried again after it could not be started, ns.
 const REFUSED_NS: u64 = 100_000_000;
 
 impl ReclaimThread {
@@ -53,7 +53,7 @@ impl ReclaimThread {
         {
             return;
         }
-        // Where it lives another may have lived, who has said that it ends.
+        // Its place may have belonged to another compressor, which has announced its end.
         let place = &runtime.threads.worker_places[self.helper];
         place.wait_until_left(runtime.process.pid.load(Relaxed));
         runtime.threads.compressors.fetch_add(1, AcqRel);
@@ -64,8 +64,8 @@ impl ReclaimThread {
         }
     }
 
-    /// Ends all threads of memfold in this process, and does not return, if it can do without them or must.
-    /// Returns whether it must and cannot yet.
+    /// Ends all threads of memfold in this process, and does not return, if the process can do without them
+    /// or must. Returns whether it must and cannot yet.
     pub(super) fn retire_if_far(&mut self) -> bool {
         let (runtime, now) = (self.runtime, sys::now_ns());
         let shared = runtime.shared();
@@ -86,7 +86,7 @@ impl ReclaimThread {
             return false;
         }
         self.far_ns = now.saturating_sub(wait) + AGAIN_NS;
-        // A child that is made meanwhile would inherit half of it.
+        // A child made meanwhile would inherit a half-finished state.
         let Some(no_fork) = runtime.process.life.try_lock() else { return gives_way };
         if runtime.is_paging() {
             if gives_way && evicted > 0 && runtime.is_to_say(Errno::AGAIN) {
@@ -102,8 +102,8 @@ impl ReclaimThread {
         self.leave(no_fork)
     }
 
-    /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. The supervisor
-    /// watches the process from then on.
+    /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. From then on the
+    /// supervisor watches the process.
     pub(super) fn leave(&self, no_fork: Guard<'_, ()>) -> ! {
         let slot = self.runtime.slot();
         slot.tasks.store(0, Relaxed);
@@ -115,7 +115,7 @@ impl ReclaimThread {
 }
 
 impl Runtime {
-    /// Whether nothing is away, on standby, or beyond this machine.
+    /// Whether no page is on standby, in the store, or on a tier.
     pub fn has_nothing_away(&self) -> bool {
         let none = |_, block: &Block| match block.evicted.load(Acquire) {
             0 => ControlFlow::Continue(()),
@@ -131,11 +131,12 @@ impl Runtime {
         outside && self.slot().door.load(Relaxed) != 0 && self.spill.area().is_none()
     }
 
-    /// By the keeper of a process that has nothing evicted, with `life` held: as if paging had never begun.
+    /// Called by the keeper of a process that has nothing evicted, with `life` held: the state becomes as if
+    /// paging had never begun.
     fn stop_paging(&'static self, maps: Fd) {
         self.reclaim.watches_growth.store(false, Relaxed);
         self.process.paging_wanted.store(false, Relaxed);
-        // From here on nobody waits for the keeper (`desk.rs`), or for room.
+        // From here on no thread waits for the keeper (`desk.rs`), or for room.
         self.reclaim.exhausted.store(true, Relaxed);
         self.reclaim.room.ring();
         self.end_compressors();
@@ -143,7 +144,7 @@ impl Runtime {
         let _ = maps::for_each(maps, &mut buffer, |mapping| {
             let (start, end) = (mapping.start, mapping.end);
             if mapping.is_private_anonymous() && !self.arena.overlaps(start, end) {
-                // Whoever waits for a page goes on: the kernel gives it to him.
+                // Threads that wait for a page go on: the kernel gives it to them.
                 let _ = self.uffd().unregister(start, end - start);
                 ranges::for_each_inherited(start, end, |from, to| self.unmark(from, to));
             }
@@ -169,21 +170,21 @@ impl Runtime {
     }
 }
 
-/// Tries again what the kernel refused for want of tasks, while threads of memfold give way: first those of the
-/// smallest processes. For a thread of the program that starts a thread or a process.
+/// Retries what the kernel refused for lack of tasks, while threads of memfold end to make way: first those
+/// of the smallest processes. For a thread of the program that starts a thread or a process.
 ///
 /// The kernel returns the same error for other reasons, and a try may be expensive or have side effects. So
-/// there is another one only after the kernel has granted a task that ends at once.
+/// it is retried only after the kernel has granted a task that ends at once.
 #[cfg(feature = "preload")]
 pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T) -> bool) -> T {
     const LOOK_NS: u64 = 5_000_000;
     const LEVEL_NS: u64 = 20_000_000;
     const LONGEST_NS: u64 = 2_000_000_000;
-    /// Looks after the last thread has said that it ends: the kernel counts it a little longer.
+    /// How often to look after the last thread has announced its end: the kernel counts it a little longer.
     const LAST_LOOKS: u32 = 4;
     let runtime = &RUNTIME;
     let mut result = try_it();
-    // Where it has stopped the program may have a filter, under which nothing may be asked of the kernel.
+    // Where the runtime has stopped, the program may have a filter under which no system call may be made.
     if !is_refused(&result) || !crate::process::here::is_managed() || runtime.process.stopped.load(Acquire) {
         return result;
     }
@@ -192,7 +193,7 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
         match thread::try_task() {
             Err(Errno::AGAIN) => {}
             Ok(()) if last < LAST_LOOKS => {
-                // Another thread may have taken the place.
+                // Another thread may have taken the free task.
                 last += 1;
                 result = try_it();
                 if is_refused(&result) {

@@ -1,10 +1,10 @@
-//! Before a block is taken away, some of its pages are compressed where they lie: if none of them gets
-//! smaller, the block stays (`incompressible.rs`). To take it, compress all of it and put it back would cost
-//! a hundred times as much.
+//! Sampling before eviction: some pages of a block are compressed in place. If none of them gets smaller, the
+//! block stays (`incompressible.rs`). Evicting the block, compressing all of it and putting it back would
+//! cost a hundred times as much.
 //!
-//! Samples are read through `/proc/PID/mem`, which answers with an error where a page is away or unmapped: a
-//! plain read would make this thread wait for a handler, or end the process. What the program writes
-//! meanwhile makes a sample wrong and nothing else.
+//! Samples are read through `/proc/PID/mem`, which returns an error where a page is evicted or unmapped: a
+//! plain read would make this thread wait for a handler, or end the process. If the program writes meanwhile,
+//! the sample is wrong, but nothing else is.
 
 use core::sync::atomic::Ordering::*;
 
@@ -17,11 +17,11 @@ use crate::pages::table::{Block, PAGES, index_in_block, page_number};
 use crate::reclaim::incompressible::{Bits, bits_of, count, has, now_ms};
 use crate::runtime::Runtime;
 
-/// A block is left alone if so many samples in a row don't get smaller.
+/// A block is skipped if this many consecutive samples do not get smaller.
 const SAMPLES: usize = 8;
-/// Marked pages in a row that a range is cut at.
+/// Number of consecutive marked pages at which a range is cut.
 const CUT: usize = 16;
-/// After so many blocks in a row that were worth taking, only one in so many is looked at.
+/// After this many consecutive blocks that were worth evicting, only one in `LOOKED_AT` is sampled.
 const TRUSTED: u32 = 32;
 const LOOKED_AT: u32 = 8;
 
@@ -30,15 +30,15 @@ pub(super) struct Samples {
     mem: Option<Fd>,
     space: Option<Workspace<'static>>,
     page: [u8; PAGE],
-    /// Blocks in a row that were worth taking.
+    /// Number of consecutive blocks that were worth evicting.
     good: u32,
-    /// What was marked when it was last looked.
+    /// Number of marked pages at the last look.
     marked: i64,
     random: u64,
 }
 
 impl Samples {
-    /// With `/proc/PID/mem`, if it may be opened. Memory to compress in comes with the first sample.
+    /// Opens `/proc/PID/mem`, if possible. The memory to compress in is taken at the first sample.
     pub fn new() -> Self {
         Samples {
             mem: crate::kernel::procfs::open("mem").ok(),
@@ -50,7 +50,7 @@ impl Samples {
         }
     }
 
-    /// Whether a page compresses; `None` if it can't be read.
+    /// Whether a page compresses; `None` if it cannot be read.
     fn compresses(&mut self, runtime: &'static Runtime, address: usize) -> Option<bool> {
         if self.space.is_none() {
             self.space = workspace(runtime);
@@ -62,8 +62,8 @@ impl Samples {
         }
     }
 
-    /// Whether one of some pages of a block compresses, taken by chance from those in `among`. What can't be
-    /// read seems to.
+    /// Whether any of some random pages of a block among `among` compresses. A page that cannot be read
+    /// counts as if it did.
     fn any_compresses(&mut self, runtime: &'static Runtime, base: usize, among: &Bits) -> bool {
         let all = count(among);
         for _ in 0..SAMPLES.min(all) {
@@ -83,19 +83,20 @@ impl Samples {
     }
 }
 
-/// Where the keeper compresses samples: taken once, and found again by that of a forked child.
+/// The memory in which the keeper compresses samples: taken once, and found again by the keeper of a forked
+/// child.
 fn workspace(runtime: &'static Runtime) -> Option<Workspace<'static>> {
     let (store, place) = (runtime.store(), &runtime.threads.sample_memory);
     let bytes = store.workspace_bytes(PAGE);
     if place.load(Relaxed) == 0 {
         place.store(runtime.arena.reserve(bytes, PAGE)? as usize, Relaxed);
     }
-    // SAFETY: memory of the arena of that size, for the one keeper of this process, never given back.
+    // SAFETY: memory of the arena of that size, for the one keeper of this process, and never freed.
     let memory = unsafe { core::slice::from_raw_parts_mut(place.load(Relaxed) as *mut u8, bytes) };
     Some(store.workspace(PAGE, memory))
 }
 
-/// Index of the bit before which there are `n` others.
+/// Index of the set bit that has `n` set bits before it.
 fn nth(bits: &Bits, mut n: u32) -> usize {
     for (number, word) in bits.iter().enumerate() {
         let mut word = *word;
@@ -115,8 +116,8 @@ fn and(a: &Bits, b: &Bits) -> Bits {
     core::array::from_fn(|word| a[word] & b[word])
 }
 
-/// The first part of a range, as pages of its block, that holds pages that are there and not marked, up to
-/// where many marked ones follow. `None` if there are none.
+/// The first part of a range, in page indices of its block, that holds present pages without a mark; it ends
+/// before many consecutive marked ones. `None` if there are none.
 fn first_part(present: &Bits, marked: &Bits, first: usize, end: usize) -> Option<(usize, usize)> {
     let wanted = |index: &usize| has(present, *index) && !has(marked, *index);
     let from = (first..end).find(wanted)?;
@@ -135,7 +136,7 @@ fn first_part(present: &Bits, marked: &Bits, first: usize, end: usize) -> Option
 }
 
 impl ReclaimThread {
-    /// Whether all pages of a range, of which so many are there, are marked and it is not time to look at them.
+    /// Whether all `present` pages of a range are marked and it is not time to check the marks.
     pub(super) fn all_marked(&self, start: usize, end: usize, present: usize) -> bool {
         self.runtime.pages.table.block(start).filter(|block| block.marks.any()).is_some_and(|block| {
             let inside = bits_of(index_in_block(start), (end - start) / PAGE);
@@ -143,8 +144,8 @@ impl ReclaimThread {
         })
     }
 
-    /// What of a range, which lies in one block, is to be taken away: not what does not get smaller. `None`
-    /// if nothing is. The second number is where to go on.
+    /// The part of a range, which lies in one block, that is to be evicted, without incompressible pages.
+    /// `None` if nothing is. The second number says where to go on.
     pub(super) fn without_incompressible(
         &mut self,
         (start, end): (usize, usize),
@@ -191,7 +192,7 @@ impl ReclaimThread {
             && let Some(block) = runtime.pages.table.make_block(start, &runtime.arena, &mut order.spare)
         {
             if is_new {
-                // Nobody has registered what lies there.
+                // The memory there was not registered.
                 block.stale.store(true, Relaxed);
             }
             runtime.mark_incompressible(block, &unmarked);
@@ -199,8 +200,8 @@ impl ReclaimThread {
         (None, range.1)
     }
 
-    /// Forgets marks of pages of a range that are not there, and when they are due those of all if one that
-    /// is there compresses by now.
+    /// Forgets the marks of absent pages of a range; and when the marks are due, all marks, if one of the
+    /// present pages compresses by now.
     fn look_at_marks(&mut self, base: usize, block: &Block, range: &Bits, present: &Bits) {
         let (runtime, now) = (self.runtime, now_ms());
         let outside = range.map(|word| !word);
@@ -241,11 +242,11 @@ mod tests {
         let all = bits_of(0, PAGES);
         assert_eq!(first_part(&all, &bits_of(0, PAGES), 0, PAGES), None);
         assert_eq!(first_part(&all, &[0; PAGES / 64], 3, 500), Some((3, 500)));
-        // A few marked ones go with the others, many don't.
+        // A few marked pages go with the others; many do not.
         assert_eq!(first_part(&all, &bits_of(10, CUT - 1), 0, PAGES), Some((0, PAGES)));
         assert_eq!(first_part(&all, &bits_of(10, CUT), 0, PAGES), Some((0, 10)));
         assert_eq!(first_part(&all, &bits_of(0, 300), 0, PAGES), Some((300, PAGES)));
-        // What is not there does not count.
+        // Absent pages do not count.
         let present = core::array::from_fn(|word| if word < 2 { u64::MAX } else { 0 });
         assert_eq!(first_part(&present, &bits_of(128, 300), 5, PAGES), Some((5, 128)));
         assert_eq!(first_part(&present, &[0; PAGES / 64], 128, PAGES), None);

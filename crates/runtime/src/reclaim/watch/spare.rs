@@ -1,15 +1,15 @@
-//! What a process can give back at most, when its limit asks for more.
+//! How much a process can give back at most, when its limit asks for more.
 //!
 //! ```text
-//!  own │ store │ does not compress │ floor │ spare │      what of it is owed: no more than the spare part
+//!  own │ store │ incompressible │ floor │ spare │      at most the spare part is owed
 //! ```
 //!
-//! A limit below that can't be held. To fight for it all the same would cost the program nearly all of its
-//! time and then be given up, fault by fault, until everything is resident. So the process settles at the
-//! least that its data allow: it owes the spare part and no more, and who makes more resident waits until as
-//! much is given back, as with a limit that just fits. The **floor** is what it keeps resident to work with:
-//! a part of the limit, and the more the further the limit is out of reach, up to a part of the store. And
-//! what a whole round of the hand could not take.
+//! A lower limit cannot be held. Enforcing it all the same would cost the program nearly all of its time and
+//! then be given up, fault by fault, until everything is resident. So the process settles at the least that
+//! its data allow: it owes the spare part and no more, and a thread that makes more resident waits until as
+//! much is freed, as with a limit that just fits. The **floor** is what it keeps resident to work with: a
+//! fraction of the limit, which grows the further the limit is out of reach, up to a fraction of the store.
+//! The floor includes pages that a whole round of the hand could not evict.
 
 use core::sync::atomic::Ordering::*;
 
@@ -18,47 +18,49 @@ use memfold_shared::near;
 use super::ReclaimThread;
 use crate::kernel::sys::PAGE;
 
-/// Where the limit can't be held it keeps this part of its store too, at most.
+/// Where the limit cannot be held, the process keeps resident at most this fraction of its store in addition.
 const FLOOR_OF_STORE: i64 = 24;
 
 /// See the module. All in bytes.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
-    /// What the process has besides its store and what does not compress.
+    /// The process's memory besides its store and incompressible pages.
     rest: i64,
     store: i64,
     kept: u64,
     floor: i64,
-    /// What of the rest could not be taken by a whole round.
+    /// The part of `rest` that a whole round could not evict.
     stuck: i64,
 }
 
 impl Spare {
-    /// With so many bytes of memory, of which so many are in the store, do not compress, and are on standby.
+    /// Sets the process's memory: `own` bytes in total, of which `store` bytes are in the store, `kept` do
+    /// not compress, and `standby` are on standby.
     pub fn look(&mut self, own: u64, store: u64, kept: u64, standby: u64, limit: u64) {
         self.rest = own as i64 - store as i64 - kept as i64;
         (self.store, self.kept) = (store as i64, kept);
         self.floor = near::floor(limit) as i64;
-        // What is on standby was taken.
+        // Pages on standby were evicted.
         self.stuck = self.stuck.min(self.rest - standby as i64);
     }
 
-    /// What does not compress.
+    /// Bytes that do not compress.
     pub fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// What can be given back if nothing but the floor is to be left.
+    /// Bytes that can be given back if only the floor is to be left.
     pub fn at_most(&self) -> i64 {
         self.rest - self.floor
     }
 
-    /// A whole round has taken nothing: what is there stays.
+    /// A whole round has evicted nothing: the rest stays.
     pub fn nothing_taken(&mut self) {
         self.stuck = self.rest;
     }
 
-    /// What of `share` is owed. If nothing can be made denser the floor rises with what is out of reach.
+    /// The part of `share` that is owed. If nothing can be made denser, the floor rises with the part that is
+    /// out of reach.
     pub fn owed(&self, share: i64, can_shrink: bool) -> i64 {
         let beyond = (share - self.at_most()).max(0);
         let floor = if can_shrink {
@@ -71,7 +73,7 @@ impl Spare {
 }
 
 impl ReclaimThread {
-    /// Looks at what the process has.
+    /// Updates this from the process's present memory.
     pub(super) fn look_at_spare(&mut self, own: u64, limit: u64) {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
@@ -103,7 +105,7 @@ mod tests {
 
     #[test]
     fn out_of_reach_the_process_settles_near_its_store() {
-        // All data in the store take 160 of 320 MiB; what is resident moves to the store at a half.
+        // All data in the store take 160 of 320 MiB: pages that move to the store shrink to half.
         for limit in [40, 80, 120, 150] {
             let mut own = 320;
             for _ in 0..1000 {
