@@ -202,7 +202,7 @@ impl Watcher {
         // Pages that forked processes share may become pages of their own, and none of their counters
         // changes.
         let copies = shared.tree_resident_unshared().saturating_sub(shared.tree_resident_least());
-        let could_copy = copies >= near::floor(limit) && shared.copies_could_pass();
+        let could_copy = copies >= near::floor(limit) && shared.copies_could_exceed();
         let mut may_grow = 0u64;
         for (number, one) in &mut self.watched {
             let slot = &shared.slots[*number];

@@ -85,7 +85,7 @@ pub fn start_room_of(untouched: u64, cpus: u64, limit: u64) -> u64 {
 
 /// Whether a request of `got` bytes could exceed the limit by itself. The kernel may fill all of it in one
 /// system call, and a thread in `read` cannot be stopped.
-pub fn could_pass_at_once(got: u64, room: u64, limit: u64) -> bool {
+pub fn could_exceed_at_once(got: u64, room: u64, limit: u64) -> bool {
     room < told_room(limit).saturating_add(got)
 }
 
@@ -119,8 +119,10 @@ mod tests {
         assert!(must_start(200 << 20, 100 << 20, 2, GIB) && must_start(90 << 20, 100 << 20, 2, GIB));
         assert!(!must_start(10 << 20, 100 << 20, 2, GIB) && must_start(10 << 20, 20 << 20, 2, GIB));
         assert!(!must_start(1 << 40, 200 << 20, 2, GIB));
-        assert!(could_pass_at_once(1 << 40, 200 << 20, GIB) && could_pass_at_once(190 << 20, 200 << 20, GIB));
-        assert!(!could_pass_at_once(180 << 20, 200 << 20, GIB));
+        assert!(
+            could_exceed_at_once(1 << 40, 200 << 20, GIB) && could_exceed_at_once(190 << 20, 200 << 20, GIB)
+        );
+        assert!(!could_exceed_at_once(180 << 20, 200 << 20, GIB));
     }
 
     #[test]

@@ -340,7 +340,7 @@ impl Area {
 
     /// The slots that may be taken for this purpose, in the order in which they are tried: not all slots are
     /// for all purposes.
-    fn posts_for(what: For) -> impl Iterator<Item = usize> {
+    fn request_slots_for(what: For) -> impl Iterator<Item = usize> {
         let last = match what {
             For::Put => POSTS - FOR_CONTROL - FOR_GETS,
             For::Get => POSTS - FOR_CONTROL,
@@ -358,12 +358,12 @@ impl Area {
 
     /// Whether there is a free one.
     pub fn has_free(&self, what: For) -> bool {
-        Self::posts_for(what).any(|number| self.posts[number].load().state() == state::FREE)
+        Self::request_slots_for(what).any(|number| self.posts[number].load().state() == state::FREE)
     }
 
     /// Takes a free request slot for `pid`.
     pub fn take(&self, pid: u32, what: For) -> Option<(usize, Word)> {
-        Self::posts_for(what).find_map(|number| {
+        Self::request_slots_for(what).find_map(|number| {
             let post = &self.posts[number];
             let free = post.load();
             let taken = free.taken_by(pid);

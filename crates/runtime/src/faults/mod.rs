@@ -27,7 +27,7 @@ pub struct Faults {
     /// Whether a thread of the program is waiting, and since when.
     pub stall: Stall,
     /// The keeper is to wake the handlers.
-    pub call_wanted: AtomicBool,
+    pub wake_wanted: AtomicBool,
 }
 
 impl Faults {
@@ -39,7 +39,7 @@ impl Faults {
             deferred: AtomicU32::new(0),
             serving: AtomicU32::new(0),
             stall: Stall::new(),
-            call_wanted: AtomicBool::new(false),
+            wake_wanted: AtomicBool::new(false),
         }
     }
 

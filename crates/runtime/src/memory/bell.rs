@@ -5,12 +5,12 @@ use core::sync::atomic::{AtomicU32, Ordering::*};
 use crate::kernel::sys;
 
 /// An event count: a futex that counts rings.
-pub struct Bell(AtomicU32);
+pub struct EventCount(AtomicU32);
 
-impl Bell {
+impl EventCount {
     /// Not rung yet.
     pub const fn new() -> Self {
-        Bell(AtomicU32::new(0))
+        EventCount(AtomicU32::new(0))
     }
     /// Wakes all waiting threads.
     pub fn ring(&self) {
@@ -22,7 +22,7 @@ impl Bell {
         self.0.fetch_add(1, Release);
         sys::futex_wake(&self.0, 1, false);
     }
-    /// The value to pass to [`Bell::wait`] after a last check of the condition.
+    /// The value to pass to [`EventCount::wait`] after a last check of the condition.
     pub fn now(&self) -> u32 {
         self.0.load(Acquire)
     }
@@ -32,7 +32,7 @@ impl Bell {
     }
 }
 
-impl Default for Bell {
+impl Default for EventCount {
     fn default() -> Self {
         Self::new()
     }

@@ -63,7 +63,7 @@ impl Runtime {
                 order.late.note_arrived(to, to + bytes);
                 self.settle_late(order);
             }
-            Message::Fork { child } => self.meet_child(order, child),
+            Message::Fork { child } => self.handle_child(order, child),
             Message::Fault { .. } | Message::Other => {}
         }
     }
@@ -104,7 +104,7 @@ impl Runtime {
                 self.pages.zero_pages.fetch_sub(1, Relaxed);
             }
             State::Stored(found) => self.free(found, page_number(page)),
-            State::Spilled(spot) => self.release_spot(spot),
+            State::Spilled(spot) => self.release_location(spot),
             State::Pinned(found) => {
                 self.stored.settle_readers();
                 self.free(found, page_number(page));

@@ -268,7 +268,7 @@ mod tests {
         // A failure must not leave the thread waiting for ever.
         let worked = catch_unwind(AssertUnwindSafe(|| work(&mut order)));
         RUNTIME.drain(&mut order);
-        RUNTIME.take_proxy_messages(&mut order);
+        RUNTIME.apply_inbox(&mut order);
         drop(order);
         thread.join().unwrap().unwrap();
         worked.unwrap_or_else(|panic| resume_unwind(panic));

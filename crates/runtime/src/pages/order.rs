@@ -195,7 +195,7 @@ impl Runtime {
 
     /// Handles the messages that were read in place of the caller, which holds the order lock and has
     /// returned from `mremap`.
-    pub fn take_proxy_messages(&self, order: &mut Guard<'_, Order>) {
+    pub fn apply_inbox(&self, order: &mut Guard<'_, Order>) {
         let next = self.pages.proxy.lock().next_event();
         if let Some(event) = next {
             self.apply(order, event);
@@ -271,7 +271,7 @@ impl Runtime {
         let mut next = Some(event);
         while let Some(event) = next {
             if let Message::Fork { child } = event {
-                self.meet_child(order, child);
+                self.handle_child(order, child);
             } else if order.forking {
                 self.write_down(order, event);
             } else {

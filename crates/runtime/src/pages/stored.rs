@@ -117,7 +117,7 @@ impl Owners for Entries {
     fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
         let address = (owner as usize).wrapping_mul(PAGE);
         match RUNTIME.pages.table.entry(address) {
-            Some(entry) if !RUNTIME.spill.keeps_still(owner) => {
+            Some(entry) if !RUNTIME.spill.is_unmoved(owner) => {
                 entry.relocate(from, to) || RUNTIME.relocate_kept(address, from, to)
             }
             _ => false,

@@ -308,7 +308,7 @@ fn keep(pointer: usize, behind: usize) {
 /// Other threads may change the lists meanwhile. Then the path may lead from one list to another, or to an
 /// invalid address; it ends at the head of any list, and at an address that is not a control block (on x86-64
 /// a control block begins with its own address).
-pub fn meet_strangers() {
+pub fn keep_unlisted_threads() {
     const LISTS: usize = 3;
     const LIST_BYTES: usize = 16;
     /// Other threads may change a list the whole time that this walks along it.

@@ -72,8 +72,8 @@ impl Runtime {
 
     /// Prepares a door, and lets the supervisor use it. Called by the only thread of a process that begins.
     pub fn open_door(&self) -> sys::Result<()> {
-        self.threads.keeper_place.prepare(&self.arena)?;
-        let (stack, control_block) = self.threads.keeper_place.furnish();
+        self.threads.keeper_thread.prepare(&self.arena)?;
+        let (stack, control_block) = self.threads.keeper_thread.prepare_stack();
         let slot = self.slot();
         let sanitized = self.process.sanitized.load(Relaxed);
         slot.door.store(
@@ -116,7 +116,7 @@ impl Runtime {
     }
 
     /// Whether a thread that gets this many bytes, in a process without a keeper, is to start the keeper.
-    pub fn is_to_begin(&self, bytes: usize) -> bool {
+    pub fn should_start_keeper(&self, bytes: usize) -> bool {
         let shared = self.shared();
         if self.process.state() != state::WATCHING || door::has_keeper() {
             return false;
@@ -127,7 +127,7 @@ impl Runtime {
             // Growth by many small requests is seen in time.
             call::FAR => {
                 let room = shared.room.load(Relaxed);
-                (bytes as u64, bytes >= MUCH && near::could_pass_at_once(bytes as u64, room, limit))
+                (bytes as u64, bytes >= MUCH && near::could_exceed_at_once(bytes as u64, room, limit))
             }
             _ => {
                 let looks = shared.looks.load(Relaxed);

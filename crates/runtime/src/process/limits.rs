@@ -107,7 +107,7 @@ impl Runtime {
     }
 
     /// Called by the keeper: checks for a limit that was set without the runtime's knowledge.
-    pub fn heed_limits(&self) {
+    pub fn check_limits(&self) {
         let limit = memory().unwrap_or(usize::MAX);
         if self.process.heeded_limit.swap(limit, Relaxed) > limit {
             self.make_way(limit);

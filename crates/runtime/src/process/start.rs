@@ -52,7 +52,7 @@ impl Runtime {
     /// Starts the keeper thread. Called by the thread that has claimed it (`door.rs`).
     pub fn start_keeper(&'static self) -> Result<()> {
         self.prepare_keeper()?;
-        thread::spawn(&self.arena, &self.threads.keeper_place, Descriptors::Own, keeper, 0).map(drop)
+        thread::spawn(&self.arena, &self.threads.keeper_thread, Descriptors::Own, keeper, 0).map(drop)
     }
 
     /// Tells the forking thread, in the child, whether its pages are served.
@@ -127,7 +127,7 @@ impl Runtime {
         for number in numbers() {
             Worker::prepare(self, number).ok_or(sys::Errno::NOMEM)?;
             if Some(number) != fills {
-                self.threads.worker_places[number].prepare(&self.arena)?;
+                self.threads.worker_threads[number].prepare(&self.arena)?;
             }
         }
         self.pages.order.lock().journal.init(&self.arena).ok_or(sys::Errno::NOMEM)?;

@@ -69,7 +69,7 @@ impl Runtime {
             // The gauges are no longer updated, and pages on their way back must not count twice.
             slot.evicted.store(0, Relaxed);
             slot.spilled.store(0, Relaxed);
-            self.bring_all_back();
+            self.restore_all();
             self.unregister_all(maps);
             self.end_handlers();
             self.tell_spill_begins();
@@ -107,15 +107,15 @@ impl Runtime {
         self.end_compressors();
         self.end_handlers();
         let pid = self.process.pid.load(Relaxed);
-        self.threads.worker_places.iter().for_each(|place| place.wait_until_left(pid));
+        self.threads.worker_threads.iter().for_each(|place| place.wait_until_left(pid));
         self.threads.quit_compressors.store(false, Release);
         self.threads.quit_handlers.store(false, Release);
     }
 
     /// Restores what is evicted now, except pages that move meanwhile. Called by the keeper; the runtime goes
     /// on.
-    pub(crate) fn bring_back_once(&'static self) {
-        // SAFETY: only the keeper uses the last number, here and in `bring_all_back`, after which it ends.
+    pub(crate) fn restore_all_once(&'static self) {
+        // SAFETY: only the keeper uses the last number, here and in `restore_all`, after which it ends.
         let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else { return };
         handler.is_keepers = true;
         self.pages.table.for_each_block(0, END, |base, block| {
@@ -128,7 +128,7 @@ impl Runtime {
         });
     }
 
-    fn bring_all_back(&'static self) {
+    fn restore_all(&'static self) {
         // SAFETY: no other thread uses the last number, and a process stops only once.
         let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else {
             self.fail("no memory is left to bring evicted pages back");

@@ -48,7 +48,7 @@ impl ThreadSlot {
     }
 
     /// Prepares the control block for the next thread. Returns the start of its stack, and the control block.
-    pub fn furnish(&self) -> (usize, usize) {
+    pub fn prepare_stack(&self) -> (usize, usize) {
         let control_block = self.memory.load(Relaxed) + PAGE + STACK;
         // SAFETY: memory of our own that no thread uses; the control block begins with a pointer to itself.
         unsafe { *(control_block as *mut usize) = control_block };
@@ -101,7 +101,7 @@ pub fn spawn(
         flags |= FILES | FS;
     }
     place.prepare(arena)?;
-    let (top, control_block) = place.furnish();
+    let (top, control_block) = place.prepare_stack();
     // SAFETY: memory of our own that no thread uses; the new stack begins with what the new thread pops.
     unsafe {
         *(top as *mut usize) = entry as usize;

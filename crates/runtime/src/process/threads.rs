@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
-use crate::memory::bell::Bell;
+use crate::memory::bell::EventCount;
 use crate::memory::lock::Lock;
 use crate::process::thread::ThreadSlot;
 
@@ -29,15 +29,15 @@ unsafe impl Send for Starts {}
 /// The number of threads, and their places.
 pub struct Threads {
     /// The keeper sleeps here.
-    pub keeper: Bell,
+    pub keeper: EventCount,
     /// The keeper's place.
-    pub keeper_place: ThreadSlot,
+    pub keeper_thread: ThreadSlot,
     /// The memory for the keeper's list of mappings.
     pub keeper_memory: AtomicUsize,
     /// The memory in which the keeper compresses samples.
     pub sample_memory: AtomicUsize,
     /// The places of handlers, compressors and fetchers, by their numbers.
-    pub worker_places: [ThreadSlot; WORKERS],
+    pub worker_threads: [ThreadSlot; WORKERS],
     /// Their working memory: see `worker.rs`.
     pub worker_memory: [AtomicUsize; WORKERS],
     /// Number of compressors that are running, and of handlers and fetchers together.
@@ -62,11 +62,11 @@ impl Threads {
     /// The state at the start of a process.
     pub const fn new() -> Self {
         Threads {
-            keeper: Bell::new(),
-            keeper_place: ThreadSlot::new(),
+            keeper: EventCount::new(),
+            keeper_thread: ThreadSlot::new(),
             keeper_memory: AtomicUsize::new(0),
             sample_memory: AtomicUsize::new(0),
-            worker_places: [const { ThreadSlot::new() }; WORKERS],
+            worker_threads: [const { ThreadSlot::new() }; WORKERS],
             worker_memory: [const { AtomicUsize::new(0) }; WORKERS],
             compressors: AtomicU32::new(0),
             handlers: AtomicU32::new(0),
@@ -90,6 +90,6 @@ impl Threads {
         self.stoppable.store(0, Relaxed);
         self.paused.store(0, Relaxed);
         self.keeper_paused.store(false, Relaxed);
-        self.worker_places.iter().for_each(|place| place.after_fork());
+        self.worker_threads.iter().for_each(|place| place.after_fork());
     }
 }

@@ -42,7 +42,7 @@ impl Waiting {
     }
 
     /// Whether there is no hope left.
-    pub fn is_in_vain(&mut self, runtime: &Runtime) -> bool {
+    pub fn is_hopeless(&mut self, runtime: &Runtime) -> bool {
         let given_back = runtime.reclaim.given_back.load(Relaxed);
         if given_back != self.given_back || runtime.can_spill() {
             *self = Waiting::new(runtime);

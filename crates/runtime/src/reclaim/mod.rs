@@ -13,7 +13,7 @@ pub mod worker;
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use crate::memory::bell::Bell;
+use crate::memory::bell::EventCount;
 
 /// Decisions of the keeper, which compressors and threads that wait for room follow.
 pub struct Reclaim {
@@ -38,9 +38,9 @@ pub struct Reclaim {
     /// Nothing is left to evict.
     pub exhausted: AtomicBool,
     /// Compressors sleep here.
-    pub work: Bell,
+    pub work: EventCount,
     /// Handlers that wait for room sleep here.
-    pub room: Bell,
+    pub room: EventCount,
     /// Number of slots that the keeper tries to have on standby.
     pub standby_goal: AtomicUsize,
     /// Pages that are on standby for this long are compressed although there is room, ns; `u64::MAX`: they
@@ -89,8 +89,8 @@ impl Reclaim {
             squeeze: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
             exhausted: AtomicBool::new(false),
-            work: Bell::new(),
-            room: Bell::new(),
+            work: EventCount::new(),
+            room: EventCount::new(),
             standby_goal: AtomicUsize::new(0),
             idle_ns: AtomicU64::new(u64::MAX),
             leisure: AtomicBool::new(false),

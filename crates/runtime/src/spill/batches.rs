@@ -195,7 +195,7 @@ impl Batches {
         }
         let (_, index) = best?;
         let known = self.known(index)?;
-        // It may have died meanwhile; threads that add or bury batches wait for the same lock as the caller
+        // It may have died meanwhile; threads that add or remove_dead batches wait for the same lock as the caller
         // of this.
         known.needed.fetch_update(AcqRel, Relaxed, |needed| (needed > 0).then_some(needed + 1)).ok()?;
         Some(Held { index, number: known.number.load(Relaxed), bytes: known.bytes.load(Relaxed) })
@@ -237,13 +237,13 @@ impl Batches {
     }
 
     /// Whether there are dead batches; a hint.
-    pub fn any_dead(&self) -> bool {
+    pub fn has_dead(&self) -> bool {
         self.lists.try_lock().is_some_and(|lists| lists.dead != NONE)
     }
 
     /// Removes up to `most` dead batches from the table, and passes their numbers to `visit`. Returns how
     /// many.
-    pub fn bury(&self, most: usize, mut visit: impl FnMut(usize, u64)) -> usize {
+    pub fn remove_dead(&self, most: usize, mut visit: impl FnMut(usize, u64)) -> usize {
         let mut lists = self.lists.lock();
         let mut count = 0;
         while count < most && lists.dead != NONE {
@@ -298,14 +298,14 @@ mod tests {
         let indexes: Vec<u32> = (0..5000).map(|number| batches.add(number + 1, &arena).unwrap()).collect();
         let buried = || {
             let mut numbers = Vec::new();
-            batches.bury(3, |_, number| numbers.push(number));
+            batches.remove_dead(3, |_, number| numbers.push(number));
             numbers.sort();
             numbers
         };
         batches.need(indexes[7]);
         batches.release(indexes[7]);
         assert_eq!(batches.number(indexes[7]), Some(8));
-        assert!(!batches.any_dead() && buried().is_empty());
+        assert!(!batches.has_dead() && buried().is_empty());
         for index in &indexes[7..11] {
             batches.release(*index);
         }
@@ -335,10 +335,10 @@ mod tests {
         assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 2)), Some(last));
         // The batch lives on without any block, until it is released.
         (0..10).for_each(|_| batches.release(last.index));
-        assert_eq!((batches.any_dead(), batches.number(last.index)), (false, Some(10)));
+        assert_eq!((batches.has_dead(), batches.number(last.index)), (false, Some(10)));
         batches.count_as_full(last.index);
         batches.release(last.index);
-        assert_eq!((batches.any_dead(), batches.blocks()), (true, 900));
+        assert_eq!((batches.has_dead(), batches.blocks()), (true, 900));
         // A batch of which no more can be moved is not found again.
         let held = batches.hold_sparsest(&mut hand, 100, (1, 2)).unwrap();
         assert_eq!(held.index, indexes[8]);

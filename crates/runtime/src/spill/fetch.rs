@@ -14,7 +14,7 @@ use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind};
 
 use super::direct::{Ended, MOST_AT_ONCE, Reading};
 use super::out::codec_of;
-use super::posts::{Unheard, fill, free_post, post_silently, ring};
+use super::posts::{Unheard, fill, free_request_slot, ring, send_request_silently};
 use super::queue::{AGAIN_NS, Left};
 use super::{FETCHERS, SpillLocation};
 use crate::faults::delivery::Delivery;
@@ -98,7 +98,7 @@ impl Runtime {
     /// Hands a fault to the fetchers, which restore up to `run` pages. Returns the probable number of pages;
     /// `None` if this cannot be done now.
     fn leave_to_fetchers(&self, fault: Fault, begin: u64, run: usize) -> Option<usize> {
-        let found = self.spots_at(fault.page, run)?;
+        let found = self.locations_at(fault.page, run)?;
         let mut queue = self.spill.queue.lock();
         if queue.has(fault.page) {
             return Some(found.count);
@@ -128,12 +128,12 @@ impl Runtime {
     }
 
     /// The spilled blocks from a page on that can be requested at once, for at most `most` pages.
-    fn spots_at(&self, page: usize, most: usize) -> Option<Fetched> {
+    fn locations_at(&self, page: usize, most: usize) -> Option<Fetched> {
         let most = most.min(RUN).min(PAGES - page / PAGE % PAGES);
-        self.spots_from(self.pages.table.block(page)?, page, most)
+        self.locations_from(self.pages.table.block(page)?, page, most)
     }
 
-    fn spots_from(&self, block: &Block, page: usize, most: usize) -> Option<Fetched> {
+    fn locations_from(&self, block: &Block, page: usize, most: usize) -> Option<Fetched> {
         let mut fetched = Fetched { spots: [None; RUN], count: 0, number: 0 };
         let mut before: Option<SpillLocation> = None;
         for index in 0..most {
@@ -176,7 +176,7 @@ impl Runtime {
         let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
         let bytes = (last.end() - first.offset) as usize;
         fill(&area.posts[post % POSTS], kind::GET, wanted.number, first.offset, bytes.min(area::BUFFER));
-        post_silently(area, post, taken);
+        send_request_silently(area, post, taken);
         probe!(runtime_fetch_begin, page, wanted.number, bytes, false);
         Some(Asked { way: Way::Post(post, taken), number: wanted.number, first, count: wanted.count })
     }
@@ -199,7 +199,7 @@ impl Runtime {
             let now = match asked.take() {
                 Some(asked) => asked,
                 None => {
-                    let wanted = self.spots_at(page, most)?;
+                    let wanted = self.locations_at(page, most)?;
                     match self.ask(area, page, &wanted, may_read, &mut patience) {
                         Ok(asked) => asked,
                         Err(why) => return self.give_up(page, wanted.spots[0]?, wanted.number, why),
@@ -236,7 +236,7 @@ impl Runtime {
                             .flatten();
                         // An opened block is right in any case. If the request slot belonged to another
                         // request by then, a failure to open means nothing.
-                        let is_own = free_post(area, post, word);
+                        let is_own = free_request_slot(area, post, word);
                         // The supervisor does not know which process was stopped, and for how long.
                         let may_wait = what == answer::AWAY && !patience.is_over();
                         if is_own && opened.is_none() && !may_wait {
@@ -263,7 +263,7 @@ impl Runtime {
     }
 
     /// Reads blocks, or requests them. If there is no supervisor to ask, it waits until it can read. On
-    /// failure it returns the reason, as [`Runtime::take_post`] does.
+    /// failure it returns the reason, as [`Runtime::take_request_slot`] does.
     fn ask(
         &self,
         area: &'static Area,
@@ -280,7 +280,7 @@ impl Runtime {
             let taken = if area.server.load(Relaxed) == 0 {
                 Err(None)
             } else {
-                self.take_post(area, For::Get, patience)
+                self.take_request_slot(area, For::Get, patience)
             };
             match taken {
                 Ok(taken) => {
@@ -308,7 +308,7 @@ impl Runtime {
         from: *const u8,
         offset: u32,
     ) -> Option<Fetched> {
-        let now = self.spots_at(page, asked.count)?;
+        let now = self.locations_at(page, asked.count)?;
         if now.number != asked.number || now.spots[0] != Some(asked.first) {
             return None;
         }

@@ -42,11 +42,11 @@ pub use fetch::fetcher;
 use memfold_shared::spill::{self as area, Area, For, kind, seal};
 use memfold_spill::Sealer;
 pub use out::Outgoing;
-use posts::{fill, post_question};
+use posts::{fill, send_request};
 pub use queue::Queue;
 
 use crate::kernel::sys::{self, o};
-use crate::memory::bell::Bell;
+use crate::memory::bell::EventCount;
 use crate::memory::lock::Lock;
 use crate::pages::table::State;
 use crate::runtime::Runtime;
@@ -80,7 +80,7 @@ pub struct Spill {
     /// Faults that wait for a fetcher; they sleep at the bell.
     pub queue: Lock<Queue>,
     /// See `queue`.
-    pub asked: Bell,
+    pub asked: EventCount,
     /// Number of faults that were handed to fetchers and are not served yet.
     pub fetching: AtomicU32,
     /// Number of spilled pages.
@@ -110,7 +110,7 @@ impl Still {
 
 impl Spill {
     /// Whether a page's blob should stay where it is; a hint.
-    pub fn keeps_still(&self, page: u64) -> bool {
+    pub fn is_unmoved(&self, page: u64) -> bool {
         self.still.iter().any(|it| it.first.load(Relaxed) <= page && page <= it.last.load(Relaxed))
     }
 
@@ -127,7 +127,7 @@ impl Spill {
             unheard_ns: AtomicU64::new(0),
             still: [const { Still::none() }; out::BATCHES],
             queue: Lock::new(Queue::new()),
-            asked: Bell::new(),
+            asked: EventCount::new(),
             fetching: AtomicU32::new(0),
             pages: AtomicI64::new(0),
             at: AtomicUsize::new(0),
@@ -243,7 +243,7 @@ impl Runtime {
     }
 
     /// The block at this location is no longer needed.
-    pub fn release_spot(&self, spot: SpillLocation) {
+    pub fn release_location(&self, spot: SpillLocation) {
         self.spill.pages.fetch_sub(1, Relaxed);
         self.spill.batches.release(spot.batch);
     }
@@ -290,7 +290,7 @@ impl Runtime {
             self.tell(kind::CLAIM, number, parent);
         } else if let Some((number, taken)) = area.take(self.spill.pid(), For::Put) {
             fill(&area.posts[number], kind::HERE, 0, 0, 0);
-            post_question(area, number, taken);
+            send_request(area, number, taken);
         }
     }
 
@@ -301,7 +301,7 @@ impl Runtime {
             return;
         }
         if self.spill.fork.load(Relaxed) != 0 {
-            self.bring_back_in_place(|state| matches!(state, State::Spilled(_)));
+            self.restore_matching_in_place(|state| matches!(state, State::Spilled(_)));
             self.tell_spill_begins();
         }
         self.spill.area.store(core::ptr::null_mut(), Release);

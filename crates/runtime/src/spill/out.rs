@@ -17,7 +17,7 @@ use memfold_shared::page;
 use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind};
 use memfold_spill::Batch;
 
-use super::posts::{fill, free_post, post_question};
+use super::posts::{fill, free_request_slot, send_request};
 use super::sparse::Sparse;
 use super::{Batches, SpillLocation};
 use crate::kernel::sys::{self, PAGE};
@@ -204,7 +204,7 @@ impl Runtime {
                 worked = true;
             }
         }
-        worked |= self.spill.batches.any_dead() && self.tell_dead(area, &mut out);
+        worked |= self.spill.batches.has_dead() && self.report_dead(area, &mut out);
         if self.forks.pause.load(Relaxed) == 0 {
             // With hardly any room on the tier, no new data are sent until there is some again.
             let may_send = !out.sparse.is_reading() || area.scarce.load(Relaxed) != area::scarce::VERY;
@@ -265,7 +265,7 @@ impl Runtime {
         (sent.post, sent.taken, sent.batch, sent.count, sent.is_used) = (post, taken, index, count, true);
         probe!(runtime_spill_begin, batch.number(), count, bytes);
         fill(&area.posts[post], kind::PUT, batch.number(), 0, bytes);
-        post_question(area, post, taken);
+        send_request(area, post, taken);
         true
     }
 
@@ -281,7 +281,7 @@ impl Runtime {
         let is_done = now == answered && post.answer.load(Relaxed) == answer::DONE;
         let unit = post.from.load(Relaxed);
         // If the request slot was taken away by now, the supervisor has forgotten the batch.
-        let is_own = free_post(area, sent.post, answered);
+        let is_own = free_request_slot(area, sent.post, answered);
         let kept = is_own && is_done && is_young;
         sent.is_used = false;
         let (batch, count, from) = (sent.batch, sent.count, sent.from.take());
@@ -314,7 +314,7 @@ impl Runtime {
                 self.free(name, item.page);
                 spilled += 1;
             } else {
-                self.release_spot(spot);
+                self.release_location(spot);
             }
         }
         self.slot().counters.pages_spilled.fetch_add(spilled, Relaxed);
@@ -323,7 +323,7 @@ impl Runtime {
     }
 
     /// Reports batches that are no longer needed.
-    fn tell_dead(&self, area: &'static Area, out: &mut Outgoing) -> bool {
+    fn report_dead(&self, area: &'static Area, out: &mut Outgoing) -> bool {
         if let Some((post, taken)) = out.released {
             let now = area.posts[post % POSTS].load();
             if [area::state::ASKED, area::state::BUSY].map(|state| taken.with(state)).contains(&now) {
@@ -332,12 +332,12 @@ impl Runtime {
         }
         let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let buffer = area.buffer(post) as *mut u64;
-        let count = self.spill.batches.bury(area::SMALLEST_BATCH / 8, |index, number| {
+        let count = self.spill.batches.remove_dead(area::SMALLEST_BATCH / 8, |index, number| {
             // SAFETY: within the buffer of the request slot, which was taken for this.
             unsafe { buffer.add(index).write(number.to_le()) };
         });
         fill(&area.posts[post], kind::RELEASE, 0, 0, count * 8);
-        post_question(area, post, taken);
+        send_request(area, post, taken);
         out.released = Some((post, taken));
         true
     }

@@ -13,7 +13,7 @@ use crate::runtime::Runtime;
 impl Runtime {
     /// Takes a request slot; waits for one if there is none, until patience ends. On failure it returns the
     /// reason: [`answer::AWAY`], or `None` if no process serves the slots.
-    pub fn take_post(
+    pub fn take_request_slot(
         &self,
         area: &'static Area,
         what: For,
@@ -88,11 +88,12 @@ impl Runtime {
     /// Makes a short request that concerns the process as a whole.
     pub fn tell(&self, what: u32, batch: u64, from: u32) {
         let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
-        let Ok((number, taken)) = self.take_post(area, For::Control, &mut Patience::new(u64::MAX)) else {
+        let Ok((number, taken)) = self.take_request_slot(area, For::Control, &mut Patience::new(u64::MAX))
+        else {
             return;
         };
         fill(&area.posts[number], what, batch, from, 0);
-        post_question(area, number, taken);
+        send_request(area, number, taken);
         // The answer is that the request slot no longer belongs to this process, or that no process could
         // answer.
         let _ = self.wait_for_answer(area, number, taken, || ());
@@ -119,13 +120,13 @@ pub fn fill(post: &Post, what: u32, batch: u64, from: u32, len: usize) {
 }
 
 /// Makes a request without waiting for the answer.
-pub fn post_question(area: &Area, number: usize, taken: Word) {
-    post_silently(area, number, taken);
+pub fn send_request(area: &Area, number: usize, taken: Word) {
+    send_request_silently(area, number, taken);
     ring(area);
 }
 
 /// Makes a request; the caller must still ring for the server.
-pub fn post_silently(area: &Area, number: usize, taken: Word) {
+pub fn send_request_silently(area: &Area, number: usize, taken: Word) {
     area.posts[number % POSTS].change(taken, taken.with(area::state::ASKED));
 }
 
@@ -143,7 +144,7 @@ pub fn ring(area: &Area) {
 
 /// Frees a request slot whose answer was taken, or that is not used for a request. `false` if the slot had
 /// been taken away: then it may have held another process's data.
-pub fn free_post(area: &Area, number: usize, from: Word) -> bool {
+pub fn free_request_slot(area: &Area, number: usize, from: Word) -> bool {
     let is_own = area.free(number, from);
     if is_own && area.waiting.load(SeqCst) > 0 {
         sys::futex_wake(&area.freed, sys::ALL, true);

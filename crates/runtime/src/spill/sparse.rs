@@ -25,7 +25,7 @@ use memfold_spill::{Batch, blocks};
 use super::SpillLocation;
 use super::batches::Held;
 use super::out::{BLOCKS, Item};
-use super::posts::{fill, free_post, post_question};
+use super::posts::{fill, free_request_slot, send_request};
 use crate::kernel::sys::PAGE;
 use crate::pages::table::{END, State};
 use crate::reclaim::worker::Worker;
@@ -103,12 +103,12 @@ impl Runtime {
         }
         let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
         let Some(batch) = batches.hold_sparsest(&mut sparse.hand, LOOKS, part) else {
-            free_post(area, post, taken);
+            free_request_slot(area, post, taken);
             return false;
         };
         let bytes = (batch.bytes as usize).min(area::BUFFER);
         fill(&area.posts[post % POSTS], kind::TRY, batch.number, 0, bytes);
-        post_question(area, post, taken);
+        send_request(area, post, taken);
         sparse.reading = Some(Reading { post, taken, batch });
         true
     }
@@ -134,7 +134,7 @@ impl Runtime {
             let read = unsafe { core::slice::from_raw_parts(area.buffer(post), bytes) };
             count = self.move_blocks(batch, read, to, items, worker);
         }
-        let is_own = free_post(area, post, answered);
+        let is_own = free_request_slot(area, post, answered);
         if count > 0 {
             return (count, Some(batch.index));
         }

@@ -38,7 +38,7 @@ impl Shared {
 
     /// Whether writes to memory that processes share since a fork could exceed the limit. The kernel copies
     /// such pages without reporting it.
-    pub fn copies_could_pass(&self) -> bool {
+    pub fn copies_could_exceed(&self) -> bool {
         self.tree_resident_unshared() + COPIES_ROOM > self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT)
     }
 

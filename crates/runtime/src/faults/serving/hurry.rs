@@ -10,7 +10,7 @@ use crate::reclaim::worker::RUN;
 
 impl Server {
     /// Restores the evicted ones among the `RUN` pages around the touched one.
-    pub(super) fn bring_back_around(&mut self, touched: usize) {
+    pub(super) fn restore_neighbours(&mut self, touched: usize) {
         let mut page = touched & !(RUN * PAGE - 1);
         let end = page + RUN * PAGE;
         while page < end && self.runtime.reclaim.is_in_a_hurry() {

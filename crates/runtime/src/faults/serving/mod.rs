@@ -81,13 +81,13 @@ impl Server {
     pub fn serve(&mut self, fault: Fault) {
         let begin = sys::now_ns();
         self.runtime.faults.stall.enter(begin);
-        let was_away = self.serve_from(fault, begin);
-        if was_away && self.runtime.reclaim.is_in_a_hurry() {
-            self.bring_back_around(fault.page);
+        let was_evicted = self.serve_from(fault, begin);
+        if was_evicted && self.runtime.reclaim.is_in_a_hurry() {
+            self.restore_neighbours(fault.page);
         }
         let stalled = self.runtime.faults.stall.leave(sys::now_ns());
         self.runtime.slot().counters.stalled_ns.fetch_add(stalled, Relaxed);
-        let unseen = if was_away { UNSEEN_NS } else { 0 };
+        let unseen = if was_evicted { UNSEEN_NS } else { 0 };
         self.runtime.reclaim.patience_ns.fetch_sub((stalled + unseen) as i64, Relaxed);
     }
 

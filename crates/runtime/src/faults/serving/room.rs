@@ -58,7 +58,7 @@ impl Server {
             let is_far = far();
             let idle = !is_far && now - given_at > IDLE_NS;
             if room()
-                || waiting.is_in_vain(runtime)
+                || waiting.is_hopeless(runtime)
                 || runtime.forks.is_under_way()
                 || runtime.process.stop_wanted.load(Relaxed)
                 || !is_far && waited > WAIT_NS

@@ -103,7 +103,7 @@ impl Run<'_> {
                 }
                 State::Spilled(spot) if is_done && entry.restore(State::Spilled(spot)) => {
                     block.evicted.fetch_sub(1, Relaxed);
-                    runtime.release_spot(spot);
+                    runtime.release_location(spot);
                     settled.fetched += 1;
                 }
                 State::Stored(name) if !is_done => {

@@ -106,7 +106,7 @@ fn got(at: usize, bytes: usize) {
 /// The same in a process without a keeper: it may be time to start one.
 #[cold]
 fn got_unwatched(at: usize, bytes: usize) {
-    if !is_managed() || bytes < LARGE && RUNTIME.call() != call::NOW || !RUNTIME.is_to_begin(bytes) {
+    if !is_managed() || bytes < LARGE && RUNTIME.call() != call::NOW || !RUNTIME.should_start_keeper(bytes) {
         return;
     }
     keeping_errno(|| {
@@ -169,7 +169,7 @@ fn wait_for_room() {
     let begin = sys::now_ns();
     RUNTIME.faults.stall.enter(begin);
     let mut waiting = Waiting::new(&RUNTIME);
-    while !has_room() && !waiting.is_in_vain(&RUNTIME) && !RUNTIME.forks.is_under_way() && is_paging() {
+    while !has_room() && !waiting.is_hopeless(&RUNTIME) && !RUNTIME.forks.is_under_way() && is_paging() {
         let seen = RUNTIME.reclaim.room.now();
         RUNTIME.reclaim.work.ring();
         RUNTIME.reclaim.room.wait(seen, 1_000_000);
@@ -198,7 +198,7 @@ macro_rules! maps {
                 offset: usize,
             ) -> usize {
                 let fresh = protection != 0 && flags & (PRIVATE | ANONYMOUS | HUGETLB) == PRIVATE | ANONYMOUS;
-                let fill = fresh && flags & (POPULATE | NONBLOCK) == POPULATE && bytes >= LARGE && is_managed() && passes_limit(bytes);
+                let fill = fresh && flags & (POPULATE | NONBLOCK) == POPULATE && bytes >= LARGE && is_managed() && exceeds_limit(bytes);
                 let flags = if fill { flags & !POPULATE } else { flags };
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
                 // SAFETY: passed on to the caller.
@@ -235,7 +235,7 @@ maps! {
 
 /// Whether this much memory, filled by the kernel at once, could exceed the limit.
 #[cold]
-fn passes_limit(bytes: usize) -> bool {
+fn exceeds_limit(bytes: usize) -> bool {
     let shared = RUNTIME.shared();
     RUNTIME.process.state() != state::STOPPED
         && shared.tree_resident() + bytes as u64 > shared.limit_bytes.load(Relaxed)

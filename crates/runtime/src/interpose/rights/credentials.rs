@@ -249,7 +249,7 @@ fn wait_for_all() {
         RUNTIME.reclaim.work.ring();
         RUNTIME.reclaim.room.ring();
         RUNTIME.spill.asked.ring();
-        RUNTIME.call_handlers();
+        RUNTIME.wake_handlers();
         let _ = sys::futex_wait(&LATE, late, Some(CALL_AGAIN), false);
         let waited = sys::now_ns() - begin;
         if waited > 5 * CALL_AGAIN {

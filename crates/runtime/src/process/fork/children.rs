@@ -35,7 +35,7 @@ static TOLD: AtomicBool = AtomicBool::new(false);
 
 impl Runtime {
     /// The message about a fork was read; `child` is a userfaultfd for the child's memory.
-    pub fn meet_child(&self, order: &mut Guard<'_, Order>, child: Fd) {
+    pub fn handle_child(&self, order: &mut Guard<'_, Order>, child: Fd) {
         let mut unborn = Unborn::of(child);
         let mut is_prepared = false;
         if order.forking && !order.fork_seen {

@@ -105,7 +105,7 @@ impl Runtime {
         if !self.stored.has_store() {
             return;
         }
-        self.bring_back_in_place(|state| state != State::Empty);
+        self.restore_matching_in_place(|state| state != State::Empty);
         self.tell_spill_begins();
         self.process.set_state(state::STOPPED);
         if let Some(why) = why {
@@ -115,7 +115,7 @@ impl Runtime {
 
     /// Restores the evicted pages that are `wanted`. Only the calling thread, and perhaps the keeper or a
     /// thread that waits for it, may be running in this process.
-    pub fn bring_back_in_place(&'static self, wanted: impl Fn(State) -> bool) {
+    pub fn restore_matching_in_place(&'static self, wanted: impl Fn(State) -> bool) {
         // SAFETY: in this process no handler has started, or all have ended.
         let worker = unsafe { crate::reclaim::worker::Worker::new(self, 0) };
         let (Ok(memory), Some(mut worker)) = (sys::open_own(c"/proc/thread-self/mem", sys::o::RDWR), worker)
@@ -195,7 +195,7 @@ impl Runtime {
                 // SAFETY: the page on standby is no longer needed.
                 let _ = unsafe { sys::madvise(at, PAGE, sys::advice::DONTNEED) };
             }
-            State::Spilled(spot) => self.release_spot(spot),
+            State::Spilled(spot) => self.release_location(spot),
             _ => {}
         }
     }

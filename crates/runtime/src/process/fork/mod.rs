@@ -52,7 +52,7 @@ pub fn prepare(touch: impl Fn()) {
     runtime.forks.about_to_fork.fetch_add(1, SeqCst);
     if runtime.is_paging() {
         touch();
-        runtime.bring_kept_back();
+        runtime.restore_kept();
     }
     // If a signal handler forked while this fork is under way, it would wait for this fork for ever.
     let mask = sys::block_signals();
@@ -87,7 +87,7 @@ pub fn prepare(touch: impl Fn()) {
     }
     // Some of it may have been evicted meanwhile, or is new.
     touch();
-    runtime.bring_kept_back();
+    runtime.restore_kept();
     sys::touch_stack();
     {
         let order = &mut runtime.pages.order.lock();
@@ -121,7 +121,7 @@ pub fn parent() {
         runtime.replay(&mut order);
         drop(order);
         runtime.pages.standby.all_shared();
-        runtime.call_handlers();
+        runtime.wake_handlers();
         runtime.resume();
     }
     let mask = runtime.forks.fork_mask.load(Relaxed);
@@ -153,7 +153,7 @@ pub fn child() {
         runtime.replay(&mut order);
     }
     // A small process that has nothing evicted begins like one whose parent never began to page.
-    let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_away());
+    let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_evicted());
     if !paging {
         runtime.reclaim.watches_growth.store(false, Relaxed);
         runtime.process.paging_wanted.store(false, Relaxed);
@@ -239,7 +239,7 @@ fn end_in_child() {
 impl Runtime {
     /// Restores control blocks that were evicted just before they were kept: in the child, the C library
     /// follows its lists through them before any handler runs.
-    fn bring_kept_back(&self) {
+    fn restore_kept(&self) {
         let evicted = |page| self.pages.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
         self.pages.keep_out.for_each(|start, end| {
             if (start..end).step_by(PAGE).any(evicted) {
@@ -311,9 +311,9 @@ impl Runtime {
     }
 
     /// Wakes the handlers from poll.
-    pub fn call_handlers(&self) {
+    pub fn wake_handlers(&self) {
         // The descriptor is in the table of the runtime's threads, so the keeper writes to it.
-        self.faults.call_wanted.store(true, Release);
+        self.faults.wake_wanted.store(true, Release);
         self.threads.keeper.ring();
     }
 }

@@ -153,22 +153,23 @@ impl Runtime {
         let mut taken = Taken::Nothing;
         if choice.own {
             let mut unmovable = false;
-            taken = self.with_slot(at, false, |range| match self.take_by_move(order, pagemap, range) {
-                Moved::Pages(pages) => Taken::Pages(pages),
-                Moved::NotThisMapping => {
-                    unmovable = true;
-                    Taken::Nothing
-                }
-            });
-            // It would be in vain to wait for pages that are pinned for long: see `take_unmovable`.
+            taken =
+                self.with_slot(at, false, |range| match self.evict_private_by_move(order, pagemap, range) {
+                    Moved::Pages(pages) => Taken::Pages(pages),
+                    Moved::NotThisMapping => {
+                        unmovable = true;
+                        Taken::Nothing
+                    }
+                });
+            // It would be in vain to wait for pages that are pinned for long: see `evict_unmovable`.
             if unmovable && !self.may_lose_addresses() && !self.pages.pins_seen.load(Acquire) {
                 return self.with_slot(at, false, |range| {
-                    self.with_slot(at, false, |check| self.take_unmovable(order, pagemap, range, check))
+                    self.with_slot(at, false, |check| self.evict_unmovable(order, pagemap, range, check))
                 });
             }
         }
         if choice.shared && !self.may_lose_addresses() {
-            let shared = self.with_slot(at, true, |range| self.take_shared(order, pagemap, range));
+            let shared = self.with_slot(at, true, |range| self.evict_shared(order, pagemap, range));
             taken = match (taken, shared) {
                 (Taken::Pages(one), Taken::Pages(other)) => Taken::Pages(one + other),
                 (Taken::Pages(one), _) => Taken::Pages(one),

@@ -15,7 +15,7 @@
 //!
 //! The kernel also refuses the move while a message about a changed mapping has not been read, so the pages
 //! that move are those that were registered; and it refuses pages that this process shares since a fork.
-//! These are evicted last, see [`Runtime::take_shared`].
+//! These are evicted last, see [`Runtime::evict_shared`].
 //!
 //! Each run of adjacent pages costs a TLB flush on the other CPUs that run the program, where `mremap` costs
 //! one for the whole block, and a message that a handler must read in the keeper's place. This makes random
@@ -52,7 +52,7 @@ pub(super) enum Moved {
 
 impl Runtime {
     /// Moves the present pages of a range that belong to this process alone to their place on standby.
-    pub(super) fn take_by_move(
+    pub(super) fn evict_private_by_move(
         &self,
         order: &mut Guard<'_, Order>,
         pagemap: &Pagemap,
@@ -150,7 +150,12 @@ impl Runtime {
     /// they are evicted. First they are write-protected: from then on any writer, from inside or outside,
     /// waits until the order lock is free (`faults/serving/room.rs`). Then it is checked again that they are
     /// shared.
-    pub(super) fn take_shared(&self, order: &mut Guard<'_, Order>, pagemap: &Pagemap, range: Range) -> Taken {
+    pub(super) fn evict_shared(
+        &self,
+        order: &mut Guard<'_, Order>,
+        pagemap: &Pagemap,
+        range: Range,
+    ) -> Taken {
         if !self.protects() || self.uffd().protect(range.start, range.bytes, true).is_err() {
             return Taken::Nothing;
         }
@@ -168,7 +173,7 @@ impl Runtime {
     /// `check.to`, another slot. If the move is refused, another process pinned the page while it was
     /// writable. The page may not be copied before the pin is gone, so this waits for it. It is therefore not
     /// for processes that pin pages for long.
-    pub(super) fn take_unmovable(
+    pub(super) fn evict_unmovable(
         &self,
         order: &mut Guard<'_, Order>,
         pagemap: &Pagemap,
@@ -183,7 +188,7 @@ impl Runtime {
         }
         self.take(order, pagemap, range, |order, bits| {
             let from = Range { start: range.to, to: check.to, ..check };
-            // A page that another process shares cannot be pinned for writing (`take_shared`), nor can a
+            // A page that another process shares cannot be pinned for writing (`evict_shared`), nor can a
             // swapped-out page.
             let own = pagemap.exclusive(range.to, range.pages(), range.first());
             let checked = self.move_all(from, core::array::from_fn(|word| bits[word] & own.bits[word]));

@@ -55,7 +55,7 @@ impl Runtime {
             // Nothing has moved, and the target may be unmapped: do not access it.
             self.pages.standby.recover(range.slot, range.to, range.bytes);
             drop(self.pages.proxy.lock());
-            self.take_proxy_messages(order);
+            self.apply_inbox(order);
             return Taken::Nothing;
         }
         let _ = self.uffd().unregister(range.to, range.bytes);
@@ -86,7 +86,7 @@ impl Runtime {
                 if bits == [0; PAGES / 64] { Taken::Stale } else { Taken::Pages(keep(order, bits)) }
             }
         };
-        self.take_proxy_messages(order);
+        self.apply_inbox(order);
         taken
     }
 

@@ -318,7 +318,7 @@ impl ReclaimThread {
         self.next_round_ns = sys::now_ns() + FRUITLESS_NS;
         self.fruitless = true;
         self.fruitless_takable = self.takable();
-        self.spare.nothing_taken();
+        self.spare.nothing_evicted();
         // While pages can be made denser or be spilled, threads wait for that: `tick` decides.
         let can_shrink = runtime.can_densify() || runtime.can_spill();
         let owes = runtime.reclaim.debt.load(Relaxed) > runtime.reclaim.margin.load(Relaxed);

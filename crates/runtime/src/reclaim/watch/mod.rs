@@ -244,7 +244,7 @@ impl ReclaimThread {
             door::let_go();
             let gives_way = self.retire_if_far();
             let paging = runtime.is_paging();
-            if runtime.faults.call_wanted.swap(false, AcqRel) {
+            if runtime.faults.wake_wanted.swap(false, AcqRel) {
                 runtime.faults.follow.call_all();
             }
             let more = paging && !gives_way && self.stage();
@@ -282,7 +282,7 @@ impl ReclaimThread {
                 self.publish();
             }
             shared.note_peaks();
-            runtime.heed_limits();
+            runtime.check_limits();
         }
         if now - self.server_seen_ns > spill::LOOK_NS {
             self.server_seen_ns = now;
@@ -301,7 +301,7 @@ impl ReclaimThread {
         let early = near::start_room(self.cpus) as i64;
         let proactive = proactive::is_wanted(shared) && own > near::SMALLEST_PROACTIVE;
         let wanted = proactive || runtime.process.paging_wanted.load(Relaxed);
-        let could_copy = runtime.forks.has_forked.load(Relaxed) && shared.copies_could_pass();
+        let could_copy = runtime.forks.has_forked.load(Relaxed) && shared.copies_could_exceed();
         if (over > -early || wanted || could_copy) && !paging {
             self.start_paging();
         }

@@ -87,7 +87,7 @@ impl ReclaimThread {
         let compressors = COMPRESSORS.min(self.cpus as usize).max(1);
         runtime.provide(handlers + compressors + fetchers)?;
         let spawn = |number: usize, entry, argument| {
-            let place = &runtime.threads.worker_places[number];
+            let place = &runtime.threads.worker_threads[number];
             thread::spawn(&runtime.arena, place, Descriptors::Shared, entry, argument << 8 | number)
         };
         let start = || {

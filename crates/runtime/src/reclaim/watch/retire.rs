@@ -54,7 +54,7 @@ impl ReclaimThread {
             return;
         }
         // Its place may have belonged to another compressor, which has announced its end.
-        let place = &runtime.threads.worker_places[self.helper];
+        let place = &runtime.threads.worker_threads[self.helper];
         place.wait_until_left(runtime.process.pid.load(Relaxed));
         runtime.threads.compressors.fetch_add(1, AcqRel);
         let argument = 1 << 8 | self.helper;
@@ -73,7 +73,7 @@ impl ReclaimThread {
         let limit = shared.limit_bytes.load(Relaxed);
         let proactive = shared.stall_ppm.load(Relaxed) != 0 && own > near::SMALLEST_PROACTIVE;
         let far =
-            tree.saturating_add(FAR * near::start_room(self.cpus)) < limit && !shared.copies_could_pass();
+            tree.saturating_add(FAR * near::start_room(self.cpus)) < limit && !shared.copies_could_exceed();
         let evicted = runtime.slot().evicted.load(Relaxed);
         let gives_way = !runtime.is_worth_threads();
         let is_far = far && evicted <= REST && !proactive;
@@ -92,8 +92,8 @@ impl ReclaimThread {
             if gives_way && evicted > 0 && runtime.is_to_say(Errno::AGAIN) {
                 runtime.say(limits::why_unmanaged(Errno::AGAIN));
             }
-            runtime.bring_back_once();
-            if !runtime.has_nothing_away() {
+            runtime.restore_all_once();
+            if !runtime.has_nothing_evicted() {
                 return gives_way;
             }
             runtime.stop_paging(self.maps);
@@ -116,7 +116,7 @@ impl ReclaimThread {
 
 impl Runtime {
     /// Whether no page is on standby, in the store, or on a tier.
-    pub fn has_nothing_away(&self) -> bool {
+    pub fn has_nothing_evicted(&self) -> bool {
         let none = |_, block: &Block| match block.evicted.load(Acquire) {
             0 => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),

@@ -55,7 +55,7 @@ impl Spare {
     }
 
     /// A whole round has evicted nothing: the rest stays.
-    pub fn nothing_taken(&mut self) {
+    pub fn nothing_evicted(&mut self) {
         self.stuck = self.rest;
     }
 
@@ -127,7 +127,7 @@ mod tests {
     fn what_a_round_could_not_take_is_not_owed_until_some_of_it_was() {
         let mut spare = spare(100, 10, 0, 0, 50);
         assert_eq!(spare.owed(20 * MIB, false), 20 * MIB);
-        spare.nothing_taken();
+        spare.nothing_evicted();
         assert_eq!(spare.owed(20 * MIB, false), 0);
         let bytes = |mib: i64| (mib * MIB) as u64;
         spare.look(bytes(103), bytes(10), 0, 0, bytes(50));
