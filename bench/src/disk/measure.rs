@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use memfold_disk::settings::Settings;
 use memfold_disk::status::About;
-use memfold_disk::{Disk, Keeper};
+use memfold_disk::{Disk, Maintenance};
 use serde::Serialize;
 
 use crate::PAGE;
@@ -178,7 +178,7 @@ fn same(written: &[u8], read: &[u8]) -> Result<(), String> {
 ///
 /// `condense` alone leaves the pages marked as used of late, as they were just written: the first read of a block would bring all of its pages back to the fast tier.
 fn background(disk: &Arc<Disk>) -> Result<u64, String> {
-    let keeper = Keeper::start(disk, &About { name: "bench".into(), door: "none", address: None })
+    let keeper = Maintenance::start(disk, &About { name: "bench".into(), door: "none", address: None })
         .map_err(|error| error.to_string())?;
     let (mut merges, mut since) = (0, Instant::now());
     while since.elapsed() < QUIET {

@@ -219,11 +219,11 @@ pub struct SharedPage {
     /// The area that follows it if there is a spill target.
     pub area: Option<&'static Area>,
     /// Where others find it.
-    place: Place,
+    place: PageMemory,
 }
 
 /// The kind of memory that the page is.
-enum Place {
+enum PageMemory {
     /// A memory file; closed at exec.
     File(OwnedFd),
     /// A System V segment, by its number, where the file size limit does not allow a memory file. Other
@@ -231,7 +231,7 @@ enum Place {
     Segment(i32),
 }
 
-impl Place {
+impl PageMemory {
     fn make(bytes: usize) -> nix::Result<Self> {
         let flags = MFdFlags::from_bits_retain(NOEXEC_SEAL) | MFdFlags::MFD_ALLOW_SEALING;
         let file = memory_file(c"memfold-shared", flags)?;
@@ -260,9 +260,9 @@ impl SharedPage {
             Failure::new(format!("cannot make the page that is shared with the program: {}", e.desc()))
         };
         let bytes = if settings.spill.is_some() { size_of::<area::File>() } else { Shared::BYTES };
-        let place = Place::make(bytes).map_err(failed)?;
+        let place = PageMemory::make(bytes).map_err(failed)?;
         let page = place.map();
-        if let Place::Segment(number) = place {
+        if let PageMemory::Segment(number) = place {
             // Nothing is left behind, however this process ends. Linux still lets others attach the segment
             // while any process has it.
             sys::disown_segment(number);
@@ -303,8 +303,8 @@ impl SharedPage {
     /// Its descriptor, if it has one.
     pub fn descriptor(&self) -> Option<RawFd> {
         match &self.place {
-            Place::File(file) => Some(file.as_raw_fd()),
-            Place::Segment(_) => None,
+            PageMemory::File(file) => Some(file.as_raw_fd()),
+            PageMemory::Segment(_) => None,
         }
     }
 
@@ -316,8 +316,8 @@ impl SharedPage {
     /// The value for the environment variable.
     pub fn path(&self) -> String {
         match &self.place {
-            Place::File(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
-            Place::Segment(number) => format!("{}{number}", page::SEGMENT),
+            PageMemory::File(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
+            PageMemory::Segment(number) => format!("{}{number}", page::SEGMENT),
         }
     }
 }

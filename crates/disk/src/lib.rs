@@ -13,7 +13,7 @@
 //! What is larger than a page is no such unit.
 //!
 //! The parts: `leaf` and `stripes` (the index), `resident` and `images` (what is there uncompressed), `read`, `write` (what it says), `merge` (the dense tier),
-//! `shared` (pages with the same content), `backing` and `spill` (what memory is too good for), `room` (what is done at the limit), `keeper` (the thread that does all that beside the users of the device).
+//! `shared` (pages with the same content), `backing` and `spill` (what memory is too good for), `room` (what is done at the limit), `maintenance` (the thread that does all that beside the users of the device).
 
 mod backing;
 mod budget;
@@ -23,8 +23,8 @@ mod extents;
 #[cfg(feature = "fuse")]
 pub mod fuse;
 mod images;
-mod keeper;
 mod leaf;
+mod maintenance;
 mod merge;
 mod options;
 mod read;
@@ -47,8 +47,8 @@ use std::sync::{Mutex, MutexGuard};
 pub use disk::Disk;
 pub use error::Error;
 pub use extents::Extent;
-pub use keeper::Keeper;
 pub use leaf::PAGE;
+pub use maintenance::Maintenance;
 pub use options::{BackingTier, BadOption, Options};
 pub use stats::Stats;
 

@@ -23,11 +23,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use ffi::{Extents, Plugin};
 use memfold_disk::settings::Settings;
 use memfold_disk::status::{About, Server};
-use memfold_disk::{Disk, Error, Keeper, PAGE};
+use memfold_disk::{Disk, Error, Maintenance, PAGE};
 
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 static DISK: OnceLock<Arc<Disk>> = OnceLock::new();
-static KEEPER: Mutex<Option<Keeper>> = Mutex::new(None);
+static KEEPER: Mutex<Option<Maintenance>> = Mutex::new(None);
 static SERVER: Mutex<Option<Server>> = Mutex::new(None);
 /// The device's name and address, of parameters that are the plugin's own.
 static NAME: Mutex<Option<String>> = Mutex::new(None);
@@ -173,7 +173,7 @@ unsafe extern "C" fn after_fork() -> c_int {
         }
         let name = locked(&NAME).take().unwrap_or_else(|| format!("disk-{}", std::process::id()));
         let about = About { name, door: "nbd", address: locked(&ADDRESS).take() };
-        let keeper = Keeper::start(disk(), &about);
+        let keeper = Maintenance::start(disk(), &about);
         *locked(&KEEPER) = Some(keeper.map_err(|error| format!("no thread can be started: {error}"))?);
         match Server::start(disk(), about) {
             Ok(server) => *locked(&SERVER) = Some(server),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use memfold_disk::fuse::{Mounted, NAME};
 use memfold_disk::settings::Settings;
 use memfold_disk::status::{About, Server};
-use memfold_disk::{Disk, Keeper, swap};
+use memfold_disk::{Disk, Maintenance, swap};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -42,7 +42,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
     let name = args.name.clone().unwrap_or_else(|| format!("disk-{}", std::process::id()));
     let address = Some(place_of(&directory).join(NAME));
     let about = About { name, door: "fuse", address };
-    let _keeper = Keeper::start(&disk, &about).map_err(failed)?;
+    let _keeper = Maintenance::start(&disk, &about).map_err(failed)?;
     let _server = Server::start(&disk, about)
         .inspect_err(|error| say(&format!("'memfold disk status' will not show this device: {error}")));
     unmount_on_signals(&directory).map_err(failed)?;

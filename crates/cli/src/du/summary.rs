@@ -243,7 +243,7 @@ impl Serialize for Directories<'_> {
 
 /// A file: the smallest size is the least, then what comes last.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Candidate {
     size: u64,
     at: Reverse<(u32, u32)>,
     /// Its file system and inode, if it may have other names.
@@ -265,13 +265,13 @@ fn largest(source: &dyn Source, count: usize, apparent: bool) -> Result<Vec<Item
             let size = if apparent { entry.size } else { entry.blocks };
             let link = entry.link.map(|link| (link.device.unwrap_or(row.device), link.inode));
             let is_large = match largest.peek() {
-                Some(Reverse(Place { size: least, .. })) if largest.len() == count => *least < size,
+                Some(Reverse(Candidate { size: least, .. })) if largest.len() == count => *least < size,
                 _ => largest.len() < count,
             };
             if is_large && link.is_none_or(|link| linked.insert(link)) {
-                largest.push(Reverse(Place { size, at: Reverse((number, slot)), link }));
+                largest.push(Reverse(Candidate { size, at: Reverse((number, slot)), link }));
                 let least = if largest.len() > count { largest.pop() } else { None };
-                if let Some(Reverse(Place { link: Some(link), .. })) = least {
+                if let Some(Reverse(Candidate { link: Some(link), .. })) = least {
                     linked.remove(&link);
                 }
             }
@@ -280,7 +280,7 @@ fn largest(source: &dyn Source, count: usize, apparent: bool) -> Result<Vec<Item
     }
     let sorted = largest.into_sorted_vec().into_iter();
     sorted
-        .map(|Reverse(Place { at: Reverse((number, slot)), .. })| {
+        .map(|Reverse(Candidate { at: Reverse((number, slot)), .. })| {
             let entry = source.entry(source.row(number)?.contents(), slot)?;
             let mut path = source.path(number)?;
             if !path.ends_with(b"/") {

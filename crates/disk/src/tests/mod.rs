@@ -9,7 +9,7 @@ mod threads;
 use std::sync::Arc;
 
 use crate::status::About;
-use crate::{Disk, Keeper, Options, PAGE};
+use crate::{Disk, Maintenance, Options, PAGE};
 
 /// A random sequence (splitmix64).
 #[derive(Clone)]
@@ -79,9 +79,9 @@ pub fn options(size: u64) -> Options {
     options
 }
 
-pub fn kept(disk: Disk) -> (Arc<Disk>, Keeper) {
+pub fn kept(disk: Disk) -> (Arc<Disk>, Maintenance) {
     let disk = Arc::new(disk);
-    let keeper = Keeper::start(&disk, &about()).unwrap();
+    let keeper = Maintenance::start(&disk, &about()).unwrap();
     (disk, keeper)
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{P, Random, about, kept, options};
-use crate::{Disk, Error, Keeper, PAGE};
+use crate::{Disk, Error, Maintenance, PAGE};
 
 pub fn noise(random: &mut Random) -> [u8; PAGE] {
     let mut page = [0; PAGE];
@@ -327,7 +327,7 @@ fn a_device_that_is_full_says_so_once() {
     options.limit = 24 << 20;
     options.told = |text| SAID.lock().unwrap().push(text.to_owned());
     let disk = Arc::new(Disk::new(options).unwrap());
-    let keeper = Keeper::start(&disk, &about()).unwrap();
+    let keeper = Maintenance::start(&disk, &about()).unwrap();
     let mut random = Random(2);
     let full = (0..).find(|&page| disk.write(page * P, &noise(&mut random)).is_err()).unwrap();
     let begun = Instant::now();
@@ -357,7 +357,7 @@ fn a_device_that_is_nearly_full_says_so_once() {
     options.limit = 24 << 20;
     options.told = |text| SAID.lock().unwrap().push(text.to_owned());
     let disk = Arc::new(Disk::new(options).unwrap());
-    let keeper = Keeper::start(&disk, &about()).unwrap();
+    let keeper = Maintenance::start(&disk, &about()).unwrap();
     let mut random = Random(2);
     let half = 12 << 20;
     (0..half / P).for_each(|page| disk.write(page * P, &noise(&mut random)).unwrap());

@@ -77,7 +77,7 @@ type Rank = [u64; 2];
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-struct Spot {
+struct Ranked {
     rank: Rank,
     slot: u64,
 }
@@ -89,7 +89,7 @@ type Add<'a> = dyn FnMut(Rank, &[u8], u32) -> Result<(), Error> + 'a;
 const BEHIND: u64 = 1 << 63;
 
 enum Order<'s> {
-    Numbers(SlabList<'s, Spot>),
+    Numbers(SlabList<'s, Ranked>),
     Names(SlabList<'s, [u8]>),
 }
 
@@ -175,9 +175,9 @@ impl<'s> View<'s> {
             })?;
             Order::Names(sorter.finish()?)
         } else {
-            let mut sorter = Sorter::<Values<Spot>>::new(session);
+            let mut sorter = Sorter::<Values<Ranked>>::new(session);
             each(&mut |rank, _, slot| {
-                sorter.batch.push(Spot { rank, slot: slot.into() });
+                sorter.batch.push(Ranked { rank, slot: slot.into() });
                 sorter.added()
             })?;
             Order::Numbers(sorter.finish()?)
@@ -239,7 +239,7 @@ impl<'s> View<'s> {
         let rank = self.sort.rank(&entry, item.row.as_ref());
         let numbers = match &self.order {
             Order::Numbers(list) => {
-                let spot = Spot { rank, slot: slot.into() };
+                let spot = Ranked { rank, slot: slot.into() };
                 list.numbers(spot..=spot)?
             }
             Order::Names(list) => {

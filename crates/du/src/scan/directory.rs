@@ -16,7 +16,7 @@ use super::Shared;
 use super::clock::{self, Seen};
 use super::exclude::Left;
 use super::open::{self, Open};
-use super::stack::{Level, Place, Task};
+use super::stack::{Level, Origin, Task};
 use crate::Error;
 use crate::entry::{Entry, Extended, Kind, Link, Target};
 use crate::tree::{Batch, Directory, Listing, Name, Row, flags};
@@ -91,8 +91,8 @@ impl<'a, 's> Worker<'a, 's> {
     fn read(&mut self, task: Task) -> Result<Option<Level>, Error> {
         let mut row = Row::default();
         let (opened, above, slot) = match task.place {
-            Place::Start { open, above, slot } => (Ok(open), above, slot),
-            Place::Below { above, name, slot } => {
+            Origin::Start { open, above, slot } => (Ok(open), above, slot),
+            Origin::Below { above, name, slot } => {
                 let mut opened = above.below(name.clone(), task.number);
                 // Others close theirs soon, if these that can be opened again don't suffice.
                 for _ in 0..TRIES {

@@ -17,12 +17,12 @@ const LEFT: usize = 8;
 
 /// A directory to be read.
 pub struct Task {
-    pub place: Place,
+    pub place: Origin,
     pub number: u32,
 }
 
 /// Where a directory is.
-pub enum Place {
+pub enum Origin {
     /// Where reading starts; and where that is in the tree.
     Start {
         open: Arc<Open>,
@@ -67,7 +67,7 @@ impl Level {
             self.part += 1;
         }
         Ok(self.waiting.pop().map(|(number, slot, name)| Task {
-            place: Place::Below { above: self.open.clone(), name, slot },
+            place: Origin::Below { above: self.open.clone(), name, slot },
             number,
         }))
     }
@@ -93,7 +93,7 @@ pub struct Stack {
 
 impl Stack {
     pub fn new(open: Arc<Open>, above: u32, slot: u32) -> Self {
-        let start = Task { number: open.number, place: Place::Start { open, above, slot } };
+        let start = Task { number: open.number, place: Origin::Start { open, above, slot } };
         let state = State {
             start: Some(start),
             levels: Vec::new(),

@@ -49,7 +49,7 @@ struct Stop {
 }
 
 /// The thread; it ends when this is dropped.
-pub struct Keeper {
+pub struct Maintenance {
     stop: Arc<Stop>,
     thread: Option<JoinHandle<()>>,
 }
@@ -80,7 +80,7 @@ struct Quiet {
     rested: bool,
 }
 
-impl Keeper {
+impl Maintenance {
     /// Starts the thread, which speaks of the device by this; an error if the system has none left.
     pub fn start(disk: &Arc<Disk>, about: &About) -> std::io::Result<Self> {
         let who = about.shown();
@@ -91,11 +91,11 @@ impl Keeper {
         let thread = thread::Builder::new().name("memfold-keeper".into()).spawn(move || {
             disk.keep_going(&stopped, &who);
         })?;
-        Ok(Keeper { stop, thread: Some(thread) })
+        Ok(Maintenance { stop, thread: Some(thread) })
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Maintenance {
     fn drop(&mut self) {
         *locked(&self.stop.stop) = true;
         self.stop.wake.notify_all();
