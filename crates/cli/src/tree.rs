@@ -492,10 +492,21 @@ fn why_not_managed(pid: i32) -> &'static str {
                 Ok(_) if other_user => {
                     "runs as another user, and memfold cannot be reached from there; start memfold as that user"
                 }
+                Ok(_) if shares_namespaces(pid) => {
+                    "the library of memfold's that its LD_PRELOAD names is another version's; leave that out, memfold adds its own"
+                }
                 Ok(_) => "memfold cannot be reached from its namespaces; start memfold inside of them",
             }
         }
     }
+}
+
+/// Whether a process sees the same files, processes and users as the supervisor. If that can't be told, it may not.
+fn shares_namespaces(pid: i32) -> bool {
+    ["mnt", "pid", "user"].iter().all(|kind| {
+        let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
+        of("self").is_some_and(|own| of(&pid.to_string()) == Some(own))
+    })
 }
 
 /// Whether a process was given the path of the shared page, and what it is to preload.

@@ -438,6 +438,24 @@ fn a_preload_that_was_replaced_is_named() {
     }
 }
 
+/// An older one that is installed, say: it knows nothing of this supervisor.
+#[test]
+fn a_library_of_another_version_is_named() {
+    let here = tempfile::tempdir().unwrap();
+    let older = here.path().join("libmemfold_preload.so");
+    let (Some(program), Some(library)) = (
+        compile(here.path(), "fill", FILL, &[]),
+        compile(here.path(), "older", "int x;", &["-shared", "-fPIC"]),
+    ) else {
+        return;
+    };
+    std::fs::rename(library, &older).unwrap();
+    let script = "LD_PRELOAD=$1 $0 2";
+    let said = finish(run_with(&SMALL, &["sh", "-c", script, text(&program), text(&older)]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    assert_eq!(said.err.matches("is another version's").count(), 1, "{}", said.err);
+}
+
 /// Fills 60 MiB of a kind of memory that is never managed, and keeps it for a while.
 const HELD: &str = r#"
 #include <fcntl.h>
