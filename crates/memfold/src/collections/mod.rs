@@ -4,7 +4,7 @@
 //!   SlabList ──> sublayers in plain memory ──> leaves in the heap: slabs of elements, side by side
 //!   List     ──> node <──> node <──> node      an element each, linked by their handles
 //!   Tree     ──> node ──> its children         parent, children, siblings; entries of one file in a ring
-//!   Table    ──> columns ──> block groups      one column's elements side by side; those of any length by reference
+//!   Table    ──> columns ──> block groups      a column's elements side by side, or references to them
 //! ```
 
 #[cfg(test)]
