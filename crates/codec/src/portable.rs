@@ -1,7 +1,8 @@
 //! Forms for another process: the name of the chain that made them, and the remaining bytes.
 //!
 //! ```text
-//!   number + form  --split-->  chain, body        zstd: the form   pipeline: without its steps   auto: without its place
+//!   number + form  --split-->  chain, body        body: of zstd the form; of a pipeline without its steps;
+//!                                                 of auto without its place
 //!   chain, body    --head--->  number, head       head + body is a form with that number
 //! ```
 //!

@@ -4,7 +4,7 @@
 //! ```text
 //!            ┌──────────── it answers ────────────┐
 //!            v                                    │
-//!   open ──────── no answer, not in time ──────> away     probed after 0.5 s, then ever later until a write succeeds
+//!   open ──────── no answer, not in time ──────> away     probed at growing intervals until a write succeeds
 //!     │ ^
 //!     │ └──── deleted, or some seconds later ── full
 //!     └─────── it would not keep it ──────────> unfit     for good

@@ -2,10 +2,10 @@
 //! batches.
 //!
 //! ```text
-//!   put ──> batch being filled ── full ──> on its way ── acknowledged ──> on the tier only ── unneeded ──> deleted
-//!           \────────── read from memory ───────────/                        │
-//!                 ^                          └── refused: blocks move on     │ little of it is needed
-//!                 └───────────────────────────────────────────<──────────────┘
+//!   put ──> filling batch ── full ──> on its way ── acknowledged ──> on the tier only ── unneeded ──> deleted
+//!           \──────── read from memory ────────/                        │
+//!               ^                       └── refused: blocks move on     │ little of it is needed
+//!               └───────────────────────────────────────<───────────────┘
 //!
 //!   blocks    number -> batch, place, stamp: 16 bytes each
 //!   batches   number on the tier, how much of it is needed, whose blocks it has

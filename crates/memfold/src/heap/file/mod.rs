@@ -1,4 +1,4 @@
-//! A heap as a file.
+//! The file of a saved heap.
 //!
 //! ```text
 //!   start      | 89 'm' 'f' 'h' 'e' 'a' 'p' 0A | version, 4 | 0, 4 |
@@ -16,7 +16,7 @@
 //! Numbers are little endian. `Head`, `Shape`, `Record` and `LargeRecord` are drawn in `format.rs`, and the
 //! whole format is specified for other programs in `docs/formats/heap.md`.
 //!
-//! What holds:
+//! Invariants:
 //! - A **checksum** is XXH3 (64 bits) of the chunk up to there; its seed is the checksum before it. The
 //!   checksum of the start, with seed 0, precedes the first chunk's. So a chunk that was changed, left out,
 //!   moved or taken from another file does not match, and nothing is interpreted before its checksum has been
@@ -25,7 +25,7 @@
 //!   stale handles stale.
 //! - Payloads are those of the store, made independent of this process (`memfold_codec::portable`): the file
 //!   names the chain of codecs.
-//! - **Nothing in a file is believed**, since anyone who makes a file can make its checksums too. Counts are
+//! - **Nothing in a file is trusted**, since anyone who makes a file can make its checksums too. Counts are
 //!   checked against each other when the file is read. A block's image is verified when it is first faulted
 //!   in (`verify.rs`); until then only its payload is used.
 //! - A file gets its name once all of it is written and on the disk (`replace.rs`).

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //!   frame ── copies.rs ──> store ── spill_some: what was evicted long ago ──> tier
-//!     ^                    │                                                │
-//!     └────────────────────┴──────────────── decompress ────────────────────┘
+//!     ^                      │                                                 │
+//!     └──────────────────────┴────────────────── decompress ───────────────────┘
 //! ```
 //!
 //! When everything but frames takes more than 3/4 of the limit, a clock hand goes over the blocks' numbers. A

@@ -49,7 +49,7 @@ const UNCHECKED: u64 = u64::MAX >> 8;
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 pub struct Translation<'c> {
-    /// As `last`, if all checks are 0 and nodes lie at multiples of eight bytes; else 0.
+    /// As `last`, if all checks are 0 and nodes lie at multiples of eight bytes; otherwise 0.
     simple: u64,
     pub frame: &'c Frame,
     /// A bit for each place.
@@ -171,7 +171,7 @@ impl<'c> Translation<'c> {
         self.shape & HEADERS == 0
     }
 
-    /// Bytes of each node, if all have one size, else of all places.
+    /// Bytes of each node, if all have one size, otherwise of all places.
     #[inline(always)]
     fn len(&self) -> usize {
         self.shape as u32 as usize
