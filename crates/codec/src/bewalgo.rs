@@ -1,6 +1,6 @@
-//! `bewalgo`: B. Warnke's page-based compressor (bachelor's thesis, Hamburg 2017;
-//! a step of zBeWalgo). LZ4's idea with nothing smaller than eight bytes: runs of
-//! literal words and copies of earlier words, so that all words stay aligned.
+//! `bewalgo`: B. Warnke's page-based compressor (bachelor's thesis, Hamburg 2017; a step of zBeWalgo). It
+//! applies LZ4's idea to units of eight bytes: runs of literal words and copies of earlier words, so that all
+//! words stay aligned.
 //!
 //! ```text
 //! +---------+---------------+---------------+---------+---   ---+------+
@@ -15,11 +15,10 @@
 //!              half one                       half two
 //! ```
 //!
-//! A half stands for so many literal words and then so many words copied from
-//! `distance` words back (16 bits, little endian). Either may be none; the
-//! distance is 0 if nothing is copied. The block ends when all its whole words
-//! are made, and what is left of it, less than a word, follows as it is. The
-//! author's format has the block's length in front; here the caller knows it.
+//! A half stands for a number of literal words, followed by a number of words copied from `distance` words
+//! back (16 bits, little endian). Either number may be zero; the distance is 0 if nothing is copied. The form
+//! ends when all whole words of the block are decoded; the rest of the block, less than a word, follows
+//! unchanged. The author's format has the block's length in front; here the caller knows it.
 
 use crate::bytes::{self, Out};
 use crate::parts::{Parts, part};
@@ -28,19 +27,19 @@ use crate::{CodecId, Malformed, Scratch};
 
 pub(crate) static BEWALGO: Standalone<Bewalgo> = Standalone { step: Bewalgo, id: CodecId::BEWALGO };
 
-/// Words that one half can say of each.
+/// The most words of each sort in one half.
 const MOST: usize = u8::MAX as usize;
 
 /// The largest distance.
 const FAR: usize = u16::MAX as usize;
 
-/// After so many words without a match, every second is looked at, and so on.
+/// After this many words without a match, only every second word is looked up, then every third, and so on.
 const PATIENCE: usize = 32;
 
 /// The codec `bewalgo`.
 pub(crate) struct Bewalgo;
 
-/// Bits of the hash table for so many words.
+/// Bits of the hash table for this many words.
 fn table_bits(words: usize) -> u32 {
     (usize::BITS - words.leading_zeros()).clamp(4, 12)
 }
@@ -56,7 +55,7 @@ fn load(src: &[u8], word: usize) -> u64 {
 /// What writes the halves.
 struct Halves<'a> {
     out: Out<'a>,
-    /// Where the half that is free begins, if the last control has one.
+    /// The position of the unused half, if the last control has one.
     free: Option<usize>,
 }
 
@@ -90,8 +89,7 @@ impl Step for Bewalgo {
         "bewalgo"
     }
 
-    /// A half that copies saves at least what it takes; one that does not is
-    /// full of literals, or the last.
+    /// A half that copies saves at least its own size; one that does not is full of literals, or the last.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add(4 * (len / 8 / MOST) + 12)
     }
@@ -170,13 +168,13 @@ impl Step for Bewalgo {
     }
 }
 
-/// Copies `len` bytes from `distance` bytes back, those it makes included.
+/// Copies `len` bytes from `distance` bytes back, possibly overlapping.
 #[inline]
 fn copy_back(dst: &mut [u8], mut at: usize, distance: usize, mut len: usize) {
     if distance == 0 {
         return;
     }
-    // What is there already repeats; each round doubles it.
+    // The existing bytes repeat; each round doubles their number.
     let from = at - distance;
     while len > 0 {
         let now = len.min(at - from);
@@ -198,11 +196,11 @@ mod tests {
         let (a, b, c) = ([1; 8], [2; 8], [3; 8]);
         let block: Vec<u8> = [a, b, a, a, a, a, c].concat().into_iter().chain([7, 8, 9]).collect();
         let wanted = [
-            // Two literals and one word from two back; then three from one back.
+            // Two literals and one word from two back; then three words from one back.
             &[2, 1, 2, 0, 0, 3, 1, 0][..],
             &a,
             &b,
-            // One literal, and a half for nothing.
+            // One literal, and an empty half.
             &[1, 0, 0, 0, 0, 0, 0, 0],
             &c,
             &[7, 8, 9],

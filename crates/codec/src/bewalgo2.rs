@@ -1,7 +1,6 @@
-//! `bewalgo2`: a step of zBeWalgo (B. Warnke, 2018). The block is a row of words of
-//! eight bytes; the different ones are numbered as they first occur, and the row
-//! of numbers is coded in runs: one number again and again, or numbers that count
-//! up, which words seen for the first time always do.
+//! `bewalgo2`: a step of zBeWalgo (B. Warnke, 2018). The block is a sequence of words of eight bytes.
+//! Distinct words are numbered by first occurrence, and the sequence of numbers is coded in runs: one number
+//! repeated, or numbers that count up, as those of new words always do.
 //!
 //! ```text
 //! +---------------------------+-----------------------------+------+
@@ -13,12 +12,11 @@
 //!                 high bits                               low bits
 //! ```
 //!
-//! Codes have two bytes if the block has at most 512 words, 4 KiB; all are little
-//! endian. They end when all words of the block are made, the different words are
-//! as many as the largest number needs, and the tail is less than a word. The
-//! original looks words up in an AVL tree; the numbers that come of it are the
-//! same as from the hash table here, which is several times faster. It also works
-//! from the end of the block to its beginning, and has a header.
+//! Codes have two bytes if the block has at most 512 words, 4 KiB; all are little endian. They end when all
+//! words of the block are decoded; there are as many distinct words as the largest number requires, and the
+//! tail is less than a word. The original looks words up in an AVL tree; the hash table here gives the same
+//! numbers, and is several times faster. It also works from the end of the block to its beginning, and has a
+//! header.
 
 use crate::bytes::{self, Out};
 use crate::parts::{Parts, part};
@@ -30,14 +28,14 @@ pub(crate) static BEWALGO2: Standalone<Bewalgo2> = Standalone { step: Bewalgo2, 
 /// The codec `bewalgo2`.
 pub(crate) struct Bewalgo2;
 
-/// How codes are written, for a block of so many words.
+/// The format of codes for a block of this many words.
 #[derive(Debug, Clone, Copy)]
 struct Codes {
     bytes: usize,
     count_bits: u32,
 }
 
-/// A code taken apart.
+/// A decoded code.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     number: usize,
@@ -65,7 +63,7 @@ impl Codes {
         }
     }
 
-    /// The first of `codes`, and those behind it.
+    /// The first of `codes`, and the rest.
     fn next(self, codes: &[u8]) -> Option<(Run, &[u8])> {
         let (code, rest) = match self.bytes {
             2 => codes.split_first_chunk().map(|(code, rest)| (u16::from_le_bytes(*code).into(), rest))?,
@@ -81,24 +79,24 @@ impl Codes {
     }
 }
 
-/// Blocks with more words have numbers that no code can hold.
+/// Blocks with more words would need numbers that no code can hold.
 const MOST_WORDS: usize = 1 << 23;
 
 fn table_size(words: usize) -> usize {
     (2 * words).next_power_of_two().max(16)
 }
 
-/// The different words and where they are found again.
+/// The distinct words, and the table to find them.
 struct Numbers<'a> {
     words: &'a mut [u64],
     len: usize,
-    /// One more than the number of a word, at its hash or behind.
+    /// One more than the number of a word, at its hash or after it.
     table: &'a mut [u32],
     shift: u32,
 }
 
 impl Numbers<'_> {
-    /// The number of a word, a new one if need be.
+    /// The number of a word; new words get a new one.
     #[inline]
     fn number(&mut self, word: u64) -> usize {
         let mut at = (word.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize;
@@ -123,8 +121,8 @@ impl Step for Bewalgo2 {
         "bewalgo2"
     }
 
-    /// Words seen before save more than the code that tells them; the others go
-    /// into runs, each of which ends full or before a word seen before.
+    /// A repeated word saves more than its code takes; new words are in runs, each of which ends when it is
+    /// full or before a repeated word.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add(4 * (len / 8 / 64) + 8)
     }

@@ -1,26 +1,25 @@
 //! Little-endian words in slices of bytes, and the tail that fills no word.
 
-/// The words of a block, and the bytes behind the last.
+/// The words of a block, and the bytes after the last word.
 pub(crate) fn words<const W: usize>(block: &[u8]) -> (impl ExactSizeIterator<Item = [u8; W]> + '_, &[u8]) {
     let words = block.chunks_exact(W);
     let tail = words.remainder();
     (words.map(|word| word.try_into().expect("a chunk of W bytes")), tail)
 }
 
-/// What is written to from the front, as long as there is room.
+/// An output buffer that is written from the front, as long as there is room.
 pub(crate) struct Out<'a> {
     bytes: &'a mut [u8],
     len: usize,
 }
 
 impl<'a> Out<'a> {
-    /// Writes to `bytes`, behind `len` that something else fills; `None` if
-    /// there are fewer.
+    /// Writes to `bytes` after the first `len`, which something else fills; `None` if there are fewer.
     pub(crate) fn after(bytes: &'a mut [u8], len: usize) -> Option<Self> {
         (len <= bytes.len()).then_some(Out { bytes, len })
     }
 
-    /// How many bytes lie before what comes next.
+    /// The number of bytes before the next one.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -40,7 +39,7 @@ impl<'a> Out<'a> {
         Some(())
     }
 
-    /// Leaves `count` bytes to the caller, if there is room.
+    /// Skips `count` bytes, which the caller fills, if there is room.
     #[inline]
     pub(crate) fn skip(&mut self, count: usize) -> Option<&mut [u8]> {
         let to = self.bytes.get_mut(self.len..)?.get_mut(..count)?;
@@ -55,7 +54,7 @@ impl<'a> Out<'a> {
         self.bytes.get_mut(self.len..)?.first_chunk_mut()
     }
 
-    /// All the bytes, those that something else fills included.
+    /// All bytes, including those that something else fills.
     pub(crate) fn all(&mut self) -> &mut [u8] {
         self.bytes
     }

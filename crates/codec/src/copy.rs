@@ -1,6 +1,5 @@
-//! `copy`: the block as it is. The compressed form is the block itself, so it
-//! is never smaller; it is what speed is measured against, and the way to keep
-//! a block that must be kept and does not shrink.
+//! `copy`: the block as it is. The compressed form is the block itself, so it is never smaller. It is the
+//! reference for speed, and stores a block that has to be stored and does not compress.
 
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 

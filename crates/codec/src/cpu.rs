@@ -1,9 +1,8 @@
-//! Which instructions this processor offers, found out once.
+//! Which instructions this processor has, determined once.
 //!
-//! A codec with several paths asks [`path`] at each call. All paths make the
-//! same bytes; they differ in speed alone. So a test or a measurement may
-//! [`force`] a slower one at any time, in the middle of other threads' work
-//! too. This crate reads no environment: whoever does calls [`force`].
+//! A codec with several paths asks [`path`] at each call. All paths make the same bytes and differ only in
+//! speed. So a test or a measurement may [`force`] a slower one at any time, even while other threads work.
+//! This crate reads no environment variables; a caller that does calls [`force`].
 //!
 //! The processor is asked directly (`cpuid` and `xgetbv`), since the crate is
 //! without `std`, where the macro that asks lives. An instruction counts only
@@ -15,7 +14,7 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Path {
-    /// What every processor has.
+    /// The instructions that every processor has.
     Scalar = 1,
     /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64-v3, from 2013 on.
     Avx2 = 2,
@@ -24,7 +23,7 @@ pub enum Path {
 }
 
 impl Path {
-    /// All there are, slower ones first.
+    /// All paths, slower ones first.
     pub const ALL: [Path; 3] = [Path::Scalar, Path::Avx2, Path::Avx512];
 
     /// The path of that name, as a user writes it.
@@ -58,16 +57,16 @@ impl core::fmt::Display for Unsupported {
 
 impl core::error::Error for Unsupported {}
 
-/// The path in use, 0 before anyone asked.
+/// The path in use; 0 if it has not been determined.
 static USED: AtomicU8 = AtomicU8::new(0);
-/// The fastest path there is, 0 before anyone asked.
+/// The fastest path available; 0 if it has not been determined.
 static BEST: AtomicU8 = AtomicU8::new(0);
 
 /// The path in use: the fastest that the processor has, or the forced one.
 #[inline]
 pub fn path() -> Path {
-    // Only `Path`s that the processor has are ever stored. Two threads that
-    // come first at once find the same, so the order of stores means nothing.
+    // Only `Path`s that the processor has are ever stored. Two threads that come first at the same time find
+    // the same, so the order of stores does not matter.
     match Path::from_number(USED.load(Relaxed)) {
         Some(path) => path,
         None => {
@@ -109,8 +108,8 @@ fn detect() -> Path {
 fn detect() -> Path {
     use core::arch::x86_64::{__cpuid, __cpuid_count};
 
-    // Valgrind says that it has AVX2, and up to 3.19 lacks a form of `vmovq` that compilers choose when it is a
-    // byte shorter.
+    // Valgrind reports AVX2, and up to 3.19 lacks a form of `vmovq` that compilers choose when it is a byte
+    // shorter.
     if is_valgrind() {
         return Path::Scalar;
     }
@@ -134,8 +133,8 @@ fn detect() -> Path {
     if wide { Path::Avx512 } else { Path::Avx2 }
 }
 
-/// Whether valgrind executes this program. It takes these instructions, which leave everything as it is, for a
-/// request, and the answer is how many valgrinds there are, one within the other.
+/// Whether valgrind executes this program. Valgrind interprets these instructions, which otherwise change
+/// nothing, as a request; the answer is how many valgrinds run inside one another.
 #[cfg(target_arch = "x86_64")]
 fn is_valgrind() -> bool {
     const RUNNING_ON_VALGRIND: u64 = 0x1001;
@@ -165,19 +164,19 @@ fn is_valgrind() -> bool {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "xsave")]
 unsafe fn saved_registers() -> u32 {
-    // SAFETY: the caller's promise; register 0 always exists.
+    // SAFETY: as the caller guarantees; register 0 always exists.
     unsafe { core::arch::x86_64::_xgetbv(0) as u32 }
 }
 
-/// Calls a function that was compiled for AVX2 as well, as the path tells.
+/// Calls the version of a function that was compiled for AVX2, if the path allows it.
 ///
-/// `either!(fast(a, b), plain(a, b))`: `fast` is an unsafe function whose only
-/// demand is that the processor has what [`Path::Avx2`] names.
+/// `either!(fast(a, b), plain(a, b))`: `fast` is an unsafe function whose only requirement is the
+/// instructions that [`Path::Avx2`] names.
 macro_rules! either {
     ($fast:ident $(::<$($g:ty),*>)? ($($arg:expr),*), $plain:expr) => {{
         #[cfg(target_arch = "x86_64")]
         if $crate::cpu::path() >= $crate::cpu::Path::Avx2 {
-            // SAFETY: the processor has AVX2 and its kin, and the function asks no more.
+            // SAFETY: the processor has AVX2 and the related extensions, and the function requires no more.
             return unsafe { $fast $(::<$($g),*>)? ($($arg),*) };
         }
         $plain
@@ -185,8 +184,8 @@ macro_rules! either {
 }
 pub(crate) use either;
 
-/// For tests that compare the paths: runs `test` on each in turn. Other tests
-/// that run meanwhile take whichever path, which changes nothing.
+/// For tests that compare the paths: runs `test` on each in turn. Other tests that run meanwhile may take any
+/// path, which changes nothing.
 #[cfg(test)]
 pub(crate) fn on_each_path(mut test: impl FnMut(Path)) {
     let _guard = tests::ONE_AT_A_TIME.lock();
@@ -212,7 +211,7 @@ mod tests {
         assert_eq!(Path::from_name("AVX2"), None);
     }
 
-    /// The standard library asks in its own way.
+    /// The standard library detects them in its own manner.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_standard_library_finds_the_same() {
@@ -225,7 +224,7 @@ mod tests {
         assert_eq!(best() == Path::Avx512, avx2 && avx512);
     }
 
-    /// Under valgrind this very test finds that there are no vectors.
+    /// Under valgrind this very test finds no vectors.
     #[test]
     #[cfg(target_os = "linux")]
     fn valgrind_gets_no_vectors() {

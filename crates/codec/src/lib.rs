@@ -1,16 +1,14 @@
 //! Codecs for blocks of memory: bytes in, bytes out.
 //!
-//! A codec compresses one block on its own. It starts no thread, does no
-//! I/O and allocates nothing: working memory is handed in by the caller, so
-//! that codecs can run where no allocator may be called. A decoder given any
-//! bytes either fills the block or returns an error; it never reads or
-//! writes outside of what it was given.
+//! A codec compresses one block on its own. It starts no thread, does no I/O and allocates nothing: the
+//! caller supplies working memory, so that codecs can run where no allocator may be called. A decoder given
+//! any bytes either fills the block or returns an error; it never reads or writes outside the buffers that it
+//! was given.
 //!
-//! Several steps in a row are a codec as well, a [`Pipeline`].
+//! Several steps in sequence form a codec as well, a [`Pipeline`].
 //!
-//! [`codec`] finds a codec by its name, [`decoder`] by the number that a
-//! format stored. Blocks that are one word repeated are worth no codec:
-//! [`same_filled`] finds them and [`fill`] makes them again.
+//! [`codec`] finds a codec by its name, [`decoder`] by the number that a format stored. Blocks that consist
+//! of one repeated word need no codec: [`same_filled`] finds them and [`fill`] restores them.
 //!
 //! ```text
 //!  block --same_filled--> word                       8 bytes, no codec
@@ -19,18 +17,18 @@
 //!                    `---> Incompressible               (keep it as it is)
 //! ```
 //!
-//! Invariants that every codec keeps and the tests of this crate check:
+//! Invariants, which every codec keeps and the tests of this crate check:
 //!
-//! - What `compress` makes depends on the block alone, not on the threshold,
-//!   the length of `dst`, or what the scratch was used for before.
-//! - It answers `Fits` exactly if the result is not larger than the threshold.
-//!   These two do not hold for [`Auto`], which learns and weighs: what they make
-//!   is never larger than the threshold, but may differ from call to call.
-//! - `decompress` takes that result, all of it and nothing more.
+//! - The output of `compress` depends on the block alone, not on the threshold, the length of `dst`, or
+//!   earlier use of the scratch.
+//! - It returns `Fits` exactly if the result is not larger than the threshold. These two do not hold for
+//!   [`Auto`], which learns and weighs: its output is never larger than the threshold, but may differ from
+//!   call to call.
+//! - `decompress` accepts that result, complete and without additional bytes.
 //! - A block of no bytes has a compressed form of no bytes.
 //!
-//! Codecs are made for blocks from one byte to [`MAX_BLOCK`]. Larger ones work
-//! too, as far as the format goes, but nobody has tuned anything for them.
+//! Codecs are made for blocks from one byte to [`MAX_BLOCK`]. Larger ones work too, as far as the format
+//! allows, but nothing is tuned for them.
 #![no_std]
 
 #[cfg(any(feature = "std", test))]
@@ -78,7 +76,7 @@ pub use scratch_buf::ScratchBuf;
 /// The largest block that the codecs are made and tested for: 512 KiB.
 pub const MAX_BLOCK: usize = 512 << 10;
 
-/// What came of compressing a block.
+/// The result of compressing a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compressed {
     /// The compressed form takes this many bytes of `dst`.
@@ -88,8 +86,7 @@ pub enum Compressed {
     Incompressible,
 }
 
-/// The bytes given to a decoder are not what its encoder makes of a block of
-/// the wanted size.
+/// The bytes given to a decoder are not the encoder's output for a block of the wanted size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
@@ -106,8 +103,8 @@ pub trait Codec: Sync {
     /// The name under which the registry knows it, `zstd:1` for example.
     fn name(&self) -> &str;
 
-    /// What a format stores to find the decoder again. Codecs that differ
-    /// only in how hard they try share it.
+    /// The number by which a format finds the decoder again. Codecs that differ only in how hard they try
+    /// share it.
     fn id(&self) -> CodecId;
 
     /// The most bytes that the compressed form of `len` bytes can take.
@@ -116,8 +113,8 @@ pub trait Codec: Sync {
     /// Bytes of scratch that `compress` needs for a block of `len` bytes.
     fn compress_scratch(&self, len: usize) -> usize;
 
-    /// Bytes of scratch that `compress` needs for any block of at most `len`
-    /// bytes, where shorter ones may need more.
+    /// Bytes of scratch that `compress` needs for any block of at most `len` bytes, also if shorter ones need
+    /// more.
     fn compress_scratch_up_to(&self, len: usize) -> usize {
         self.compress_scratch(len)
     }
@@ -125,13 +122,11 @@ pub trait Codec: Sync {
     /// Bytes of scratch that `decompress` needs for a block of `len` bytes.
     fn decompress_scratch(&self, len: usize) -> usize;
 
-    /// Compresses `src` into `dst` if the result takes at most `threshold`
-    /// bytes: the answer is `Fits` exactly then, whatever the length of `dst`,
-    /// which must hold at least `min(threshold, bound(src.len()))` bytes.
+    /// Compresses `src` into `dst` if the result takes at most `threshold` bytes: it returns `Fits` exactly
+    /// then, whatever the length of `dst`, which must hold at least `min(threshold, bound(src.len()))` bytes.
     ///
-    /// Only for [`Auto`] the result depends on more than `src`: on what it saw
-    /// before in the same scratch, on its list, and on the threshold, too. It may
-    /// find no form where another time it would have found one.
+    /// Only for [`Auto`] the result depends on more than `src`: also on earlier calls with the same scratch,
+    /// on its list, and on the threshold. It may find no form where another time it would have found one.
     ///
     /// # Panics
     /// If `scratch` is smaller than `compress_scratch(src.len())` or `dst`
@@ -139,9 +134,8 @@ pub trait Codec: Sync {
     fn compress(&self, src: &[u8], dst: &mut [u8], threshold: usize, scratch: &mut Scratch<'_>)
     -> Compressed;
 
-    /// Fills the whole of `dst` from `src`, which must be all of one
-    /// compressed form of a block of that length. After an error what `dst`
-    /// holds is unspecified.
+    /// Fills the whole of `dst` from `src`, which must be exactly one compressed form of a block of that
+    /// length. After an error the content of `dst` is unspecified.
     ///
     /// # Panics
     /// If `scratch` is smaller than `decompress_scratch(dst.len())`.
@@ -154,12 +148,12 @@ impl core::fmt::Debug for dyn Codec + '_ {
     }
 }
 
-/// How much of `dst` a compressor may fill: no more than the threshold allows,
-/// and no more than `bound`, since nothing needs more.
+/// How much of `dst` a compressor may fill: no more than the threshold allows, and no more than `bound`,
+/// since no form is longer.
 ///
 /// # Panics
-/// If `dst` is smaller than the contract of [`Codec::compress`] asks: going on
-/// would call blocks incompressible that are not.
+/// If `dst` is smaller than the contract of [`Codec::compress`] requires: otherwise compressible blocks would
+/// be called incompressible.
 #[inline]
 fn room(dst: &[u8], threshold: usize, bound: usize) -> usize {
     let room = threshold.min(bound);

@@ -1,17 +1,16 @@
 //! `lz4`: the fast tier. The LZ4 block format, without frame, by the reference
 //! C library.
 //!
-//! The library is called through the functions that take their state from the
-//! caller, so it never allocates. The state is 16 KiB of hash table that the
-//! library zeroes at each call; nothing is worth keeping from one call to the
-//! next. Decompression needs no state.
+//! The library is called through the functions that take their state from the caller, so it never allocates.
+//! The state is 16 KiB of hash table that the library zeroes at each call; nothing is worth keeping between
+//! calls. Decompression needs no state.
 
 use core::ffi::{c_char, c_int, c_void};
 
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
-// SAFETY: the library that build.rs links. The signatures are those of lz4.h 1.10;
-// the first has been there since 1.6, the others since before.
+// SAFETY: the library that build.rs links. The signatures are those of lz4.h 1.10; the first exists since
+// 1.6, the others since earlier.
 unsafe extern "C" {
     fn LZ4_compress_fast_extState(
         state: *mut c_void,
@@ -47,13 +46,13 @@ impl Codec for Lz4 {
         CodecId::LZ4
     }
 
-    /// `LZ4_COMPRESSBOUND`: one byte more for each 255 literals, and a few.
+    /// `LZ4_COMPRESSBOUND`: one byte more for each 255 literals, plus a few.
     fn bound(&self, len: usize) -> usize {
         if len == 0 { 0 } else { len.saturating_add(len / 255 + 16) }
     }
 
     fn compress_scratch(&self, _len: usize) -> usize {
-        // SAFETY: takes nothing and returns a constant.
+        // SAFETY: takes no arguments and returns a constant.
         let size = unsafe { LZ4_sizeofState() };
         usize::try_from(size).expect("a size")
     }
@@ -77,10 +76,9 @@ impl Codec for Lz4 {
             return Compressed::Incompressible;
         }
         let state = scratch.take(self.compress_scratch(src.len()));
-        // SAFETY: `state` is as large as LZ4_sizeofState() wants and aligned to
-        // 64 bytes; the two lengths are those of the slices or less, and fit a
-        // c_int because both are at most bound(MAX_INPUT), which does. The
-        // library reads `src` and writes at most `room` bytes of `dst`.
+        // SAFETY: `state` is as large as LZ4_sizeofState() requires and aligned to 64 bytes; the two lengths
+        // are those of the slices or less, and fit a c_int because both are at most bound(MAX_INPUT), which
+        // does. The library reads `src` and writes at most `room` bytes of `dst`.
         let size = unsafe {
             LZ4_compress_fast_extState(
                 state.as_ptr().cast(),
@@ -91,9 +89,8 @@ impl Codec for Lz4 {
                 1,
             )
         };
-        // Zero means that it does not fit into `room`: either that is the
-        // threshold, or it is the bound, into which everything fits. The library
-        // gives up only when what must still come cannot fit.
+        // Zero means that it does not fit into `room`: either that is the threshold, or it is the bound, into
+        // which everything fits. The library gives up only when the rest cannot fit.
         match usize::try_from(size) {
             Ok(size @ 1..) => Compressed::Fits(size),
             _ => Compressed::Incompressible,
@@ -107,9 +104,8 @@ impl Codec for Lz4 {
         if dst.len() > MAX_INPUT || src.is_empty() || src.len() > self.bound(dst.len()) {
             return Err(Malformed);
         }
-        // SAFETY: both lengths are those of the slices and fit a c_int, see
-        // above. The library promises for any input to read nothing outside of
-        // `src` and to write nothing outside of `dst`.
+        // SAFETY: both lengths are those of the slices and fit a c_int, see above. The library guarantees for
+        // any input to read nothing outside of `src` and to write nothing outside of `dst`.
         let size = unsafe {
             LZ4_decompress_safe(
                 src.as_ptr().cast(),

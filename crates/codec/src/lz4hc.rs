@@ -1,5 +1,5 @@
-//! `lz4hc:LEVEL`: LZ4's format, by the same library's encoders that look for longer.
-//! What they make, `lz4` reads; so they share its number.
+//! `lz4hc:LEVEL`: LZ4's format, by the same library's encoders that search longer. `lz4` reads their output,
+//! so they share its number.
 //!
 //! ```text
 //! scratch   +------------------+-------------+
@@ -7,8 +7,8 @@
 //!           +------------------+-------------+
 //! ```
 //!
-//! The result goes through the scratch unless `dst` has room for the worst case:
-//! the library promises nothing for less.
+//! The result goes through the scratch unless `dst` has room for the worst case: the library guarantees
+//! nothing for less.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -45,13 +45,12 @@ macro_rules! levels {
 /// The levels that follow chains of matches.
 pub(crate) static LEVELS: [Lz4Hc; 8] = levels![2, 3, 4, 5, 6, 7, 8, 9];
 
-/// The levels that parse optimally. The library allocates memory for that, so they
-/// are not for everybody.
+/// The levels that parse optimally. The library allocates memory for that, so they are not for all callers.
 #[cfg(feature = "lz4hc-optimal")]
 pub(crate) static OPTIMAL: [Lz4Hc; 3] = levels![10, 11, 12];
 
 fn state_size() -> usize {
-    // SAFETY: takes nothing and returns a constant.
+    // SAFETY: takes no arguments and returns a constant.
     usize::try_from(unsafe { LZ4_sizeofStateHC() }).expect("a size")
 }
 
@@ -94,9 +93,9 @@ impl Codec for Lz4Hc {
         let memory = scratch.bytes(self.compress_scratch(src.len()));
         let (staging, state) = memory.split_at_mut(bound.next_multiple_of(Scratch::ALIGN));
         staged(dst, staging, (room, bound, threshold), |to| {
-            // SAFETY: `state` has as many bytes as LZ4_sizeofStateHC() wants, aligned
-            // to 64; the lengths are those of the slices and fit a c_int, for they
-            // are at most bound(MAX_INPUT). The library keeps to the slices.
+            // SAFETY: `state` has as many bytes as LZ4_sizeofStateHC() requires, aligned to 64; the lengths
+            // are those of the slices and fit a c_int, since they are at most bound(MAX_INPUT). The library
+            // stays within the slices.
             let size = unsafe {
                 LZ4_compress_HC_extStateHC(
                     state.as_mut_ptr().cast(),

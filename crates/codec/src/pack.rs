@@ -1,7 +1,6 @@
-//! Word-parallel packing of small values, for `pbpm` (its paper's figure 3) and
-//! `wkdm`. Values wait one a byte. Sixteen codes are four words: the second is shifted by
-//! two bits, the third by four, the fourth by six, and all are merged into one.
-//! Eight indices are two words, the second shifted by four.
+//! Word-parallel packing of small values, for `pbpm` (its paper's figure 3) and `wkdm`. Values are collected,
+//! one per byte. Sixteen codes are four words: the second is shifted by two bits, the third by four, the
+//! fourth by six, and all are merged into one. Eight indices are two words, the second shifted by four.
 //!
 //! ```text
 //! codes 0-3   | 000000aa | 000000bb | 000000cc | 000000dd |
@@ -18,29 +17,29 @@ pub(crate) const CODES: usize = 16;
 /// Indices in a packed group of four bytes.
 pub(crate) const INDICES: usize = 8;
 
-/// Bytes that so many codes take.
+/// Bytes that this many codes take.
 pub(crate) const fn codes_size(count: usize) -> usize {
     count.div_ceil(CODES) * 4
 }
 
-/// Bytes that so many indices take.
+/// Bytes that this many indices take.
 pub(crate) const fn indices_size(count: usize) -> usize {
     count.div_ceil(INDICES) * 4
 }
 
-/// Values as they are gathered, one a byte, before they are packed.
+/// Values collected one per byte before they are packed.
 pub(crate) struct Values<'a> {
     bytes: &'a mut [u8],
     len: usize,
 }
 
 impl<'a> Values<'a> {
-    /// Room for values in `bytes`, and for the padding behind them.
+    /// Room for values in `bytes`, and for the padding after them.
     pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
         Values { bytes, len: 0 }
     }
 
-    /// How many there are.
+    /// The number of values.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -51,7 +50,7 @@ impl<'a> Values<'a> {
         self.len += 1;
     }
 
-    /// All of them, with `padding` up to a multiple of `group`.
+    /// All values, with `padding` up to a multiple of `group`.
     pub(crate) fn padded(&mut self, group: usize, padding: u8) -> &[u8] {
         let end = self.len.next_multiple_of(group);
         self.bytes[self.len..end].fill(padding);

@@ -1,4 +1,4 @@
-//! Cuts the bytes of a scratch into slices of numbers.
+//! Divides the bytes of a scratch into slices of numbers.
 //!
 //! ```text
 //! +---------------+------+----------------+------+---
@@ -6,11 +6,11 @@
 //! +---------------+------+----------------+------+---
 //! ```
 //!
-//! The contents are random: whoever takes a part fills it before reading.
+//! The content is arbitrary: fill a part before reading it.
 
 use crate::Scratch;
 
-/// Numbers of which every pattern of bits is one.
+/// Number types for which every bit pattern is valid.
 ///
 /// # Safety
 /// The type has no padding, no invalid pattern, and needs no alignment above
@@ -32,13 +32,13 @@ pub(crate) const fn part<T: Plain>(count: usize) -> usize {
     (count * size_of::<T>()).next_multiple_of(Scratch::ALIGN)
 }
 
-/// The parts of some bytes, one after the other.
+/// Consecutive parts of some bytes.
 pub(crate) struct Parts<'a> {
     rest: &'a mut [u8],
 }
 
 impl<'a> Parts<'a> {
-    /// Of bytes that begin at a multiple of [`Scratch::ALIGN`].
+    /// In bytes that begin at a multiple of [`Scratch::ALIGN`].
     ///
     /// # Panics
     /// If they do not.

@@ -1,8 +1,9 @@
-//! Which patterns the words of pages have: figure 2 of L. Yang and others, ACM TECS 9, 2010 (CRAMES), and the frequencies of
-//! its table I.
+//! The patterns of the words of pages: figure 2 of L. Yang and others, ACM TECS 9, 2010 (CRAMES), and the
+//! frequencies of its table I.
 //!
-//! A word of 32 bits is written as four letters, the highest byte first: `z` is zero, `m` is as in a word of a small dictionary of those seen
-//! lately, `x` is anything. It counts for the first pattern that it fits: of zeros, then of the dictionary, then of zeros again.
+//! A word of 32 bits is written as four letters, the highest byte first: `z` is zero, `m` matches a word in a
+//! small dictionary of recent words, `x` is anything. The word counts for the first pattern that it fits:
+//! patterns of zeros, then of the dictionary, then of zeros again.
 
 use crate::pbpm::{Dictionary, Match};
 
@@ -10,12 +11,13 @@ use crate::pbpm::{Dictionary, Match};
 pub const NAMES: [&str; 12] =
     ["zzzz", "zzzx", "zxzx", "mmmm", "mmmx", "mmxx", "xmxx", "zzxx", "zxxx", "xzzz", "xxzz", "xxxx"];
 
-/// Zero bits of those that are tried before the dictionary is asked, and of those behind it.
+/// The bits that must be zero in the patterns tried before the dictionary, and in those tried after it.
 pub const BEFORE: [u32; 3] = [0xFFFF_FFFF, 0xFFFF_FF00, 0xFF00_FF00];
 #[allow(missing_docs)]
 pub const AFTER: [u32; 5] = [0xFFFF_0000, 0xFF00_0000, 0x00FF_FFFF, 0x0000_FFFF, 0];
 
-/// How many words have which pattern, with the dictionary of `pbpm`: 16 words in sets of two, empty at the beginning of each page.
+/// How many words have which pattern, with the dictionary of `pbpm`: 16 words in sets of two, empty at the
+/// start of each page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Patterns {
     /// For each of [`NAMES`].
@@ -57,7 +59,8 @@ impl Patterns {
         self.counts.map(|count| count as f64 / words)
     }
 
-    /// The same for the seven codes of table I, in its order: those that have none of their own are `xxxx`.
+    /// The same for the seven codes of table I, in its order: patterns without a code of their own count as
+    /// `xxxx`.
     pub fn coded(&self) -> [(&'static str, f64); 7] {
         let shares = self.shares();
         let rest = shares[6..].iter().sum();
@@ -104,7 +107,7 @@ mod tests {
         for (words, name) in cases {
             let counts = count(words).counts;
             let at = NAMES.iter().position(|it| *it == name).unwrap();
-            // A dictionary that is empty holds zeros, whose third byte, and upper bytes, are zero too.
+            // An empty dictionary holds zeros, whose third byte, and upper bytes, are zero too.
             let by_zeros = counts[4..7].iter().sum::<u64>() == 1 && words.len() == 1;
             assert!(counts[at] == 1 || by_zeros, "{name}: {counts:?}");
             assert_eq!(counts.iter().sum::<u64>(), words.len() as u64);
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn shares_and_codes_are_of_all_words() {
-        // Words whose third bytes are all different: nothing is like anything.
+        // Words whose third bytes are all different: no word matches another.
         let words: std::vec::Vec<u32> = (1..200_u32).map(|i| i << 16 | 0x0100_0101 | i << 24).collect();
         let patterns = count(&words);
         assert!(patterns.shares()[11] > 0.9, "{patterns:?}");

@@ -1,18 +1,20 @@
-//! Forms that another process is to read: what they are by name, and what is left of them then.
+//! Forms for another process: the name of the chain that made them, and the remaining bytes.
 //!
 //! ```text
-//!   number + form  --split-->  chain, body        zstd: the form        pipeline: without its steps     auto: without its place
+//!   number + form  --split-->  chain, body        body: of zstd the form; of a pipeline without its steps;
+//!                                                 of auto without its place
 //!   chain, body    --head--->  number, head       head + body is a form with that number
 //! ```
 //!
-//! A file stores the name of the chain once and the bodies. So it depends neither on a table of this process ([`auto_table`](crate::auto_table)) nor on
-//! numbers, and whoever lacks a codec can say which.
+//! A file stores the name of the chain once, and the bodies. So it depends neither on a table of this process
+//! ([`auto_table`](crate::auto_table)) nor on numbers, and a program that lacks a codec can name it.
 
 use crate::pipeline::{LAST, MOST_STEPS, split_steps};
 use crate::{Chain, CodecId, auto};
 
-/// Takes a form apart: a chain that undoes what made it, at the level that stands for all, and the body. `None` if there is no such number here, the form can't be one of that number, or nobody but this process can read it:
-/// one of `zstd-dict` with a dictionary.
+/// Splits a form into a chain that undoes what made it, at the level that stands for all, and the body.
+/// `None` if there is no such number here, if the form can't be one of that number, or if only this process
+/// can read it: a form of `zstd-dict` with a dictionary.
 ///
 /// ```
 /// use memfold_codec::{Codec, CodecId, portable};
@@ -39,12 +41,12 @@ pub fn split(id: CodecId, form: &[u8]) -> Option<(Chain, &[u8])> {
     }
 }
 
-/// The name of a chain, which [`str::parse`] takes for the same one.
+/// The name of a chain; [`str::parse`] turns it into the same chain.
 pub fn name(chain: Chain) -> crate::Pipeline {
     crate::Pipeline::from(chain)
 }
 
-/// What stands before a body to make it a form.
+/// The bytes before a body that make it a form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The number of the form.
@@ -54,18 +56,19 @@ pub struct Head {
 }
 
 impl Head {
-    /// Nothing: bodies of a codec are its forms.
+    /// No bytes: bodies of a codec are its forms.
     pub fn of_codec(id: CodecId) -> Self {
         Head { id, bytes: [0; MOST_STEPS], len: 0 }
     }
 
-    /// The bytes that stand before the body: at most seven.
+    /// The bytes before the body: at most seven.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// How bodies of a chain become forms again: those of the codec if the chain is one, else those of a pipeline.
+/// How bodies of a chain become forms again: those of the codec if the chain is a single one, otherwise those
+/// of a pipeline.
 pub fn head(chain: Chain) -> Head {
     if let Some(codec) = chain.codec() {
         return Head::of_codec(codec.id());
@@ -91,7 +94,7 @@ mod tests {
         (0..512_u64).flat_map(|i| (i * i * 3).to_le_bytes()).collect()
     }
 
-    /// What a codec makes of a block, taken apart and put together again, is the block.
+    /// Checks that a codec's form of a block, split and put together again, decodes to the block.
     fn comes_back(codec: &dyn Codec) -> Chain {
         let block = block();
         let mut memory = ScratchBuf::for_codecs([codec], block.len());
@@ -127,7 +130,7 @@ mod tests {
             comes_back(codec(name).unwrap());
         }
         assert_eq!(name(comes_back(codec("delta:8x1+lz4").unwrap())).name(), "delta:8x1+lz4");
-        // A place of this process alone.
+        // A place that is valid in this process only.
         assert_eq!(name(comes_back(codec("auto=xor:1x4+huffman").unwrap())).name(), "xor:1x4+huffman");
     }
 

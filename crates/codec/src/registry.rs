@@ -1,10 +1,9 @@
 //! Names and numbers of codecs.
 //!
-//! A **name** says how to compress: `zstd:-5`. A **number** ([`CodecId`]) says
-//! how to decompress, and is what formats store. All names are taken apart
-//! here and nowhere else; all numbers are listed here. The table of numbers is
-//! append-only: a number is given once and means the same decoder for ever, or
-//! else blocks written by an older memfold would come back wrong.
+//! A **name** says how to compress: `zstd:-5`. A **number** ([`CodecId`]) says how to decompress, and is what
+//! formats store. All names are taken apart here and nowhere else; all numbers are listed here. The table of
+//! numbers is append-only: a number is given once and means the same decoder for ever, or blocks written by
+//! an older memfold would decode wrongly.
 
 use core::fmt;
 
@@ -17,8 +16,8 @@ use crate::{pbpm, peers, pipeline, stride, wkdm, zstd};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CodecId(pub u8);
 
-/// Gives out the numbers. Each line is a number, and the codecs that share it and have
-/// neither levels nor a feature; those that have come in [`all`].
+/// Defines the numbers. Each line is a number, and the codecs that share it and have neither levels nor a
+/// feature; codecs with levels or features are added in [`all`].
 macro_rules! numbers {
     ($($(#[$what:meta])* $name:ident = $number:literal: $($codec:expr),*;)*) => {
         impl CodecId {
@@ -50,7 +49,7 @@ numbers! {
     BEWALGO = 9: bewalgo::BEWALGO;
     /// BeWalgo2.
     BEWALGO2 = 10: bewalgo2::BEWALGO2;
-    /// A pipeline, which says itself what it is made of.
+    /// A pipeline, which itself says which steps it has.
     PIPELINE = 11: ;
     /// Raw DEFLATE, whatever the level.
     DEFLATE = 12: ;
@@ -66,18 +65,19 @@ numbers! {
     P842 = 17: peers::p842::P842;
     /// LZRW1-A.
     LZRW1A = 18: peers::lzrw::LZRW1A;
-    /// What another codec or pipeline made, and which: see `docs/formats/auto.md`.
+    /// The form of another codec or pipeline, and which one: see `docs/formats/auto.md`.
     AUTO = 19: auto::PRESETS[0], auto::PRESETS[1], auto::PRESETS[2], auto::PRESETS[3];
     /// A frame as [`CodecId::ZSTD`], made with a dictionary, and its version.
     ZSTD_DICT = 20: ;
 }
 
 impl CodecId {
-    /// A codec that is not of this crate, and that who reads the block has to know: it is in no table and never will be.
+    /// A codec that is not in this crate; the reader of the block has to know which. It is in no table and
+    /// never will be.
     pub const OWN: CodecId = CodecId(127);
 }
 
-/// No codec has this name. Its text says which names there are.
+/// No codec has this name. The message lists the existing names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnknownCodec;
 
@@ -105,12 +105,12 @@ impl fmt::Display for UnknownCodec {
 
 impl core::error::Error for UnknownCodec {}
 
-/// The codecs that are one each. Those with levels come in addition.
+/// The codecs without levels. Those with levels are added.
 fn single() -> impl Iterator<Item = &'static dyn Codec> {
     OURS.iter().chain(libs::SINGLE).copied()
 }
 
-/// The whole name for a short one.
+/// The full name for a short one.
 pub(crate) fn alias(name: &str) -> &str {
     match name {
         "zstd" => "zstd:1",
@@ -123,10 +123,10 @@ pub(crate) fn alias(name: &str) -> &str {
     }
 }
 
-/// The codec of that name, a pipeline for one.
+/// The codec of that name, which may be a pipeline.
 ///
-/// A process can have 256 different pipelines from here, since they live for
-/// ever; beyond these, parse a [`Pipeline`] of one's own.
+/// A process can get up to 256 different pipelines from here, since they live for ever; for more, parse a
+/// [`Pipeline`] of your own.
 ///
 /// ```
 /// assert_eq!(memfold_codec::codec("zstd").unwrap().name(), "zstd:1");
@@ -144,8 +144,8 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
     Ok(pipeline)
 }
 
-/// The codec that decompresses what is stored under that number. Of codecs
-/// that share a number it is one, it does not matter which.
+/// The codec that decompresses data stored under that number. If several codecs share the number, it is any
+/// of them.
 pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
         // The most frequent are found at once.
@@ -162,14 +162,14 @@ pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     }
 }
 
-/// Every codec there is but for pipelines, the faster ones of a family first.
+/// All codecs except pipelines, the faster ones of a family first.
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
     let zstd = zstd::LEVELS.iter().map(|codec| codec as &dyn Codec);
     let lz4hc = lz4hc::LEVELS.iter().map(|codec| codec as &dyn Codec);
     single().chain(zstd).chain(lz4hc).chain(libs::with_levels()).chain(with_dictionaries())
 }
 
-/// Those that train dictionaries.
+/// The codecs that train dictionaries.
 fn with_dictionaries() -> impl Iterator<Item = &'static dyn Codec> {
     #[cfg(feature = "dict")]
     let found = crate::dict::LEVELS.iter().map(|codec| codec as &dyn Codec);
@@ -178,11 +178,11 @@ fn with_dictionaries() -> impl Iterator<Item = &'static dyn Codec> {
     found
 }
 
-/// Whether a codec, or a step of a pipeline, is there only because this crate was
-/// built with a feature: other programs, and the preload library, may not have it.
+/// Whether a codec, or a step of a pipeline, exists only because this crate was built with a feature: other
+/// programs, and the preload library, may not have it.
 pub fn is_optional(codec: &dyn Codec) -> bool {
     let optional = |name: &str| libs::all().any(|codec| codec.name() == name);
-    // A list of one's own is its name. One that it cannot do without makes it another list.
+    // A custom list is its name. Without one of its codecs it would be another list.
     let list = codec.name().strip_prefix(auto::PREFIX).unwrap_or(codec.name());
     let mut chains = list.split('/').filter_map(|entry| entry.parse::<Chain>().ok());
     codec.id() == CodecId::ZSTD_DICT || chains.any(|chain| chain.codecs().any(|step| optional(step.name())))
@@ -319,7 +319,7 @@ mod tests {
                     assert_eq!(Some(codec.name()), name);
                     assert_ne!(codec.id(), CodecId::OWN);
                 }
-                // Without its feature it is not there.
+                // Without its feature it does not exist.
                 None => assert!(name.is_none() || (12..=16).contains(&id) || id == 20, "{id}"),
             }
         }

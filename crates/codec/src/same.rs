@@ -1,17 +1,15 @@
 //! Blocks that are one 64-bit word repeated.
 //!
-//! Many pages of a program are zero or otherwise one repeated word. They are
-//! worth no codec and no space in a store. The search must cost next to nothing
-//! on all other blocks, so it compares the first two words, then takes steps of
-//! four cache lines and gives up after the first that differs. A step is a loop
-//! without branches, which compiles to vector instructions on every processor.
+//! Many pages of a program are zero or otherwise one repeated word. They need no codec and no space in a
+//! store. The test must cost next to nothing on all other blocks, so it compares the first two words, then
+//! takes steps of four cache lines and stops after the first that differs. A step is a loop without branches,
+//! which compiles to vector instructions on every processor.
 
-/// What is compared between two decisions to go on.
+/// Bytes that are compared between two decisions to continue.
 const STEP: usize = 256;
 
-/// The word that `block` repeats, if it does: the first eight bytes, read as
-/// little endian. If the length is no multiple of eight, the last word is cut
-/// short. A block of fewer than eight bytes is never same-filled.
+/// The word that `block` repeats, if it does: the first eight bytes, read as little endian. If the length is
+/// no multiple of eight, the last word is cut short. A block of fewer than eight bytes is never same-filled.
 ///
 /// ```
 /// # use memfold_codec::same_filled;
@@ -31,7 +29,7 @@ pub fn same_filled(block: &[u8]) -> Option<u64> {
     repeats(block, u64::from_ne_bytes(*first)).then(|| u64::from_le_bytes(*first))
 }
 
-/// Whether `block` is `word`, as it lies in memory, over and over.
+/// Whether `block` consists of `word`, in memory order, over and over.
 fn repeats(block: &[u8], word: u64) -> bool {
     let bytes = word.to_ne_bytes();
     let mut steps = block.chunks_exact(STEP);
@@ -47,7 +45,7 @@ fn repeats(block: &[u8], word: u64) -> bool {
     steps.remainder().chunks(8).all(|piece| piece == &bytes[..piece.len()])
 }
 
-/// Makes a same-filled block again: the inverse of [`same_filled`].
+/// Restores a same-filled block: the inverse of [`same_filled`].
 #[inline]
 pub fn fill(dst: &mut [u8], word: u64) {
     let bytes = word.to_le_bytes();
@@ -74,7 +72,7 @@ mod tests {
         (8..600).chain([1023, 1024, 1025, 4095, 4096, 4097, 65536, 512 << 10])
     }
 
-    /// What the module says a same-filled block is, as plainly as possible.
+    /// A same-filled block by the module's definition, as plainly as possible.
     fn naive(word: u64, len: usize) -> Vec<u8> {
         word.to_le_bytes().into_iter().cycle().take(len).collect()
     }
@@ -100,8 +98,8 @@ mod tests {
                 for at in 0..len {
                     for bit in [0x01, 0x80] {
                         block[at] ^= bit;
-                        // A block that starts with another word repeats that, if
-                        // it has no more to repeat: never with 16 bytes or more.
+                        // A block that starts with another word repeats that one if nothing else follows:
+                        // never with 16 bytes or more.
                         assert_eq!(same_filled(&block), None, "{word:#x} {len} {at}");
                         block[at] ^= bit;
                     }

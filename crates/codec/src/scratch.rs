@@ -1,14 +1,12 @@
 //! Working memory that a caller hands to codecs, call after call.
 //!
-//! Some codecs keep a context that costs microseconds to set up (zstd zeroes
-//! its tables and asks the processor what it can do) and nothing to use again.
-//! A [`Scratch`] therefore remembers what was set up in its memory. The next
-//! call of the same codec for the same length finds its context ready; any
-//! other use starts afresh. So one scratch may serve all codecs in turn, in
-//! any order, and is correct in each; it is fastest when it serves one codec
-//! in one direction. A codec that needs no scratch leaves a context alone, so
-//! a thread that stores with `lz4` and reads back `lz4` and `zstd` wants two:
-//! one to compress with, one to decompress with.
+//! Some codecs keep a context that costs microseconds to set up (zstd zeroes its tables and asks the
+//! processor what it can do) and nothing to reuse. A [`Scratch`] therefore remembers what was set up in its
+//! memory. The next call of the same codec for the same length finds its context ready; any other use starts
+//! afresh. So one scratch may serve all codecs in turn, in any order, and is correct in each; it is fastest
+//! when it serves one codec in one direction. A codec that needs no scratch leaves a context alone, so a
+//! thread that stores with `lz4` and reads `lz4` and `zstd` should have two: one for compressing, one for
+//! decompressing.
 //!
 //! ```text
 //! memory (aligned to 64 bytes)                               memory + len
@@ -18,24 +16,22 @@
 //! +----------------------------+---------------------------+----------+
 //! ```
 //!
-//! A codec that calls others (a pipeline) splits the scratch: it takes the first
-//! part and lends the rest on, as a scratch that may keep a context likewise.
-//! A context that serves whatever stands before it in a pipeline lies at the
-//! end instead, where all parts end: blobs of several forms in turn find it ready.
+//! A codec that calls others (a pipeline) splits the scratch: it takes the first part and lends out the rest,
+//! as a scratch that may keep a context, too. A context that is independent of the steps before it in a
+//! pipeline is at the end instead, where all parts end: so forms of several pipelines in turn find it ready.
 //!
-//! Invariant: while `context` is `Some`, nobody but the codec it names has
-//! written to the memory from `context.memory` on since that codec set its
-//! context up. It holds because the memory is borrowed for as long as the
-//! scratch lives and every other way to the bytes, all in this module, clears
-//! `context` first, or lends only bytes before `context.memory`.
+//! Invariant: while `context` is `Some`, only the codec that it names has written to the memory from
+//! `context.memory` on since that codec set its context up. It holds because the memory is borrowed for as
+//! long as the scratch lives and every other way to the bytes, all in this module, clears `context` first, or
+//! lends only bytes before `context.memory`.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
 use crate::CodecId;
 
-/// What a codec has set up in a scratch. Two equal values mean that a context
-/// made for one call serves the other.
+/// A context that a codec has set up in a scratch. Two equal values mean that a context made for one call
+/// serves the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub codec: CodecId,
@@ -48,10 +44,9 @@ pub(crate) struct Kept {
 #[derive(Debug, Clone, Copy)]
 struct Context {
     kept: Kept,
-    /// Where the scratch began that it was set up in: this one, or a part of
-    /// it that was lent on.
+    /// The start of the scratch in which it was set up: this one, or a part of it that was lent out.
     memory: NonNull<u8>,
-    /// Where the codec says that it is.
+    /// Where the codec put it.
     at: NonNull<u8>,
 }
 
@@ -73,7 +68,7 @@ impl<'a> Scratch<'a> {
     /// What the memory of a scratch must be aligned to.
     pub const ALIGN: usize = 64;
 
-    /// A scratch in `memory`, what it holds does not matter.
+    /// A scratch in `memory`, whose content does not matter.
     ///
     /// # Panics
     /// If `memory` is not empty and not aligned to [`Scratch::ALIGN`].
@@ -84,12 +79,12 @@ impl<'a> Scratch<'a> {
         Scratch { memory, len, context: None, borrow: PhantomData }
     }
 
-    /// A scratch that somebody keeps who holds the memory anyway, in a context of his own: so that codecs may keep
-    /// theirs in it from one call to the next.
+    /// A scratch for a caller that owns the memory and keeps the scratch in a context of its own, so that
+    /// codecs may keep contexts in it between calls.
     ///
     /// # Safety
-    /// `memory` is aligned to [`Scratch::ALIGN`] and has `len` bytes, all initialised. Nobody else uses them between
-    /// the first and the last use of what is returned, but for whoever ends its life by that.
+    /// `memory` is aligned to [`Scratch::ALIGN`] and has `len` bytes, all initialised. Between the first and
+    /// the last use of the result nobody else uses them; a caller that does ends its life.
     pub(crate) unsafe fn kept(memory: NonNull<u8>, len: usize) -> Scratch<'static> {
         Scratch { memory, len, context: None, borrow: PhantomData }
     }
@@ -109,13 +104,13 @@ impl<'a> Scratch<'a> {
         self.len == 0
     }
 
-    /// Forgets any context, so that the memory may be put to another use (or
-    /// its pages given back) before the next call.
+    /// Forgets any context, so that the memory may be put to another use (or its pages returned) before the
+    /// next call.
     pub fn forget(&mut self) {
         self.context = None;
     }
 
-    /// Memory for one call; of what was kept, that behind it stays.
+    /// Memory for one call; a context stays if it is after that memory.
     ///
     /// # Panics
     /// If there are fewer than `size` bytes.
@@ -128,22 +123,21 @@ impl<'a> Scratch<'a> {
         memory
     }
 
-    /// The first `size` bytes for one call, contents random: what a codec that is not of this crate works in.
+    /// The first `size` bytes for one call, with arbitrary content: the working memory of a codec outside
+    /// this crate.
     ///
     /// # Panics
     /// If there are fewer than `size` bytes.
     #[inline]
     pub fn bytes(&mut self, size: usize) -> &mut [u8] {
         let memory = self.take(size);
-        // SAFETY: `take` vouches for `size` bytes. They were initialised when
-        // the scratch was made, and whoever had them since wrote bytes. They
-        // are borrowed as long as `self` is.
+        // SAFETY: `take` guarantees `size` bytes. They were initialised when the scratch was made, and only
+        // bytes were written since. They are borrowed as long as `self` is.
         unsafe { core::slice::from_raw_parts_mut(memory.as_ptr(), size) }
     }
 
-    /// Lends the first `size` bytes as such and what follows as a scratch of
-    /// its own, in which a context lives on to the next call that splits at
-    /// the same place.
+    /// Lends the first `size` bytes, and the rest as a scratch of its own, in which a context survives until
+    /// the next call that splits at the same place.
     ///
     /// # Panics
     /// If there are fewer than `size` bytes, or `size` is not a multiple of
@@ -162,9 +156,8 @@ impl<'a> Scratch<'a> {
         result
     }
 
-    /// The memory, and in it the context that `kept` describes. If there is
-    /// another or none, `size` tells how many bytes are needed and `set_up`
-    /// makes one and tells where it is.
+    /// The memory, and in it the context that `kept` describes. If there is another or none, `size` returns
+    /// how many bytes are needed, and `set_up` makes a context and returns where it is.
     ///
     /// # Panics
     /// If there are fewer than `size()` bytes.
@@ -197,9 +190,9 @@ impl<'a> Scratch<'a> {
     ) -> NonNull<u8> {
         let memory = self.memory_of(size);
         let end = memory.addr().get() + self.len;
-        // Where it begins depends on the end alone, or a part would not find what the whole has set up.
+        // Where it begins depends only on the end; otherwise a part would not find what the whole has set up.
         let at = (end - size) / Self::ALIGN * Self::ALIGN;
-        // SAFETY: the memory is aligned, so that it begins not after `at`.
+        // SAFETY: the memory is aligned, so it does not begin after `at`.
         let memory = unsafe { memory.add(at - memory.addr().get()) };
         if let Some(there) = self.context.filter(|there| there.kept == kept && there.memory == memory) {
             return there.at;
@@ -212,8 +205,8 @@ impl<'a> Scratch<'a> {
 
     #[inline]
     fn memory_of(&self, size: usize) -> NonNull<u8> {
-        // Going on with less would turn a mistake of the caller into blocks
-        // that seem incompressible or damaged.
+        // Continuing with less would turn a mistake of the caller into blocks that seem incompressible or
+        // damaged.
         assert!(self.len >= size, "the scratch is smaller than the codec needs");
         self.memory
     }
@@ -276,7 +269,7 @@ mod tests {
             bytes.fill(1);
             sets_up(rest, KEPT)
         }));
-        // At another place, in the whole, and after the whole was used.
+        // At another place, in the whole scratch, and after the whole scratch was used.
         assert!(scratch.split(128, |_, rest| sets_up(rest, KEPT)));
         assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
         assert!(sets_up(&mut scratch, KEPT));
@@ -285,9 +278,9 @@ mod tests {
         assert!(!scratch.split(64, |_, rest| sets_up(rest, KEPT)));
         scratch.bytes(65);
         assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
-        // What splits may itself be a part.
+        // A scratch that is split may itself be a part.
         assert!(scratch.split(0, |_, rest| rest.split(64, |_, rest| !sets_up(rest, KEPT))));
-        // The part before the context is lent without harm, one around it is not.
+        // Lending the part before the context does no harm; lending a part that includes it does.
         scratch.split(128, |_, _| ());
         assert!(scratch.split(64, |_, rest| sets_up(rest, KEPT)));
     }
@@ -316,7 +309,7 @@ mod tests {
             scratch.split(64, |bytes, rest| rest.split(64, |_, rest| (bytes.len(), keeps(rest)).1)),
             (false, at)
         );
-        // Who gets some of its bytes ends it.
+        // A caller that takes some of its bytes ends it.
         scratch.bytes(129).fill(1);
         assert!(keeps(&mut scratch).0);
         assert!(sets_up(&mut scratch, KEPT));

@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use crate::{Codec, Scratch};
 
-/// Heap memory that is fit for a [`Scratch`].
+/// Heap memory suitable for a [`Scratch`].
 #[derive(Debug, Default)]
 pub struct ScratchBuf {
     memory: Vec<Line>,
@@ -32,14 +32,12 @@ impl ScratchBuf {
         self.memory.len() * Scratch::ALIGN
     }
 
-    /// The scratch. Keep it for many calls: what a codec sets up in it is lost
-    /// when the next one is made.
+    /// The scratch. Keep it for many calls: contexts in it are lost when the next one is made.
     pub fn scratch(&mut self) -> Scratch<'_> {
         Scratch::new(bytes(&mut self.memory))
     }
 
-    /// A scratch for the rest of the program's life, which a structure can own
-    /// without borrowing.
+    /// Makes a scratch for the rest of the program's life, which a structure can own without borrowing.
     pub fn leak(self) -> Scratch<'static> {
         Scratch::new(bytes(self.memory.leak()))
     }

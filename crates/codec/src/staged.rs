@@ -1,10 +1,10 @@
-//! Compressing with a library that wants room for the worst case, whatever room there is.
+//! Compressing with a library that requires room for the worst case.
 
 use crate::Compressed;
 
-/// Compresses with something that wants room for the worst case: into `dst` if it
-/// has that (`room` is not less than `bound`), else into `staging`, and from there.
-/// `work` returns the size, or nothing where the block is too large for it.
+/// Compresses with a library that requires room for the worst case: into `dst` if it has that (`room` is not
+/// less than `bound`), otherwise into `staging`, and from there. `work` returns the size, or `None` if the
+/// block is too large for it.
 pub(crate) fn staged(
     dst: &mut [u8],
     staging: &mut [u8],

@@ -1,22 +1,19 @@
-//! What a pipeline is made of: something that changes a block and can change
-//! it back.
+//! The elements of pipelines: a step changes a block and can change it back.
 //!
-//! A step that **keeps the length** is a transform: it makes a block that is
-//! better to compress. The others are coders, whose output may be longer or
-//! shorter. Neither stores the length of what it was given: who asks for it
-//! back knows that (a pipeline stores it where it must).
+//! A step that **keeps the length** is a transform: its output compresses better. The others are coders,
+//! whose output may be longer or shorter. Neither stores the length of its input: the caller that asks for
+//! the input knows it (a pipeline stores it where it must).
 //!
-//! A step that is worth it alone is a codec too, by [`Standalone`].
+//! A step that is useful alone is also a codec, by [`Standalone`].
 
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 /// A transform or a coder.
 ///
-/// What is asked of a [`Codec`] is asked of each: the result depends on the
-/// block alone, and nothing outside of what is given is read or written. A
-/// block has at least one byte.
+/// The requirements of a [`Codec`] apply: the result depends on the block alone, and nothing outside the
+/// given buffers is read or written. A block has at least one byte.
 pub(crate) trait Step: Sync {
-    /// As it is written in the name of a pipeline: `delta:8x6`.
+    /// Its name in a pipeline: `delta:8x6`.
     fn name(&self) -> &'static str;
 
     /// Whether the output is always as long as the input.
@@ -24,7 +21,7 @@ pub(crate) trait Step: Sync {
         false
     }
 
-    /// The most bytes that come of `len` bytes. It never falls as `len` grows.
+    /// The longest output for `len` bytes. It never falls as `len` grows.
     fn bound(&self, len: usize) -> usize;
 
     /// Bytes of scratch that `forward` needs for a block of at most `len` bytes.
@@ -33,12 +30,11 @@ pub(crate) trait Step: Sync {
     /// Bytes of scratch that `backward` needs to make at most `len` bytes.
     fn backward_scratch(&self, len: usize) -> usize;
 
-    /// Changes `src` into the first bytes of `dst` and says how many; `None`
-    /// exactly if they are more than `dst` holds.
+    /// Changes `src` into the first bytes of `dst` and returns how many; `None` exactly if they do not fit
+    /// into `dst`.
     fn forward(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize>;
 
-    /// Fills the whole of `dst` from all of `src`, or finds that they do not
-    /// belong together.
+    /// Fills the whole of `dst` from all of `src`, or finds that they do not match.
     fn backward(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed>;
 }
 

@@ -1,7 +1,6 @@
-//! `wkdm`: the compressor of P. Wilson and S. Kaplan (The Case for Compressed
-//! Caching in Virtual Memory Systems, 1999), which macOS took up. A word of 32
-//! bits is zero, or in a direct-mapped dictionary of 16 words, or shares its 22
-//! high bits with one of these, or is missing there.
+//! `wkdm`: the compressor of P. Wilson and S. Kaplan (The Case for Compressed Caching in Virtual Memory
+//! Systems, 1999), which macOS took up. A word of 32 bits is zero, or is in a direct-mapped dictionary of 16
+//! words, or shares its 22 high bits with one of these, or is missing there.
 //!
 //! ```text
 //! +------------+----------------+-----------------+-----------------------+------+
@@ -10,11 +9,9 @@
 //! +------------+----------------+-----------------+-----------------------+------+
 //! ```
 //!
-//! The areas are those of the original, in its order. Its header (where each
-//! area begins) is left out, since that follows from the tags; where the length
-//! is no multiple of four, the last bytes follow as they are. The hash table is
-//! made as the original's was, but with another generator. docs/formats/wkdm.md
-//! has every byte.
+//! The areas are those of the original, in its order. Its header (where each area begins) is left out, since
+//! that follows from the tags; if the length is no multiple of four, the last bytes follow unchanged. The
+//! hash table is made like the original's, but with another generator. docs/formats/wkdm.md has every byte.
 
 use crate::bytes::{self, Out};
 use crate::pack::{self, Values};
@@ -66,7 +63,7 @@ fn place(word: u32) -> u8 {
 /// The codec `wkdm`.
 pub(crate) struct Wkdm;
 
-/// Bytes of so many low bits.
+/// Bytes of this many low bits.
 const fn low_size(count: usize) -> usize {
     count.div_ceil(3) * 4
 }
@@ -76,8 +73,8 @@ impl Step for Wkdm {
         "wkdm"
     }
 
-    /// Tags, if all words are missing; the other areas save more than they take,
-    /// but for what fills their last words.
+    /// Tags, if all words are missing; the other areas save more than they take, except for the padding of
+    /// their last words.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add(pack::codes_size(len / 4) + 8)
     }
@@ -127,8 +124,7 @@ impl Step for Wkdm {
             out.put((a | b << LOW | c << (2 * LOW)).to_le_bytes())?;
         }
         out.put_all(tail)?;
-        // Padding that would take data if it stood for words: a block of another
-        // length is noticed by it.
+        // Padding that would require data if it stood for words: so a block of another length is detected.
         pack::pack_codes(tags.padded(pack::CODES, MISS), &mut out.all()[..tags_size]);
         Some(out.len())
     }
@@ -163,8 +159,7 @@ impl Step for Wkdm {
         });
         pack::unpack_indices(packed, places);
 
-        // All areas are as long as the tags ask for, so none of the defaults
-        // below is ever used.
+        // All areas have the lengths that the tags require, so none of the defaults below is ever used.
         let mut missing = bytes::words::<4>(missing).0.map(u32::from_le_bytes);
         let mut places = places.iter().copied();
         let mut low = bytes::words::<4>(low)
@@ -210,7 +205,7 @@ mod tests {
         assert_eq!(sum, 2_707_775_080);
     }
 
-    /// A block worked by hand. 0x400 has bits 10 to 17 of 1: place 13.
+    /// A block worked out by hand. Bits 10 to 17 of 0x400 are 1: place 13.
     #[test]
     fn every_tag() {
         let words: [u32; 7] = [

@@ -1,8 +1,7 @@
 //! `zstd:LEVEL`: the dense tier. A Zstandard frame by the reference C library.
 //!
-//! The library works in static contexts that live in the caller's scratch, so
-//! it never allocates. A context is kept there from one call to the next: to
-//! set one up costs more than to compress a page with it.
+//! The library works in static contexts that live in the caller's scratch, so it never allocates. A context
+//! is kept there between calls: setting one up costs more than compressing a page with it.
 //!
 //! ```text
 //! scratch of a compressor             scratch of a decompressor
@@ -12,14 +11,12 @@
 //! 0            rounded up to 64       0
 //! ```
 //!
-//! The compressor writes into the scratch unless `dst` has room for the worst
-//! case, because with less the library may fail although the result would
-//! fit, or make another, worse one. The result is then copied.
+//! The compressor writes into the scratch unless `dst` has room for the worst case, because with less the
+//! library may fail although the result would fit, or produce another, worse one. The result is then copied.
 //!
 //! # Format
-//! One Zstandard frame (RFC 8878) without magic number, content size, checksum
-//! or dictionary id: whoever keeps the block knows its length and has its own
-//! checksum. That leaves five bytes around the first block.
+//! One Zstandard frame (RFC 8878) without magic number, content size, checksum or dictionary id: the owner of
+//! the block knows its length and has its own checksum. That leaves five bytes around the first block.
 //!
 //! ```text
 //! +----+-------------+----------------------+---------+---
@@ -27,8 +24,8 @@
 //! +----+-------------+----------------------+---------+---
 //! ```
 //!
-//! The library would also decode several frames in a row; [`is_one_frame`]
-//! sees that there is exactly one and nothing behind it.
+//! The library would also decode several frames in a row; [`is_one_frame`] checks that there is exactly one
+//! and nothing after it.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
@@ -39,8 +36,8 @@ use zstd_sys::{ZSTD_CCtx, ZSTD_DCtx, ZSTD_format_e};
 use crate::scratch::Kept;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
-/// The fastest level. Zstandard knows faster ones, down to -131072; below this
-/// one they find next to nothing in a page.
+/// The fastest level. Zstandard knows faster ones, down to -131072; beyond this one they find next to nothing
+/// in a page.
 pub(crate) const MIN_LEVEL: i32 = -50;
 
 /// The densest level.
@@ -79,9 +76,9 @@ pub(crate) fn level(level: i32) -> Option<&'static Zstd> {
 
 #[cfg(zstd_untraced)]
 mod untraced {
-    //! Brings `zstd_untraced.c` into whatever this crate is linked into: the
-    //! library refers to the functions there weakly, which is not enough.
-    // SAFETY: as `zstd_untraced.c` has it; it is never called from here.
+    //! Brings `zstd_untraced.c` into every program that this crate is linked into: the library refers to the
+    //! functions there weakly, which is not enough.
+    // SAFETY: declared as in `zstd_untraced.c`; it is never called from here.
     unsafe extern "C" {
         fn ZSTD_trace_compress_begin();
     }
@@ -90,15 +87,14 @@ mod untraced {
     static ANCHOR: unsafe extern "C" fn() = ZSTD_trace_compress_begin;
 }
 
-/// What the library says of a call: a size, or an error as a number just below
-/// zero.
+/// The result of a library call: a size, or an error as a number just below zero.
 pub(crate) fn result(code: usize) -> Result<usize, Malformed> {
     // SAFETY: looks at the number only.
     if unsafe { zstd_sys::ZSTD_isError(code) } == 0 { Ok(code) } else { Err(Malformed) }
 }
 
-/// For calls that can only fail if this module gives the library parameters it
-/// does not have. That must not pass for a block that does not compress.
+/// For calls that can only fail if this module passes the library parameters that it does not have. Such a
+/// failure must not pass for a block that does not compress.
 #[track_caller]
 pub(crate) fn must(code: usize) {
     assert!(result(code).is_ok(), "zstd refuses its parameters");
@@ -126,17 +122,17 @@ impl Zstd {
         size
     }
 
-    /// Makes a context for blocks of `len` bytes in `memory`. The library says
-    /// where it is: at the beginning, but not under AddressSanitizer.
+    /// Makes a context for blocks of `len` bytes in `memory`. The library returns where it is: at the
+    /// beginning, but not under AddressSanitizer.
     ///
     /// # Safety
     /// `memory` is aligned to 64 bytes and has `context_size(len)` bytes, which
     /// are borrowed exclusively.
     unsafe fn set_up_context(&self, memory: NonNull<u8>, len: usize) -> NonNull<u8> {
-        // The size must be exact: a static context that is much too large is
-        // an error to the library as soon as it has noticed for long enough.
+        // The size must be exact: the library reports an error if a static context is much too large for long
+        // enough.
         let size = self.context_size(len);
-        // SAFETY: the caller's promise.
+        // SAFETY: as the caller guarantees.
         let context = unsafe { zstd_sys::ZSTD_initStaticCCtx(memory.as_ptr().cast(), size) };
         let context = NonNull::new(context).expect("zstd takes memory of the size it asked for");
         let magicless = ZSTD_format_e::ZSTD_f_zstd1_magicless as c_int;
@@ -154,7 +150,7 @@ impl Zstd {
         context.cast()
     }
 
-    /// Where to put the result, and the context that makes it.
+    /// Where to put the result, and the context to make it with.
     fn compress_context(&self, len: usize, scratch: &mut Scratch<'_>) -> (NonNull<u8>, *mut ZSTD_CCtx) {
         let len = shared_len(len);
         let kept = Kept { codec: CodecId::ZSTD, compress: true, level: self.level, block_len: len };
@@ -168,8 +164,9 @@ impl Zstd {
     }
 }
 
-/// The length by which blocks of `len` bytes share a context, which is costly to set up: Zstandard's parameters are the same up to
-/// the next power of two, and a context that is less than twice too large is none that the library refuses.
+/// The length by which blocks of `len` bytes share a context, which is costly to set up: Zstandard's
+/// parameters are the same up to the next power of two, and the library accepts a context that is less than
+/// twice too large.
 fn shared_len(len: usize) -> usize {
     len.checked_next_power_of_two().filter(|_| len > 0).unwrap_or(len)
 }
@@ -188,18 +185,18 @@ pub(crate) fn decompress_context(scratch: &mut Scratch<'_>) -> *mut ZSTD_DCtx {
         must(unsafe { zstd_sys::ZSTD_DCtx_setParameter(context.as_ptr(), format, magicless) });
         context.cast()
     };
-    // At the end, where it serves alone and in any pipeline: to set it up takes two CPUID instructions, each of which
-    // leaves a virtual machine.
+    // At the end, where it serves alone and in any pipeline: setting it up takes two CPUID instructions, each
+    // of which exits a virtual machine.
     scratch.keep_last(kept, size, set_up).as_ptr().cast()
 }
 
 fn decompress_context_size() -> usize {
-    // SAFETY: takes nothing and returns a constant.
+    // SAFETY: takes no arguments and returns a constant.
     unsafe { zstd_sys::ZSTD_estimateDCtxSize() }
 }
 
-/// Whether `src` is one frame as this module makes them, from its first byte
-/// to its last. What is inside of the blocks is for the library to judge.
+/// Whether `src` is one frame as this module makes them, from its first byte to its last. The library checks
+/// the content of the blocks.
 pub(crate) fn is_one_frame(src: &[u8]) -> bool {
     // The header: no flag set, then the window size.
     let [0, _, rest @ ..] = src else { return false };
@@ -210,7 +207,7 @@ pub(crate) fn is_one_frame(src: &[u8]) -> bool {
         let size = match header >> 1 & 3 {
             // One byte, repeated.
             1 => 1,
-            // As it is, or compressed.
+            // Stored, or compressed.
             0 | 2 => (header >> 3) as usize,
             _ => return false,
         };
@@ -231,8 +228,7 @@ impl Codec for Zstd {
         CodecId::ZSTD
     }
 
-    /// `ZSTD_COMPRESSBOUND`: one byte more for each 256, and for less than a
-    /// block of Zstandard a little on top.
+    /// `ZSTD_COMPRESSBOUND`: one byte more for each 256, plus a little for less than a block of Zstandard.
     fn bound(&self, len: usize) -> usize {
         const ZSTD_BLOCK: usize = 128 << 10;
         if len == 0 {
@@ -247,8 +243,7 @@ impl Codec for Zstd {
         if len == 0 { 0 } else { self.staging(len) + self.context_size(len) }
     }
 
-    /// Zstandard has parameters for four sizes of blocks. Of one size, longer
-    /// blocks never need less.
+    /// Zstandard has parameters for four block size ranges. Within a range, longer blocks never need less.
     fn compress_scratch_up_to(&self, len: usize) -> usize {
         let longest = [16 << 10, 128 << 10, 256 << 10, len].map(|size| size.min(len));
         longest.into_iter().map(|len| self.compress_scratch(len)).max().unwrap_or(0)
@@ -276,14 +271,14 @@ impl Codec for Zstd {
         // SAFETY: `context` is set up for this length; `to` has `bound` bytes,
         // either in `dst` or before the context in the scratch.
         let size = unsafe { zstd_sys::ZSTD_compress2(context, to, bound, src.as_ptr().cast(), src.len()) };
-        // With room for the worst case there is nothing left that may fail.
+        // With room for the worst case nothing else may fail.
         let Ok(size) = result(size) else { panic!("zstd fails to compress a block") };
         if size > threshold {
             return Compressed::Incompressible;
         }
         if !direct {
-            // SAFETY: the library has just written `size` bytes at `staging`,
-            // which nothing else has been lent.
+            // SAFETY: the library has just written `size` bytes at `staging`, which has not been lent to
+            // anything else.
             dst[..size].copy_from_slice(unsafe { core::slice::from_raw_parts(staging.as_ptr(), size) });
         }
         Compressed::Fits(size)
@@ -297,8 +292,8 @@ impl Codec for Zstd {
             return Err(Malformed);
         }
         let context = decompress_context(scratch);
-        // SAFETY: `context` is set up; the library promises for any input to
-        // read nothing outside of `src` and to write nothing outside of `dst`.
+        // SAFETY: `context` is set up; the library guarantees for any input to read nothing outside of `src`
+        // and to write nothing outside of `dst`.
         let size = unsafe {
             zstd_sys::ZSTD_decompressDCtx(
                 context,

@@ -1,4 +1,4 @@
-//! memfold keeps more in memory than fits: a compressed heap, collections in it, and the store below.
+//! memfold keeps more in memory than fits: a compressed heap, collections in it, and the store beneath.
 //!
 //! ```
 //! use memfold::collections::SlabList;
@@ -12,17 +12,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! With default options nothing is compressed as long as it fits into half of the memory that is free: see
-//! [`Limit`](heap::Limit) for less, and for more.
+//! With default options nothing is compressed while it fits into half of the free memory: see
+//! [`Limit`](heap::Limit) for lower and higher limits.
 //!
 //! # Features
 //!
 //! | feature | |
 //! | --- | --- |
-//! | `std` (default) | [`heap`], [`collections`], and the system's memory for the [`store`], which alone is there without it |
+//! | `std` (default) | [`heap`], [`collections`], memory from the system; without it, only the [`store`] |
 //! | `rayon` | lists are folded and mapped by several threads (`SlabList::par_fold`, `par_map`) |
 //! | `serde` | lists as sequences: `Serialize`, and [`collections::slablist::Fill`] to read them |
-//! | `spill` | a heap goes on in a file, on an NBD server or in Redis when its limit in bytes is reached (`Options::spill`) |
+//! | `spill` | a heap at its limit in bytes spills to a file, an NBD server or Redis (`Options::spill`) |
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -42,11 +42,11 @@ pub mod store;
 #[cfg(feature = "std")]
 mod sys;
 
-/// Tiers for what does not fit into memory, see [`heap::Options::spill`].
+/// Tiers for blocks that do not fit into memory, see [`heap::Options::spill`].
 #[cfg(feature = "spill")]
 pub use memfold_spill as spill;
 #[cfg(feature = "std")]
 pub use sys::SystemMemory;
-/// What says which types are plain data, for [`heap::Plain`].
+/// Decides which types are plain data, for [`heap::Plain`].
 #[cfg(feature = "std")]
 pub use zerocopy;

@@ -1,4 +1,4 @@
-//! A sequence of numbers for tests: the same for the same seed.
+//! A sequence of numbers for tests: the same seed gives the same sequence.
 
 use std::vec::Vec;
 
@@ -20,12 +20,12 @@ impl Random {
         self.next() % n
     }
 
-    /// A place among `len`.
+    /// An index below `len`.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// Bytes of seven values, so that they compress.
+    /// Bytes with seven distinct values, so that they compress.
     pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         (0..len).map(|_| self.below(7) as u8).collect()
     }

@@ -8,20 +8,20 @@ use core::fmt;
 /// A size that may depend on the machine.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Size {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// A share of the memory that there is, 0 to 100.
+    /// A share of the machine's memory, 0 to 100.
     Percent(f64),
 }
 
-/// Why a text is no size.
+/// Why a text is not a size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadSize {
-    /// Not of the form number, unit.
+    /// Not of the form number and unit.
     NotASize,
     /// Zero, or so small that it rounds to zero.
     Zero,
-    /// More than 64 bits can say, or more than 100 %.
+    /// More than fits into 64 bits, or more than 100 %.
     TooLarge,
 }
 
@@ -60,7 +60,7 @@ pub fn parse(text: &str) -> Result<Size, BadSize> {
     if bytes == 0 { Err(BadSize::Zero) } else { Ok(Size::Bytes(bytes)) }
 }
 
-/// A number with a decimal point, or one that is too long for 64 bits.
+/// A number with a decimal point, or one too long for 64 bits.
 fn fraction(number: &str, shift: u32) -> Result<u64, BadSize> {
     let value: f64 = number.parse().map_err(|_| BadSize::NotASize)?;
     let bytes = value * (1u64 << shift) as f64;
@@ -85,7 +85,7 @@ fn shift_of(unit: &str) -> Option<u32> {
 }
 
 impl Size {
-    /// In bytes, on a machine with so much memory.
+    /// The size in bytes, on a machine with this much memory.
     pub fn of(self, memory: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -94,7 +94,7 @@ impl Size {
     }
 }
 
-/// Bytes for people: three significant digits and a binary unit.
+/// Bytes for human readers: three significant digits and a binary unit.
 pub struct Human(pub u64);
 
 impl fmt::Display for Human {

@@ -6,15 +6,15 @@
 //!                     \──────── len bytes, encrypted ───────/
 //! ```
 //!
-//! `len` stands in the clear, so that who has read a part of a batch finds the blocks that follow. The nonce is the batch's number
-//! and the block's place in it: no two blocks of a run share one, since numbers are not used twice. A block that was
-//! moved, or comes from another batch or run, does not open.
+//! `len` is not encrypted, so that a reader of a part of a batch finds the blocks that follow. The nonce is
+//! the batch's number and the block's place in it: no two blocks of a run share one, since numbers are not
+//! reused. A block that was moved, or comes from another batch or run, does not open.
 
 use chacha20poly1305::aead::AeadInPlace;
 use chacha20poly1305::{ChaCha20Poly1305, Key, KeyInit, Nonce, Tag};
 use twox_hash::xxhash3_128::Hasher;
 
-/// Bytes before a payload, and after it.
+/// Bytes before a payload, and bytes after it.
 pub const BLOCK_HEAD: usize = 4 + INNER;
 const INNER: usize = 8;
 const SEAL: usize = 16;
@@ -29,21 +29,21 @@ enum Way {
     Checked(u64),
 }
 
-/// Where a block stands in its batch.
+/// Where a block is in its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockRange {
-    /// Bytes from the batch's beginning.
+    /// Bytes from the start of the batch.
     pub offset: u32,
-    /// Bytes of all of the sealed block.
+    /// Bytes of the whole sealed block.
     pub len: u32,
 }
 
 /// A block that was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// What its user put it under, 48 bits.
+    /// The number under which its user put it, 48 bits.
     pub owner: u64,
-    /// The user's.
+    /// A byte for the user.
     pub tag: u8,
     /// What was put.
     pub payload: &'a [u8],
@@ -54,7 +54,7 @@ pub struct Block<'a> {
 pub struct Unopened;
 
 impl Sealer {
-    /// Encrypts with a key that nobody has, and that is kept nowhere.
+    /// Encrypts with a random key, which is stored nowhere else.
     #[cfg(feature = "tiers")]
     pub fn for_this_run() -> std::io::Result<Self> {
         let mut key = [0; 32];
@@ -62,12 +62,12 @@ impl Sealer {
         Ok(Self::encrypting(&key))
     }
 
-    /// Encrypts with a key that no other run has.
+    /// Encrypts with this key, which no other run may have.
     pub fn encrypting(key: &[u8; 32]) -> Self {
         Sealer(Way::Encrypted(ChaCha20Poly1305::new(Key::from_slice(key))))
     }
 
-    /// Checksums alone, which notice accidents and nothing else.
+    /// Only checksums, which detect accidents and nothing else.
     pub fn checking(run: u64) -> Self {
         Sealer(Way::Checked(run))
     }
@@ -92,7 +92,8 @@ impl Sealer {
         }
     }
 
-    /// Opens, in place, the block that begins `bytes`, which stand at `offset` of a batch. Returns the bytes that it took, too.
+    /// Opens, in place, the block at the start of `bytes`, which are at `offset` of a batch. Also returns the
+    /// bytes that the block takes.
     pub fn open_first<'b>(
         &self,
         batch: u64,
@@ -122,7 +123,7 @@ fn checksum(run: u64, batch: u64, offset: u32, inner: &[u8]) -> [u8; SEAL] {
     Hasher::oneshot_with_seed(seed, inner).to_le_bytes()
 }
 
-/// Bytes of the sealed block that begins `bytes`, if all of it is there.
+/// Bytes of the sealed block at the start of `bytes`, if it is complete.
 fn sealed_len(bytes: &[u8]) -> Option<usize> {
     let len = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
     let all = len.checked_add(4 + SEAL)?;
@@ -140,7 +141,7 @@ pub fn blocks(bytes: &[u8], offset: u32) -> impl Iterator<Item = BlockRange> {
     })
 }
 
-/// A batch that is being filled, in memory of the caller's.
+/// A batch that is being filled, in the caller's memory.
 pub struct Batch<'a> {
     number: u64,
     bytes: &'a mut [u8],
@@ -151,12 +152,12 @@ impl<'a> Batch<'a> {
     /// The most bytes that a block takes besides its payload.
     pub const OVERHEAD: usize = BLOCK_HEAD + SEAL;
 
-    /// An empty batch of that number, with room for as much as there are bytes.
+    /// An empty batch of that number, with room for as much as fits into `bytes`.
     pub fn new(number: u64, bytes: &'a mut [u8]) -> Self {
         Self::go_on(number, bytes, 0)
     }
 
-    /// One of which so many bytes are used already.
+    /// A batch of which `used` bytes are filled already.
     pub fn go_on(number: u64, bytes: &'a mut [u8], used: usize) -> Self {
         Batch { number, bytes, used }
     }
@@ -166,17 +167,17 @@ impl<'a> Batch<'a> {
         self.number
     }
 
-    /// Bytes that stand there.
+    /// Bytes filled so far.
     pub fn len(&self) -> usize {
         self.used
     }
 
-    /// Whether it holds nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Seals a copy of a block behind the others. `None` if there is no room for it.
+    /// Seals a copy of a block after the others. `None` if there is no room for it.
     pub fn add(&mut self, sealer: &Sealer, owner: u64, tag: u8, payload: &[u8]) -> Option<BlockRange> {
         let len = payload.len() + Self::OVERHEAD;
         let to = self.bytes.get_mut(self.used..)?.get_mut(..len)?;
@@ -192,7 +193,7 @@ impl<'a> Batch<'a> {
         Some(BlockRange { offset, len: len as u32 })
     }
 
-    /// What stands there.
+    /// The bytes filled so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
@@ -228,7 +229,7 @@ mod tests {
             let middle = places[7].offset as usize;
             assert!(blocks(&room[..used], 0).eq(places.iter().copied()));
             assert!(blocks(&room[middle..used], middle as u32).eq(places[7..].iter().copied()));
-            // Of a block that is cut off nothing is told.
+            // A truncated block is not reported.
             assert!(blocks(&room[..used - 1], 0).eq(places[..places.len() - 1].iter().copied()));
             for (owner, place) in (0_u64..).zip(&places) {
                 let mut part = room[place.offset as usize..][..place.len as usize].to_vec();
@@ -274,7 +275,7 @@ mod tests {
         batch.add(&sealer, 1, 2, b"correct horse battery staple").unwrap();
         let (first, same) = (batch.bytes().to_vec(), batch.len());
         assert!(!first.windows(7).any(|bytes| bytes == b"battery"));
-        // The same block again looks like another.
+        // The same block is sealed to different bytes.
         batch.add(&sealer, 1, 2, b"correct horse battery staple").unwrap();
         assert_ne!(first[4..], batch.bytes()[same + 4..]);
     }

@@ -1,21 +1,24 @@
-//! What stands between a tier and those who spill: threads that write, retries, and what to do when a tier goes away.
+//! The engine between a tier and its users: threads that write, retries, and what to do when a tier does not
+//! answer.
 //!
 //! ```text
 //!            ┌──────────── it answers ────────────┐
 //!            v                                    │
-//!   open ──────── no answer, not in time ──────> away     asked again after half a second, then ever later until something was written
+//!   open ──────── no answer, not in time ──────> away     probed at growing intervals until a write succeeds
 //!     │ ^
 //!     │ └──── deleted, or some seconds later ── full
 //!     └─────── it would not keep it ──────────> unfit     for good
 //! ```
 //!
-//! - **Puts** are written in the background. Whoever puts is told how it ended, and has his copy until then: only while the tier is open
-//!   anything is written, so what can't be written is nowhere else but with him, and is never lost.
-//! - **Gets** are answered in the caller's thread. While the tier is away they are tried again, until patience ends. The first that is answered then is a sign that the tier is back, which is
-//!   asked soon.
-//! - **Deletes** are done when there is time, many at once, and what is left of them when the engine ends.
-//! - **A forked child** has neither the threads nor connections that are its own, and what it would write would hit what its parent has there. It leaves all as
-//!   it is.
+//! - **Puts** are written in the background. The caller is told of the result, and keeps its copy until then.
+//!   Nothing is written unless the tier is open, so what can't be written is still with the caller, and is
+//!   never lost.
+//! - **Gets** are answered in the caller's thread. While the tier does not answer they are retried, until
+//!   `patience` ends. The first get that is answered then is a sign that the tier may be back, so the tier is
+//!   probed soon.
+//! - **Deletes** are done when there is time, many at once; the rest when the engine ends.
+//! - **A forked child** has neither the threads nor connections of its own, and its writes would hit its
+//!   parent's data there. It leaves everything as it is.
 
 mod health;
 mod process;
@@ -33,28 +36,28 @@ use process::{this_process, without_signals};
 
 use crate::tiers::{Room, Tier, Trouble, locked};
 
-/// Batches that are written at the same time.
+/// Batches that are written in parallel.
 const WRITERS: usize = 2;
-/// A tier that is away is asked again after so long at first, and at last.
+/// A tier that does not answer is probed again after this time at first, and at most.
 const SOONEST: Duration = Duration::from_millis(500);
 const LATEST: Duration = Duration::from_secs(10);
-/// A full one is tried again after so long.
+/// A full one is tried again after this time.
 const FULL: Duration = Duration::from_secs(5);
-/// A get is tried again after so long.
+/// A get is retried after this time.
 const AGAIN: Duration = Duration::from_millis(100);
-/// A call that takes longer counts as so long: more likely the process was stopped meanwhile.
+/// A call that takes longer counts as this long: more likely the process was stopped meanwhile.
 const LONGEST: Duration = Duration::from_secs(15);
-/// So many deletes are reason to begin.
+/// Deleting begins when this many batches wait for it.
 const DELETES: usize = 64;
-/// And so many are done at once at the end: a tier can make few requests of them.
+/// At the end, this many are deleted at once: a tier can combine them into few requests.
 const LAST_DELETES: usize = 8192;
-/// At the end a thread whose call takes longer is left.
+/// At the end, a thread whose call takes longer is abandoned.
 const LAST: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_secs(10) };
 
-/// It is looked so often whether they have ended.
+/// How often to check whether threads have ended.
 const ENDS: Duration = Duration::from_millis(1);
 
-/// What was done so far.
+/// Counters of calls so far.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Batches that were put, and their bytes.
@@ -67,7 +70,7 @@ pub struct Counters {
     pub got_bytes: AtomicU64,
     /// Batches that were deleted.
     pub deleted: AtomicU64,
-    /// Calls that failed, retries too.
+    /// Calls that failed, including retries.
     pub troubles: AtomicU64,
 }
 
@@ -84,7 +87,7 @@ struct Put {
 struct Queue {
     puts: VecDeque<Put>,
     deletes: Vec<u64>,
-    /// Those that the thread for that is at.
+    /// How many batches are being deleted now.
     deleting: usize,
     is_ending: bool,
 }
@@ -94,40 +97,41 @@ struct Inner {
     patience: Duration,
     told: Told,
     queue: Mutex<Queue>,
-    /// There is something to be written, or the end.
+    /// There is something to write, or the engine ends.
     work: Condvar,
-    /// There is much to be deleted, or the end.
+    /// There is much to delete, or the engine ends.
     care: Condvar,
     health: Mutex<(Health, Instant)>,
-    /// Held while a change of health is told, so that changes are told in their order.
+    /// Held while a change of health is reported, so that changes are reported in order.
     telling: Mutex<()>,
-    /// Something was written since the tier was away.
+    /// Something was written since the tier last did not answer.
     has_written: AtomicBool,
-    /// A get was not answered, and none since then was.
+    /// A get was not answered, and none has been answered since.
     got_no_answer: AtomicBool,
-    /// A get was answered after one that was not: the tier may be back, and is asked soon.
+    /// A get was answered after one that was not: the tier may be back, and is probed soon.
     may_be_back: AtomicBool,
-    /// Nobody is told any more.
+    /// Changes are no longer reported.
     is_quiet: AtomicBool,
     counters: Counters,
 }
 
-/// Since when a thread is at what it does for the tier; nothing while it waits for work.
+/// When a thread began its current work for the tier; `None` while it waits for work.
 type Busy = Arc<Mutex<Option<Instant>>>;
 
 /// See the module.
 pub struct Engine {
     inner: Arc<Inner>,
     threads: Vec<(JoinHandle<()>, Busy)>,
-    /// A thread was left in a call that does not end: the tier is asked nothing more.
+    /// A thread was abandoned in a call that does not end: no further calls are made to the tier.
     is_stuck: bool,
     has_ended: bool,
-    /// Who started it, and how many forks ago that was.
+    /// The process that started it, and its count of forks at that time.
     process: (u32, u64),
 }
 
 impl Engine {
-    /// Starts the threads; an error if there may be no more. A get waits for a tier that is away until `patience` ends; `told` hears of each change of health.
+    /// Starts the threads; an error if the system refuses them. A get waits for a tier that does not answer
+    /// until `patience` ends; `told` is called with each change of health.
     pub fn start(
         tier: Box<dyn Tier>,
         patience: Duration,
@@ -148,7 +152,7 @@ impl Engine {
             is_quiet: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        // Those that have started end with it, if not all can be.
+        // If not all threads can be started, this ends those that were.
         let mut engine = Engine {
             inner: inner.clone(),
             threads: Vec::new(),
@@ -167,13 +171,15 @@ impl Engine {
         })
     }
 
-    /// Whether this is a forked child of who started it, which must not call anything else of it.
+    /// Whether this process is a forked child of the one that started the engine; it must not call anything
+    /// else here.
     pub fn is_forked(&self) -> bool {
         this_process() != self.process
     }
 
-    /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged (with its [place](Tier::place)), or will not be. A number is used once:
-    /// what failed may be deleted later, so it is sealed and put again under another.
+    /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged (with
+    /// its [place](Tier::place)), or will not be. A number is used once: a failed batch may be deleted later,
+    /// so its content is sealed and put again under another number.
     pub fn put(
         &self,
         batch: u64,
@@ -184,7 +190,7 @@ impl Engine {
         self.inner.work.notify_one();
     }
 
-    /// Reads a part of a batch that was acknowledged.
+    /// Reads a part of an acknowledged batch.
     pub fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
         let (mut looked, mut waited, mut was_stopped) = (Instant::now(), Duration::ZERO, false);
         loop {
@@ -192,7 +198,7 @@ impl Engine {
             let took = looked.elapsed();
             looked += took;
             waited += took.min(LONGEST);
-            // Who was stopped tries once more: the call had no chance.
+            // If the process was stopped, try once more: the call had no chance.
             let may_wait = waited < self.inner.patience || took > LONGEST && !was_stopped;
             was_stopped |= took > LONGEST;
             match result {
@@ -204,7 +210,7 @@ impl Engine {
 
     /// As [`Engine::get`], once.
     pub fn try_get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
-        // A call to a server would end with a signal, and seem to have failed.
+        // A signal would interrupt a call to a server, which would seem to have failed.
         let result = without_signals(|| self.inner.tier.get(batch, from, into));
         match &result {
             Ok(()) => {
@@ -220,7 +226,7 @@ impl Engine {
         result
     }
 
-    /// A batch is not needed any more.
+    /// Marks a batch as no longer needed.
     pub fn delete(&self, batch: u64) {
         let mut queue = locked(&self.inner.queue);
         queue.deletes.push(batch);
@@ -229,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Deletes at once what is not needed any more, if the tier answers: then a full one may take something again.
+    /// Deletes at once what is no longer needed, if the tier answers: then a full one may have space again.
     pub fn delete_now(&self, batches: Vec<u64>) {
         let mut all = std::mem::take(&mut locked(&self.inner.queue).deletes);
         all.extend(batches);
@@ -238,8 +244,9 @@ impl Engine {
         }
     }
 
-    /// Deletes as much as it can, tells what is left, and leaves the tier: nothing is put any more. `late`: so many are still being put, and may arrive after that. For who can't drop it before the
-    /// process ends.
+    /// Deletes as much as possible, reports what is left, and leaves the tier: nothing is put any more.
+    /// `late`: this many batches are still being put, and may arrive after that. For callers that can't drop
+    /// the engine before the process ends.
     pub fn leave(&self, batches: Vec<u64>, late: usize) {
         let begin = Instant::now();
         locked(&self.inner.queue).is_ending = true;
@@ -264,7 +271,7 @@ impl Engine {
         }
     }
 
-    /// Ends the threads, deletes as much as it can, and tells what is left.
+    /// Ends the threads, deletes as much as possible, and reports what is left.
     pub fn end_and_tell(&mut self) {
         self.end(true);
         self.tell_left(0);
@@ -278,8 +285,9 @@ impl Engine {
         }
     }
 
-    /// Ends the threads, and gives the tier back for who goes on with it, this process or a child of it: what waits to be written is not, what waits to be deleted is deleted as far as the tier does that in time. The batches
-    /// that it still has then, too.
+    /// Ends the threads, and returns the tier for this process or a child of it to continue with. Waiting
+    /// writes are refused; waiting deletes are done as far as the tier does them in time. Also returns the
+    /// batches that the tier still has then.
     pub fn stop(mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         self.end(false);
         let left = std::mem::take(&mut locked(&self.inner.queue).deletes);
@@ -288,11 +296,12 @@ impl Engine {
         }
         let inner = self.inner.clone();
         drop(self);
-        // Nobody else has it any more.
+        // Nobody else holds a reference to it any more.
         Arc::into_inner(inner).map(|inner| (inner.tier, left))
     }
 
-    /// Ends the threads: what waits to be written is not. One that is in a call that does not end, as of a file on a server that has gone, is left in it.
+    /// Ends the threads; waiting writes are refused. A thread in a call that does not end, for example for a
+    /// file on a server that is gone, is abandoned.
     pub fn end_threads(&mut self) {
         locked(&self.inner.queue).is_ending = true;
         self.inner.work.notify_all();
@@ -326,17 +335,17 @@ impl Engine {
         }
     }
 
-    /// How the tier is.
+    /// The health of the tier.
     pub fn health(&self) -> Health {
         locked(&self.inner.health).0.clone()
     }
 
-    /// What was done.
+    /// The counters.
     pub fn counters(&self) -> &Counters {
         &self.inner.counters
     }
 
-    /// What the tier holds.
+    /// How much the tier holds, and how much it may.
     pub fn room(&self) -> Room {
         self.inner.tier.room()
     }
@@ -346,14 +355,14 @@ impl Engine {
         self.inner.tier.file()
     }
 
-    /// What people call the tier.
+    /// The name of the tier for messages.
     pub fn name(&self) -> &str {
         self.inner.tier.name()
     }
 }
 
 impl Drop for Engine {
-    /// What waits to be written is not, and what waits to be deleted is deleted, if the tier answers.
+    /// Waiting writes are refused, and waiting deletes are done if the tier answers.
     fn drop(&mut self) {
         self.end(true);
     }

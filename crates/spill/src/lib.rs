@@ -1,17 +1,20 @@
-//! Where compressed blocks go that do not fit into memory: a file, an NBD server, Redis or Valkey.
+//! Backends for compressed blocks that do not fit into memory: a file, an NBD server, Redis or Valkey.
 //!
 //! ```text
 //!   blocks ──> Batch (64 to 256 KiB, sealed) ──> Tier: put ─── acknowledged: the copy in memory may go
 //!   block  <── opened                        <── Tier: get, a part of a batch
 //! ```
 //!
-//! What holds:
-//! - A **batch** is written once, under a number that no other batch of the run has, and read in parts. Its blocks are **sealed**
-//!   one by one: encrypted, or with a checksum, for this run, this batch and this place. What does not open is never data.
-//! - A **tier** does what it is told or says why not ([`Trouble`]). It never makes up bytes: what it does not have is lost.
-//! - What stands on a tier means nothing without the run's key, and ends with the run.
+//! Invariants:
+//! - A **batch** is written once, under a number that no other batch of the run has, and read in parts. Its
+//!   blocks are **sealed** one by one: encrypted, or with a checksum, for this run, this batch and this
+//!   place. A block that does not open is never returned as data.
+//! - A **tier** does what it is told or returns the reason why not ([`Trouble`]). It never makes up bytes:
+//!   what it does not have is lost.
+//! - The data on a tier are meaningless without the run's key, and end with the run.
 //!
-//! Without the feature `tiers` there is the form of a batch alone, which needs neither memory of its own nor Rust's `std`.
+//! Without the feature `tiers` the crate has only the format of a batch, which needs neither memory of its
+//! own nor Rust's `std`.
 
 #![cfg_attr(not(feature = "tiers"), no_std)]
 

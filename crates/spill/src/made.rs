@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::tiers::{Room, Tier, Trouble, locked};
 
-/// A tier whose troubles are made to order.
+/// A tier whose failures a test chooses.
 #[derive(Default)]
 pub struct Made {
     pub batches: Arc<Mutex<HashMap<u64, Vec<u8>>>>,

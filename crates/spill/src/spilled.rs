@@ -1,21 +1,23 @@
-//! What one user has spilled: blocks that are put, read and freed one by one, and stand on the tier in batches.
+//! What one user has spilled: blocks that are put, read and freed one by one, and are stored on the tier in
+//! batches.
 //!
 //! ```text
-//!   put ──> batch that is filled ── full ──> on its way ── acknowledged ──> on the tier alone ── nothing of it is needed ──> deleted
-//!           \───────────── read from memory ─────────/                      │
-//!                 ^                    └── refused: blocks move on          │ little of it is needed
-//!                 └───────────────────────────────────────────────<─────────┘
+//!   put ──> filling batch ── full ──> on its way ── acknowledged ──> on the tier only ── unneeded ──> deleted
+//!           \──────── read from memory ────────/                        │
+//!               ^                       └── refused: blocks move on     │ little of it is needed
+//!               └───────────────────────────────────────<───────────────┘
 //!
 //!   blocks    number -> batch, place, stamp: 16 bytes each
 //!   batches   number on the tier, how much of it is needed, whose blocks it has
 //! ```
 //!
 //! Invariants:
-//! - A block is in memory until its batch was acknowledged. What a tier has refused stays there, until it takes it under another number.
-//! - What is in memory is bounded: so many batches, and then nothing more is taken. A block that is longer than a
-//!   batch has one of its own, and is taken when no other such batch is on its way.
-//! - What does not open, or was put for somebody else, is never data.
-//! - A forked child has nothing of it, and takes no lock: its parent's threads may have held it.
+//! - A block is in memory until its batch is acknowledged. What a tier has refused stays in memory until the
+//!   tier takes it under another number.
+//! - The memory is bounded: beyond a number of batches, nothing more is taken. A block longer than a batch
+//!   has one of its own, and is taken only when no other such batch is on its way.
+//! - A block that does not open, or was put for another owner, is never returned as data.
+//! - A forked child has none of it, and takes no lock: its parent's threads may have held it.
 
 mod ahead;
 mod moves;
@@ -33,20 +35,20 @@ use crate::batch::{BLOCK_HEAD, Batch, Sealer};
 use crate::engine::{Engine, Health};
 use crate::tiers::{BadTarget, Room, Target, Terms, Tier, Trouble, locked};
 
-/// Batches in memory at most that are not acknowledged, besides the one that is filled.
+/// The most batches in memory that are not acknowledged, in addition to the one being filled.
 const UNACKNOWLEDGED: usize = 4;
-/// Nobody waits longer than this for one of them.
+/// No thread waits longer than this for one of them.
 const WAITS: Duration = Duration::from_secs(5);
-/// And looks so often.
+/// How often a waiting thread checks.
 const TURN: Duration = Duration::from_millis(200);
-/// Sparse batches that are emptied for one that is sent, at most.
+/// The most sparse batches that are emptied for each one that is sent.
 const EMPTIED: usize = 2;
-/// The longest block that is taken.
+/// The longest block that is accepted.
 const LONGEST: usize = 64 << 20;
-/// Bytes of a batch, and how long a get waits, unless others are asked for.
+/// The defaults: bytes of a batch, and how long a get waits.
 const BATCH: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a forked child is told.
+/// The error in a forked child.
 const FORKED: &str = "this process was forked from the one that has spilled";
 #[derive(Default)]
 struct Inner {
@@ -64,7 +66,7 @@ pub struct Spilled {
     batch_bytes: usize,
 }
 
-/// What nobody else calls what he puts on a server.
+/// A name under which nobody else puts data on a server.
 pub fn run_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -75,7 +77,8 @@ impl Spilled {
     /// Bytes that a block takes besides its payload.
     pub const OVERHEAD: usize = Batch::OVERHEAD;
 
-    /// On a tier that is opened for it, encrypted with a key that nobody has, in batches of 256 KiB; a get waits for a tier that is away for a minute.
+    /// On a tier that is opened for it, encrypted with a random key, in batches of 256 KiB; a get waits up to
+    /// a minute for a tier that does not answer.
     pub fn open(
         target: &Target,
         terms: Terms,
@@ -87,8 +90,9 @@ impl Spilled {
         Self::new(tier, sealer, BATCH, PATIENCE, told).map_err(cannot)
     }
 
-    /// Nothing yet; an error if there may be no more threads. Batches have up to so many bytes; `told` hears of each change of the tier's health, and must not put or get anything itself: it is called
-    /// by who does. A get waits for a tier that is away until `patience` ends.
+    /// Starts empty; an error if no more threads can be started. Batches have up to `batch_bytes` bytes.
+    /// `told` is called with each change of the tier's health, and must not put or get anything itself, since
+    /// threads that do so call it. A get waits for a tier that does not answer until `patience` ends.
     pub fn new(
         tier: Box<dyn Tier>,
         sealer: Sealer,
@@ -100,12 +104,12 @@ impl Spilled {
         Ok(Spilled { engine, inner: Arc::default(), ahead: Mutex::default(), sealer, batch_bytes })
     }
 
-    /// Bytes of a batch, unless it is that of a longer block.
+    /// Bytes of a batch, except that of a longer block.
     pub fn batch_bytes(&self) -> usize {
         self.batch_bytes
     }
 
-    /// Whether the tier takes batches now. What is not needed on a full one is deleted first.
+    /// Whether the tier takes batches now. On a full one, what is no longer needed is deleted first.
     pub fn is_open(&self) -> bool {
         if self.engine.is_forked() {
             return false;
@@ -116,7 +120,7 @@ impl Spilled {
         self.engine.health() == Health::Open && !locked(&self.inner.state).is_stalled
     }
 
-    /// How the tier is.
+    /// The health of the tier.
     pub fn health(&self) -> Health {
         match self.engine.is_forked() {
             true => Health::Unfit(FORKED.into()),
@@ -124,12 +128,12 @@ impl Spilled {
         }
     }
 
-    /// What people call the tier.
+    /// The name of the tier for messages.
     pub fn name(&self) -> &str {
         self.engine.name()
     }
 
-    /// What the tier holds.
+    /// How much the tier holds, and how much it may.
     pub fn room(&self) -> Room {
         if self.engine.is_forked() {
             return Room::default();
@@ -146,7 +150,7 @@ impl Spilled {
         locked(&self.inner.state).needed_bytes
     }
 
-    /// Memory that this takes: tables, and batches as if there were as many as there may be.
+    /// Memory that this takes: tables, and the most batches that there may be.
     pub fn memory_bytes(&self) -> u64 {
         if self.engine.is_forked() {
             return 0;
@@ -159,14 +163,14 @@ impl Spilled {
         (tables + lists + state.excess(self.batch_bytes)) as u64 + Self::fixed_bytes(self.batch_bytes)
     }
 
-    /// Memory that batches of that size take at most, and what is read ahead of them. A block that is longer takes
-    /// its own length besides, until it was acknowledged.
+    /// The most memory that batches of that size take, including what is read ahead. A longer block takes its
+    /// own length in addition, until it is acknowledged.
     pub fn fixed_bytes(batch_bytes: usize) -> u64 {
         ((UNACKNOWLEDGED + 2) * batch_bytes) as u64 + Ahead::MEMORY
     }
 
-    /// Takes a block, and returns its number, which is less than 2^32; one of more than 64 MiB finds no room. From
-    /// now on it is kept, in memory or on the tier.
+    /// Takes a block, and returns its number, which is less than 2^32; a block of more than 64 MiB is
+    /// refused. From now on it is in memory or on the tier.
     pub fn put(&self, owner: u64, tag: u8, payload: &[u8]) -> Result<u64, Trouble> {
         if payload.len() > LONGEST {
             return Err(Trouble::Full);
@@ -205,13 +209,14 @@ impl Spilled {
         Ok(u64::from(number))
     }
 
-    /// Which of the blocks that had this number it is. `None` if there is none.
+    /// Tells the block from others that had this number. `None` if there is none.
     pub fn stamp(&self, number: u64) -> Option<u32> {
         self.not_forked().ok()?;
         locked(&self.inner.state).entry(number).map(|entry| entry.stamp)
     }
 
-    /// Reads a block: its tag and its payload, in `room`, which has to be as long as that and [`Spilled::OVERHEAD`].
+    /// Reads a block: returns its tag and its payload, in `room`, which has to be [`Spilled::OVERHEAD`]
+    /// longer than the payload.
     pub fn get<'r>(&self, number: u64, owner: u64, room: &'r mut [u8]) -> Result<(u8, &'r [u8]), Trouble> {
         self.not_forked()?;
         let (tag, len) = loop {
@@ -235,7 +240,7 @@ impl Spilled {
             match opened {
                 Ok((block, _)) => break (block.tag, block.payload.len()),
                 Err(trouble) => {
-                    // It may have moved meanwhile, or gone.
+                    // It may have been moved or freed meanwhile.
                     let state = locked(&self.inner.state);
                     let now = state.find(number).map(|(entry, kept)| (entry, kept.number));
                     if now == Some((entry, batch)) {
@@ -247,7 +252,7 @@ impl Spilled {
         Ok((tag, &room[BLOCK_HEAD..BLOCK_HEAD + len]))
     }
 
-    /// Reads a part of a batch that has `end` bytes, and what follows if that is likely to be wanted next.
+    /// Reads a part of a batch that has `end` bytes, and more if that will probably be read next.
     fn read(&self, batch: u64, from: u32, into: &mut [u8], end: u32) -> Result<(), Trouble> {
         let plan = {
             let mut ahead = locked(&self.ahead);
@@ -272,7 +277,7 @@ impl Spilled {
         *locked(&self.ahead) = Ahead::default();
     }
 
-    /// A block is not needed any more. Returns the bytes of its payload, if there was one.
+    /// Frees a block. Returns the bytes of its payload, if it existed.
     pub fn free(&self, number: u64) -> Option<usize> {
         self.not_forked().ok()?;
         let mut state = locked(&self.inner.state);
@@ -284,7 +289,8 @@ impl Spilled {
         Some(entry.len as usize - Self::OVERHEAD)
     }
 
-    /// Deletes everything there is on the tier: nothing is read or put any more. For who can't drop it before the process ends.
+    /// Deletes everything on the tier: nothing is read or put any more. For callers that can't drop this
+    /// before the process ends.
     pub fn end(&self) {
         if self.engine.is_forked() {
             return;
@@ -292,7 +298,7 @@ impl Spilled {
         let begin = Instant::now();
         let mut state = locked(&self.inner.state);
         state.is_ended = true;
-        // What is on its way would arrive after it was deleted.
+        // A batch on its way would arrive after it was deleted.
         while state.batches.iter().flatten().any(|kept| kept.stage == Stage::OnItsWay)
             && let Some(left) = WAITS.checked_sub(begin.elapsed())
         {
@@ -305,12 +311,12 @@ impl Spilled {
         self.engine.leave(all, late);
     }
 
-    /// What is put is sealed under numbers that the parent uses as well.
+    /// Blocks put here would be sealed under numbers that the parent uses as well.
     fn not_forked(&self) -> Result<(), Trouble> {
         if self.engine.is_forked() { Err(Trouble::Unfit(FORKED.into())) } else { Ok(()) }
     }
 
-    /// Why nothing is taken now.
+    /// The reason why nothing is taken now.
     fn why_not(&self) -> Option<Trouble> {
         match self.engine.health() {
             Health::Open => None,
@@ -320,8 +326,8 @@ impl Spilled {
         }
     }
 
-    /// Sends the batch that is filled; waits if too many are on their way. For a block that is longer than a batch
-    /// it waits afterwards, too, until there is none of another such block.
+    /// Sends the batch that is being filled; waits if too many are on their way. For a block longer than a
+    /// batch it also waits afterwards, until no other such block's batch is on its way.
     fn send<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -329,7 +335,7 @@ impl Spilled {
     ) -> Result<MutexGuard<'a, State>, Trouble> {
         let filled = state.filled();
         let mut state = self.wait_while(state, |state| state.unacknowledged >= UNACKNOWLEDGED)?;
-        // Who has waited, too, may have sent it; what is filled now has room.
+        // Another waiting thread may have sent it; the batch that is being filled now has room.
         if state.filled() == filled {
             self.send_now(&mut state);
         }
@@ -340,7 +346,7 @@ impl Spilled {
         Ok(state)
     }
 
-    /// Waits for answers of the tier while that is so.
+    /// Waits for answers of the tier while `is_so` holds.
     fn wait_while<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -351,14 +357,14 @@ impl Spilled {
             if let Some(why) = self.why_not() {
                 return Err(why);
             }
-            // One is enough to wait for a tier that hangs.
+            // One wait is enough for a tier that hangs.
             state.is_stalled |= left.is_zero();
             if state.is_stalled {
                 return Err(Trouble::Full);
             }
             let begin = Instant::now();
             let waited = self.inner.answered.wait_timeout(state, TURN);
-            // While the process is stopped, nobody waits.
+            // Time during which the process is stopped does not count as waiting.
             left = left.saturating_sub(begin.elapsed().min(TURN));
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             self.take_refused(&mut state);
@@ -380,14 +386,14 @@ impl Spilled {
         });
     }
 
-    /// Deletes what waits for it.
+    /// Deletes the batches that wait for it.
     fn settle(&self, state: &mut State) {
         state.deletes.drain(..).for_each(|number| self.engine.delete(number));
     }
 }
 
 impl Drop for Spilled {
-    /// Leaves nothing on the tier, if it answers. What was on its way has arrived before it is deleted.
+    /// Leaves nothing on the tier, if it answers. Batches on their way have arrived before they are deleted.
     fn drop(&mut self) {
         if self.engine.is_forked() {
             return;

@@ -1,20 +1,21 @@
 //! How a candidate is chosen for a block.
 //!
-//! Of each class of blocks it is known to what the best candidate brought such blocks of late, the **level**, and by how
-//! much each candidate stayed behind the best, its **ratio**. Level times ratio is what a candidate is expected to make;
-//! for one that begins with a transform, on blocks whose residuals were estimated, it is the estimate times what that had to
-//! be multiplied by of late. The candidate with the least expected size and price goes first, the price being the time
-//! it takes at so many bytes for a microsecond. What it comes to tells the level of this very block. The next one must
-//! promise to save more than its own price; when none does, or the result is as small as the threshold of
-//! acceptance, that is it. Promises are worth what the candidate has kept of them of late, its **trust**. Where blocks of
-//! a class came to nothing, none promises anything, and nothing is tried.
+//! For each class of blocks the state has the recent size that the best candidate reached, the **level**, and
+//! each candidate's recent size relative to the best, its **ratio**. Level times ratio is the expected size
+//! of a candidate. For a candidate that begins with a transform, on blocks whose residuals were estimated, it
+//! is instead the estimate times a factor learned recently. The candidate with the least expected size plus
+//! price goes first; the price is its time, converted to bytes. Its result shows the level of this very
+//! block. The next candidate must promise to save more than its own price; the search ends when none does, or
+//! when the result is as small as the threshold of acceptance. A promise counts for the part that the
+//! candidate has recently kept, its **trust**. If blocks of a class did not compress, no candidate promises
+//! anything, and nothing is tried.
 //!
-//! Who has won several blocks in a row goes first, or is worth a trial of its own where such trials have paid of late:
-//! pages come in the order of their addresses mostly, and arrays are longer than pages.
+//! A candidate that has won several blocks in a row goes first, or gets a trial of its own if such trials
+//! have recently paid: pages mostly come in the order of their addresses, and arrays are longer than pages.
 //!
-//! What is never tried is never learned about, so each candidate is tried in vain now and then: in a class where it
-//! is new the later the more often it was in vain elsewhere, then after twice as many blocks of the class each time that
-//! it came to nothing.
+//! Nothing is learned about a candidate that is never tried, so each candidate is tried in vain now and then.
+//! In a class where it is new, the first such trial comes the later the more often it failed elsewhere; after
+//! each failure the number of blocks of the class until the next trial doubles.
 
 use super::estimate::{self, Key, Residuals};
 use super::state::{Candidate, Entry, KEYS, Recent, View};
@@ -22,17 +23,17 @@ use super::state::{Candidate, Entry, KEYS, Recent, View};
 /// How hard to try.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
-    /// What 16 nanoseconds may cost, in 4096ths of a byte, for a page of 4096.
+    /// The cost of 16 nanoseconds, in 4096ths of a byte, for a page of 4096 bytes.
     pub price: u32,
-    /// Residuals are estimated for one in so many blocks of a class, in classes where that is of use.
+    /// In classes where estimates help, residuals are estimated for one block in this many.
     pub estimate: u32,
     /// Two to the power of this is the most blocks of a class between trials in vain.
     pub patience: u16,
-    /// From this size on a result is small enough, in 4096ths, if nobody says otherwise.
+    /// By default, a result of at most this size, in 4096ths, is small enough.
     pub acceptance: u16,
-    /// The most trials in vain for a block, as long as nothing is found.
+    /// The most failed trials for a block while nothing has been found.
     pub vain: u32,
-    /// A candidate is believed to save so many 1024ths of what it promises, however often it did not.
+    /// A candidate is trusted for at least this many 1024ths of its promise, however often it failed.
     pub doubt: u32,
 }
 
@@ -42,23 +43,23 @@ const NOISE_PATIENCE: u16 = 13;
 /// What a coder needs beyond the entropy, whatever that is, in 4096ths of a page.
 const OVERHEAD: u16 = 48;
 
-/// Gains are counted in so many parts of a 4096th.
+/// Gains are counted in this many parts of a 4096th.
 const FRACTION: u32 = 16;
 
-/// An estimate is hardly ever further below what comes of it, in 1024ths.
+/// A result hardly ever exceeds its estimate by more than this factor, in 1024ths.
 const MOST_FACTOR: u32 = 1536;
 
-/// Coders that look at more than single bytes may come to less than an estimate, but hardly to less than one of so many
-/// parts.
+/// Coders that look at more than single bytes may get below an estimate, but hardly below one part in this
+/// many of it.
 const HOPE: u32 = 3;
 
-/// After so many blocks in a row with the same winner it is expected to make as much of the next.
+/// After this many blocks in a row with the same winner, the winner is expected to do as well on the next.
 const STREAK: u16 = 3;
 
 /// The most trials for a block.
 const TRIALS: usize = 16;
 
-/// The most that is said of a size in 4096ths: products of it with a gain or a ratio, in fractions, fit.
+/// The largest size in 4096ths that is recorded: its products with a gain or a ratio, in fractions, fit.
 const MOST_SCALED: u32 = 60_000;
 
 /// A size in 4096ths of the block.
@@ -66,20 +67,20 @@ fn scaled(size: usize, len: usize) -> u32 {
     (size * 4096).div_ceil(len).min(MOST_SCALED as usize) as u32
 }
 
-/// What is there so far.
+/// The best result so far.
 struct Best {
-    /// Bytes of the form with its tag; one more than may be before there is any.
+    /// Bytes of the form including its tag; one more than allowed if there is none yet.
     size: usize,
     found: bool,
 }
 
-/// One trial: who, and the size that came of it or that it would have had to pass under.
+/// One trial: the candidate, and the resulting size, or the size that it failed to beat.
 #[derive(Clone, Copy, Default)]
 struct Trial {
     candidate: usize,
     size: u32,
     exact: bool,
-    /// What was there before.
+    /// The best size before.
     before: u32,
     /// What it promised to save, in fractions of a 4096th.
     promised: u32,
@@ -89,9 +90,9 @@ struct Trial {
 struct Block {
     class: usize,
     visit: u32,
-    /// Of the keys of the list; zero where there is none.
+    /// By the keys of the list; zero where there is none.
     estimates: [u16; KEYS + 1],
-    /// What the best is expected to make.
+    /// The size that the best candidate is expected to reach.
     level: u32,
     tried: [u64; 4],
 }
@@ -102,7 +103,8 @@ impl Block {
     }
 }
 
-/// Compresses `src` into `dst`, which is as long as the form may be; how long it is, if any candidate made one.
+/// Compresses `src` into `dst`, which is as long as the form may be; returns the form's length, if any
+/// candidate made one.
 pub(super) fn compress(
     effort: &Effort,
     acceptance: u32,
@@ -163,7 +165,7 @@ pub(super) fn compress(
     learn(&mut view, &block, &trials[..count], end);
     follow(effort, &mut view, &trials[..count], winner, end);
     if estimated {
-        // Where no transform wins, estimates are asked for less and less often.
+        // If no transform wins, estimates are made less and less often.
         let known = &mut view.classes[class];
         let of_use = |trial: &Trial| usize::from(view.candidates[trial.candidate].key) < KEYS;
         let of_use = trials[..count].iter().any(of_use);
@@ -190,7 +192,7 @@ fn entries<'a>(view: &'a View<'_>, class: usize) -> (&'a [Entry], &'a [Entry]) {
     (&view.entries[class * count..][..count], &view.entries[estimate::CLASSES * count..][..count])
 }
 
-/// What is known of a candidate in a class, or if that is nothing, in all classes.
+/// What is known of a candidate in a class or, if that is nothing, in all classes.
 #[inline(always)]
 fn known<'a>(here: &'a Entry, anywhere: &'a Entry, class: usize) -> Option<&'a Entry> {
     if here.ratio != Entry::UNSEEN {
@@ -204,8 +206,8 @@ fn ratio(view: &View<'_>, class: usize, i: usize) -> Option<u32> {
     known(&here[i], &anywhere[i], class).map(|entry| u32::from(entry.ratio).max(1))
 }
 
-/// The candidate that promises most: at first the one with the least expected size and price, then the one that saves
-/// most beyond its price, if any does; and what that one promises to save, in fractions of a 4096th.
+/// The candidate that promises most: at first the one with the least expected size plus price, then the one
+/// that saves most beyond its price, if any does; and how much it promises to save, in fractions of a 4096th.
 fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<(usize, u32)> {
     let (mut next, mut most) = (None, (0, 0));
     let (here, anywhere) = entries(view, block.class);
@@ -216,7 +218,7 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
         let Some(entry) = known(here, anywhere, block.class) else { continue };
         let estimate = u32::from(block.estimates[usize::from(candidate.key)]);
         let mut expected = if estimate > 0 {
-            // What it was multiplied by elsewhere is no use.
+            // A factor learned in other classes is of no use here.
             (estimate * u32::from(here.factor)) >> 10
         } else {
             (block.level * u32::from(entry.ratio)) >> 10
@@ -229,7 +231,7 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
             let gain = now.saturating_sub(expected) * FRACTION;
             (gain, gain)
         } else {
-            // What was saved of late counts whatever this block looks like.
+            // Recent savings count whatever this block looks like.
             let of_late = (now * u32::from(entry.gain) * FRACTION) >> 12;
             let promised = (now.saturating_sub(expected) * FRACTION).max(of_late);
             let gain = (promised * u32::from(entry.trust).max(effort.doubt)) >> 10;
@@ -244,13 +246,14 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
     Some((next?, most.1))
 }
 
-/// What a trial costs, in fractions of a 4096th: less where blocks shrink to little, for coders are faster there.
+/// The cost of a trial, in fractions of a 4096th: lower if blocks compress well, since coders are faster
+/// there.
 fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
     let whole = u32::from(candidate.cost) * effort.price / (4096 / FRACTION);
     (whole * (1024 + 2 * now).min(4096)) >> 12
 }
 
-/// A candidate that it is time to try whatever is expected. For those that have estimates it is time only where there is
+/// A candidate whose trial is due whatever is expected. Candidates with estimates are due only if there is
 /// one that is not hopeless.
 fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
     let recent = &*view.recent;
@@ -266,7 +269,7 @@ fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usiz
     let (here, anywhere) = entries(view, block.class);
     let is_late = |i: usize| {
         if here[i].ratio == Entry::UNSEEN {
-            // The more often it was in vain elsewhere, the longer a class may do without.
+            // The more often it failed elsewhere, the longer a class may do without it.
             block.visit >> anywhere[i].interval.min(effort.patience / 2) > 0
         } else {
             (block.visit as u16).wrapping_sub(here[i].due).cast_signed() >= 0
@@ -280,15 +283,15 @@ fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usiz
     open.min_by_key(|&i| u8::from(here[i].ratio != Entry::UNSEEN))
 }
 
-/// Says when a candidate is tried in vain next: later, after it has just been in vain.
+/// Sets when a candidate is next tried in vain: later, if it has just failed.
 fn put_off(view: &mut View<'_>, block: &Block, i: usize, patience: Option<u16>) {
     let count = view.candidates.len();
     let (all, here) = (estimate::CLASSES * count + i, block.class * count + i);
     if view.entries[here].ratio == Entry::UNSEEN {
-        // What was in vain elsewhere will be so here, but for a doubt.
+        // What failed elsewhere will probably fail here, too.
         view.entries[here].interval = view.entries[all].interval.min(4);
     }
-    // Noise is noise: it must cost next to nothing.
+    // Noise must cost next to nothing.
     let patience =
         patience.map(|patience| if block.class == estimate::NOISE { NOISE_PATIENCE } else { patience });
     for entry in [all, here] {
@@ -301,14 +304,15 @@ fn put_off(view: &mut View<'_>, block: &Block, i: usize, patience: Option<u16>) 
     }
 }
 
-/// Has candidate `i` compress the block, if that comes to less than what is there. Its size, tag included.
+/// Lets candidate `i` compress the block, and keeps the result if it is smaller than the best so far. Returns
+/// its size, including the tag.
 fn attempt(view: &mut View<'_>, i: usize, src: &[u8], dst: &mut [u8], best: &mut Best) -> Option<usize> {
     view.serve(i);
     let Candidate { tag, tag_len, .. } = view.candidates[i];
     let tag = &tag[..usize::from(tag_len)];
     let chain = view.candidates[i].chain()?;
     let room = (best.size - 1).checked_sub(tag.len()).filter(|&room| room > 0)?;
-    // The first form goes where it may stay, a better one comes there later.
+    // The first form is written to its final place; a better one is copied there later.
     let to = if best.found { &mut view.form[..room] } else { &mut dst[tag.len()..][..room] };
     let size = chain.forward_with(src, to, view.buffers, view.each, view.scratches)?;
     if best.found {
@@ -319,7 +323,7 @@ fn attempt(view: &mut View<'_>, i: usize, src: &[u8], dst: &mut [u8], best: &mut
     Some(best.size)
 }
 
-/// Remembers what the winner of the blocks before was worth here, and who is the winner now.
+/// Records what the winner of the previous blocks was worth here, and who is the winner now.
 fn follow(effort: &Effort, view: &mut View<'_>, trials: &[Trial], winner: usize, size: u32) {
     let recent = &mut *view.recent;
     if let Some(trial) = trials.iter().skip(1).find(|trial| trial.candidate == recent.winner) {
@@ -335,7 +339,7 @@ fn follow(effort: &Effort, view: &mut View<'_>, trials: &[Trial], winner: usize,
     (recent.winner, recent.size) = (winner, size as u16);
 }
 
-/// Remembers what came of the trials, the least of which came to `end`.
+/// Records the results of the trials, of which the best is `end`.
 fn learn(view: &mut View<'_>, block: &Block, trials: &[Trial], end: u32) {
     if trials.is_empty() {
         return;
@@ -360,14 +364,14 @@ fn learn(view: &mut View<'_>, block: &Block, trials: &[Trial], end: u32) {
                     entry.trust = toward(entry.trust.into(), kept) as u16;
                 }
                 let old = u32::from(entry.gain);
-                // A success is believed sooner than a failure.
+                // A success counts sooner than a failure.
                 entry.gain =
                     if new || gain > old { (old * 3 + gain) / 4 } else { (old * 7 + gain) / 8 } as u16;
             }
             if new {
                 entry.ratio = ratio as u16;
             } else if trials.len() > 1 && (trial.exact || ratio > entry.ratio.into()) {
-                // A trial on its own says nothing about others.
+                // A single trial says nothing about the other candidates.
                 let old = u32::from(entry.ratio);
                 entry.ratio = toward(old, ratio) as u16;
             }

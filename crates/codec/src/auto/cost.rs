@@ -1,5 +1,5 @@
-//! What candidates cost, roughly, so that a choice can weigh time against bytes. No clock is asked: choices would differ
-//! from run to run, and a clock costs more than some candidates.
+//! Rough costs of candidates, so that a choice can weigh time against bytes. No clock is read: choices would
+//! differ from run to run, and a clock costs more than some candidates.
 
 use crate::Chain;
 use crate::pipeline::Element;

@@ -1,13 +1,14 @@
-//! What is known of a block before anything is tried.
+//! What can be learned of a block before any candidate is tried.
 //!
-//! [`look`] takes a short look at a kilobyte of it, in pieces spread over the block: how many bytes are zero, and how
-//! often a byte is the same as the one 1, 2, 4, or 8 bytes before, and if all of that is rare, whether words repeat at
-//! any distance. Out of that comes a **class** of blocks; noise is one of them. What such blocks came to with each entry
-//! of the list is remembered by class.
+//! [`look`] examines a kilobyte of it, in pieces spread over the block: how many bytes are zero; how often a
+//! byte equals the one 1, 2, 4, or 8 bytes before; and if all of that is rare, whether words repeat at any
+//! distance. The result is a **class** of blocks; noise is one of them. The results of each entry of the list
+//! are recorded by class.
 //!
-//! [`Residuals`] goes further: for each transform that the list knows it makes the differences of some runs of words, and
-//! says to how many bytes they would come if each rank of bytes were coded on its own, without knowledge of what
-//! is frequent there: the logarithm of `n! / (c1! c2! ...)` for `n` bytes of which so many are equal.
+//! [`Residuals`] goes further: for each transform in the list it computes the differences of some runs of
+//! words, and returns the number of bytes that they would take if each rank of bytes were coded on its own,
+//! without prior knowledge of frequencies: the logarithm of `n! / (c1! c2! ...)` for `n` bytes with counts
+//! `c1`, `c2` and so on.
 
 use crate::Chain;
 use crate::cpu::either;
@@ -23,12 +24,12 @@ const SHORT: usize = CLASSES - 1;
 /// The class of blocks in which nothing repeats.
 pub(super) const NOISE: usize = CLASSES - 2;
 
-/// Pieces that are looked at, and the bytes of one.
+/// Pieces that are examined, and the bytes of one.
 const PIECES: usize = 16;
 const PIECE: usize = 64;
 
-/// The most equal bytes, of four times 1024 comparisons, that noise has: there are 16 on the average, and
-/// five standard deviations more are 36.
+/// The most equal bytes, in four times 1024 comparisons, that count as noise: the mean is 16, and five
+/// standard deviations above it is 36.
 const CHANCE: u32 = 36;
 
 /// The class of a block.
@@ -80,7 +81,8 @@ fn look_each(block: &[u8]) -> usize {
         384..=639 => 4,
         _ => 5,
     };
-    // The longest of the lags that are as good: a byte that equals the last also equals the one before that.
+    // The longest of the equally good lags: a byte that equals the previous one also equals the one before
+    // that.
     let (mut lag, mut most) = (0, 0);
     for (i, &count) in equal.iter().enumerate() {
         if count > 0 && count + count / 8 >= most {
@@ -96,8 +98,8 @@ fn look_each(block: &[u8]) -> usize {
     zeros * 12 + lag * 3 + strength + text * 72
 }
 
-/// Whether any of some words stands elsewhere in the block too, at whatever distance; of large blocks it looks at four
-/// kilobytes. By chance that is so once in a quarter of a million blocks.
+/// Whether any of some words occurs elsewhere in the block, at whatever distance; in large blocks it examines
+/// four kilobytes. By chance that happens once in a quarter of a million blocks.
 #[inline(always)]
 fn repeats(block: &[u8]) -> bool {
     const VIEW: usize = 4096;
@@ -105,7 +107,7 @@ fn repeats(block: &[u8]) -> bool {
     let view = &block[from..][..block.len().min(VIEW)];
     [4, 7].into_iter().any(|eighth| {
         let word = &view[view.len() * eighth / 8..][..4];
-        // Lane by lane, so that the compiler makes vectors; a lane counts to 64 at most.
+        // Lane by lane, so that the compiler makes vectors; a lane counts to at most 64.
         let mut counts = [0_u8; PIECE];
         let mut rest = view;
         while let Some(piece) = rest.first_chunk::<{ PIECE + 3 }>() {
@@ -122,7 +124,8 @@ fn repeats(block: &[u8]) -> bool {
     })
 }
 
-/// What stands before the coder of a chain: a difference of one order, and to bytes of how many ranks it comes.
+/// The transforms before the coder of a chain: a difference of one order, and the number of ranks of the
+/// resulting bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key(u8);
 
@@ -134,9 +137,9 @@ impl Key {
         Key(1 + (operation * 4 + width) * 7 + order)
     }
 
-    /// Of a chain that begins with differences, a shuffle, or at once with a coder of single bytes.
+    /// The key of a chain that begins with differences, a shuffle, or directly with a coder of single bytes.
     pub(super) fn of(chain: Chain) -> Key {
-        // The numbers of docs/formats/pipeline.md, which stay for ever.
+        // The numbers of docs/formats/pipeline.md, which never change.
         let numbers = chain.elements().map(|element| match element {
             Element::Step(number, _) => number,
             Element::Codec(_) => 0,
@@ -177,7 +180,7 @@ static LOGARITHMS: [u16; SAMPLE + 1] = {
     let mut all = [0; SAMPLE + 1];
     let mut n = 2;
     while n <= SAMPLE {
-        // The mantissa is squared; each time it reaches two there is one bit more.
+        // The mantissa is squared; each time it reaches two, that is one more bit.
         let whole = (n as u32).ilog2();
         let mut mantissa = (n as u64) << (30 - whole);
         let (mut bits, mut i) = (whole, 0);
@@ -203,12 +206,12 @@ pub(super) struct Residuals<'a> {
 }
 
 impl<'a> Residuals<'a> {
-    /// Of a block; `None` if it is too short.
+    /// For a block; `None` if it is too short.
     pub(super) fn new(block: &'a [u8]) -> Option<Self> {
         (block.len() >= 2 * SAMPLE).then_some(Residuals { block, counts: [[0; 256]; 8] })
     }
 
-    /// What the residuals of a transform come to, in 4096ths of the block.
+    /// The estimated size of a transform's residuals, in 4096ths of the block.
     pub(super) fn estimate(&mut self, key: Key) -> u16 {
         let Some(key) = key.0.checked_sub(1) else { return 4096 };
         let (operation, order) = (key / 28, usize::from(key % 7));
@@ -296,7 +299,7 @@ mod tests {
         for len in 0..1000 {
             assert!(look(&noise(len)) < CLASSES);
         }
-        // What repeats at another distance than those that are counted.
+        // Repeats at distances other than the counted ones.
         for period in [11, 100, 999] {
             for len in [3000, 4096, 100_000] {
                 let repeated: Vec<u8> = noise(period).into_iter().cycle().take(len).collect();
@@ -323,7 +326,7 @@ mod tests {
         let whole = residuals.estimate(Key::new(0, 0, 0));
         assert!((3500..=4096).contains(&whole), "{whole}");
         let block = std::vec![5; 4096];
-        // The first word has none before it.
+        // The first word has no predecessor.
         assert!(Residuals::new(&block).unwrap().estimate(Key::new(2, 3, 1)) < 40);
         let halves: Vec<u8> = noise(4096).iter().map(|byte| byte & 15).collect();
         let half = Residuals::new(&halves).unwrap().estimate(Key::new(0, 0, 0));

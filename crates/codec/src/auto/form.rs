@@ -1,4 +1,4 @@
-//! The form: which chain made it, and what that made.
+//! The form: the chain that made it, and the chain's result.
 //!
 //! ```text
 //! place below 240     +-------+------------------------------+
@@ -9,11 +9,12 @@
 //!                     +-------------------+----------------+------------------------+
 //! ```
 //!
-//! A **place** is one in a table of the whole process that only grows. It begins with the chains of [`KNOWN`], the same
-//! in every process and for ever; those that lists of one's own brought in follow, in the order in which they came. So
-//! decoding asks nobody what the encoder's list is or was.
+//! A **place** is a position in a table of the whole process that only grows. It begins with the chains of
+//! [`KNOWN`], which are the same in every process and for ever; the chains of custom lists follow, in the
+//! order in which they came. So decoding does not depend on the encoder's list.
 //!
-//! Levels do not matter to a decoder: all chains that are undone in the same way share a place of [`KNOWN`].
+//! Levels do not matter to a decoder: all chains that are undone in the same manner share a place of
+//! [`KNOWN`].
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -23,20 +24,20 @@ use crate::pipeline::{Chain, PipelineTable};
 /// Places that take one byte; the others take two.
 const SHORT: usize = 240;
 
-/// Places for the chains of lists of one's own.
+/// Places for the chains of custom lists.
 const MORE: usize = 1024;
 
 static TABLE: PipelineTable<MORE> = PipelineTable::new();
 
-/// The known chains as they were found when they were first asked for, zero before.
+/// The known chains, parsed when first needed; zero before.
 static FOUND: [AtomicU64; KNOWN.len()] = [const { AtomicU64::new(0) }; KNOWN.len()];
 
-/// Where a chain stands in the table.
+/// The position of a chain in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ChainIndex(u16);
 
 impl ChainIndex {
-    /// The place of a chain; a new one at the end if it has none. `None` if the table is full.
+    /// The place of a chain; a new one at the end is added if it has none. `None` if the table is full.
     pub(super) fn of(chain: Chain) -> Option<ChainIndex> {
         let alike = |other: Chain| {
             other.len() == chain.len()
@@ -49,7 +50,7 @@ impl ChainIndex {
         }
     }
 
-    /// How it is written, and in how many bytes.
+    /// Its bytes in a form, and how many.
     pub(super) fn tag(self) -> ([u8; 2], usize) {
         match u8::try_from(self.0) {
             Ok(place) if usize::from(place) < SHORT => ([place, 0], 1),
@@ -60,7 +61,7 @@ impl ChainIndex {
         }
     }
 
-    /// The chain that made `form`, and what it made; `None` if there is none at that place.
+    /// The chain that made `form`, and the chain's result; `None` if there is no chain at that place.
     #[inline]
     pub(super) fn split(form: &[u8]) -> Option<(Chain, &[u8])> {
         let (&first, rest) = form.split_first()?;
@@ -82,11 +83,11 @@ fn at(place: usize) -> Option<Chain> {
     }
 }
 
-/// The chain at a place that is known for ever.
+/// The chain at a place of [`KNOWN`].
 fn known(place: usize) -> Option<Chain> {
     let found = FOUND.get(place)?;
     Chain::from_number(found.load(Relaxed)).or_else(|| {
-        // Whoever else looks for it at this moment finds the same.
+        // Any other thread that looks for it at the same time finds the same.
         let chain: Chain = KNOWN.get(place)?.parse().ok()?;
         found.store(chain.number(), Relaxed);
         Some(chain)

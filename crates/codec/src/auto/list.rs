@@ -1,9 +1,10 @@
 //! The list of an [`Auto`](super::Auto): which chains it chooses from. It can be changed at any time.
 //!
-//! There are two rows of chains, of which a counter tells which is in use; a change fills the other one and then counts
-//! up. Who reads never waits: he copies the row in use, and looks whether the counter is still the same. If it never is,
-//! for somebody changes the list again and again, the copy may be of several lists. That does no harm: each entry is a
-//! chain of one of them, and every chain has its place in the table before it comes into any row.
+//! There are two rows of chains, and a counter says which is in use; a change fills the other row and then
+//! increments the counter. Readers never wait: they copy the row in use, and check that the counter is still
+//! the same. If it keeps changing, because another thread changes the list again and again, the copy may mix
+//! several lists. That does no harm: each entry is a chain of one of them, and every chain has its place in
+//! the table before it enters any row.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -13,7 +14,7 @@ use crate::Chain;
 /// The most entries of a list.
 pub const MOST_ENTRIES: usize = 256;
 
-/// Why a list was not taken. The old one is in use as before.
+/// Why a list was not accepted. The old one remains in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListError {
     /// A list has at least one entry.
@@ -22,7 +23,7 @@ pub enum ListError {
     TooLong,
     /// The process has used too many different chains; all forms must stay readable.
     TableFull,
-    /// Somebody else changes the list at this moment.
+    /// Another thread is changing the list.
     Busy,
 }
 
@@ -51,19 +52,20 @@ impl Row {
 }
 
 pub(super) struct List {
-    /// The names that count as long as nobody has set a list.
+    /// The names in use while nobody has set a list.
     names: &'static [&'static str],
-    /// Differs between any two lists of the process. Its lowest bit tells which row is in use.
+    /// Differs between any two lists of the process. Its lowest bit says which row is in use.
     version: AtomicU32,
     rows: [Row; 2],
     changing: AtomicBool,
 }
 
-/// The next version; those below are of lists that are known from the start.
+/// The next version; lower ones belong to lists that are known from the start.
 static NEXT: AtomicU32 = AtomicU32::new(1 << 10);
 
 impl List {
-    /// The chains of these names, which are valid. `version` is below 1024, even, and nobody else's.
+    /// The list of the chains with these names, which must be valid. `version` is below 1024, even, and
+    /// unique.
     pub(super) const fn known(names: &'static [&'static str], version: u32) -> Self {
         List {
             names,
@@ -91,7 +93,7 @@ impl List {
         for &chain in chains {
             ChainIndex::of(chain).ok_or(ListError::TableFull)?;
         }
-        // Not a lock to wait for: whoever holds it may never come back, in the child of a fork.
+        // Not a lock to wait for: in the child of a fork, its holder may never come back.
         if self.changing.swap(true, Ordering::Acquire) {
             return Err(ListError::Busy);
         }
@@ -106,7 +108,7 @@ impl List {
         Ok(())
     }
 
-    /// Copies the chains and says how many there are.
+    /// Copies the chains and returns how many there are.
     pub(super) fn copy(&self, to: &mut [Option<Chain>; MOST_ENTRIES]) -> usize {
         let mut len = 0;
         for _ in 0..8 {

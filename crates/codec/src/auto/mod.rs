@@ -1,4 +1,4 @@
-//! `auto`: for each block the codec that suits it, from a list that may change at any time.
+//! `auto`: chooses a suitable codec for each block, from a list that may change at any time.
 //!
 //! ```text
 //!            look -> class -> what is expected -> trials -> place + form
@@ -6,21 +6,21 @@
 //!                      `---------- what came of them, per thread
 //! ```
 //!
-//! Pages that lie together are of a kind, and what suits one suits the next; but a heap has pages of many kinds, in no
-//! order. So each thread remembers, for each of some classes of blocks that a short look can tell apart, what
-//! each candidate came to, and begins with what promises most (see `choice`). Where that is a transform for typed data,
-//! it estimates what the residuals would come to before it tries (see `estimate`). Blocks of noise are recognised
-//! by the look alone.
+//! Adjacent pages are mostly alike, and what suits one suits the next; but a heap has pages of many kinds, in
+//! no order. So each thread records, for some classes of blocks that a short look can tell apart, the result
+//! of each candidate, and begins with the most promising (see `choice`). If that is a transform for typed
+//! data, it estimates the size of the residuals before it tries (see `estimate`). Blocks of noise are
+//! recognised by the look alone.
 //!
 //! Invariants:
 //!
-//! - Decoding depends on nothing that an encoder remembered, nor on any list: a form begins with the place of the chain
-//!   that made it in a table that only grows (see `form`). Blocks made with an old list stay readable.
+//! - Decoding depends neither on the encoder's state nor on any list: a form begins with the place of its
+//!   chain in a table that only grows (see `form`). Blocks made with an old list stay readable.
 //! - A list or a threshold may change while other threads compress (see `list`).
-//! - All that is remembered lies in the scratch (see `state`), of which [`Codec::compress_scratch`] tells the
-//!   size; nothing is allocated.
-//! - Unlike that of other codecs, **the form depends on more than the block**: on what the scratch was used for before, the
-//!   threshold, and the list. Whatever form it is, it decodes to the same block.
+//! - All state is in the scratch (see `state`), whose size [`Codec::compress_scratch`] returns; nothing is
+//!   allocated.
+//! - Unlike other codecs, **the form depends on more than the block**: on the earlier use of the scratch, on
+//!   the threshold, and on the list. Every form decodes to the same block.
 
 mod choice;
 mod cost;
@@ -44,10 +44,10 @@ use form::ChainIndex;
 use list::List;
 use state::State;
 
-/// What begins the form of a block that is kept as it is: the place of `copy`.
+/// The first byte of a block that is stored as it is: the place of `copy`.
 const COPY: u8 = 0;
 
-/// A chooser with a list of its own. `auto`, `auto:fast`, `auto:dense` and `auto:max` are four of them.
+/// A chooser with its own list. `auto`, `auto:fast`, `auto:dense` and `auto:max` are four of them.
 ///
 /// ```
 /// use memfold_codec::{Auto, Codec, Compressed, ScratchBuf};
@@ -86,7 +86,7 @@ impl Auto {
         }
     }
 
-    /// One that chooses from these chains, and tries as hard as `auto`.
+    /// A chooser among these chains, which tries as hard as `auto`.
     ///
     /// # Errors
     /// As for [`Auto::set_list`].
@@ -106,17 +106,17 @@ impl Auto {
         PRESETS.iter().find(|auto| auto.name == name)
     }
 
-    /// The chains to choose from, the first one being what is tried first of what is not known yet.
+    /// The chains to choose from; while nothing is known yet, the first one is tried first.
     pub fn list(&self) -> impl Iterator<Item = Chain> {
         let mut chains = [None; MOST_ENTRIES];
-        // Behind its end may be what was read of a longer one, which somebody replaced meanwhile.
+        // Entries beyond the end may be from a longer list that was replaced meanwhile.
         let len = self.list.copy(&mut chains);
         chains.into_iter().take(len).flatten()
     }
 
-    /// Chooses from these chains from now on. Threads that compress go on; each takes the new list with its next block,
-    /// and then begins to learn anew. Forms of old lists stay readable. If the new list needs more scratch than callers
-    /// have, they do without the entries at its end; the first one must find enough.
+    /// Replaces the list. Threads that are compressing continue; each takes the new list for its next block,
+    /// and learns anew. Forms of old lists stay readable. If the new list needs more scratch than callers
+    /// have, they leave out the entries at its end; there must be enough for the first one.
     ///
     /// # Errors
     /// If the list is empty or too long, or the process has used too many chains.
@@ -124,24 +124,24 @@ impl Auto {
         self.list.set(chains)
     }
 
-    /// From this size on a result is small enough, in 4096ths of the block.
+    /// The largest size that ends the search, in 4096ths of the block.
     pub fn threshold(&self) -> u16 {
         self.acceptance.load(Relaxed)
     }
 
-    /// Lets results of at most that size, in 4096ths of the block, end the search.
+    /// Sets the largest size that ends the search, in 4096ths of the block.
     pub fn set_threshold(&self, size: u16) {
         self.acceptance.store(size, Relaxed);
     }
 }
 
-/// The table of chains that forms of `auto` refer to, in the order of their places. Whoever stores such forms for
-/// another process stores the names of these with them.
+/// The table of chains that forms of `auto` refer to, in the order of their places. A program that stores
+/// such forms for another process has to store these names with them.
 pub fn auto_table() -> impl Iterator<Item = Chain> {
     form::table()
 }
 
-/// The chain that made a form, and what it made.
+/// The chain that made a form, and the chain's result.
 pub(crate) fn split(form: &[u8]) -> Option<(Chain, &[u8])> {
     ChainIndex::split(form)
 }
@@ -170,7 +170,7 @@ impl Codec for Auto {
         if len == 0 { 0 } else { state::size(&self.list, len) }
     }
 
-    /// What the worst chain needs that there can be.
+    /// The need of the worst possible chain.
     fn decompress_scratch(&self, len: usize) -> usize {
         if len == 0 { 0 } else { worst_decompress_scratch(len) }
     }
@@ -187,7 +187,7 @@ impl Codec for Auto {
             return Compressed::Fits(0);
         }
         let state = State::of(&self.list, src.len(), scratch);
-        // Nothing is worth a place that does not make the block smaller.
+        // A form that is not smaller than the block is not worth a place.
         let most = room.min(src.len());
         let acceptance = self.threshold().into();
         match choice::compress(&self.effort, acceptance, src, &mut dst[..most], state.view()) {

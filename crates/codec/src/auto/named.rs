@@ -1,7 +1,7 @@
-//! `auto=A/B/C`: choosers with a list of one's own, by name.
+//! `auto=A/B/C`: choosers with custom lists, by name.
 //!
-//! The name is the list: names of codecs and pipelines with a stroke between them. It has no comma, at which command
-//! lines cut lists of codecs, and nothing that a shell would take for its own.
+//! The name is the list: names of codecs and pipelines, separated by slashes. It has no comma, since command
+//! lines split lists of codecs at commas, and no characters that a shell interprets.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -11,13 +11,13 @@ use super::list::MOST_ENTRIES;
 use super::{Auto, Effort, List, presets};
 use crate::{Chain, Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec};
 
-/// What every such name begins with.
+/// The prefix of every such name.
 pub(crate) const PREFIX: &str = "auto=";
 
 /// The longest name: room for a list of [`MOST_ENTRIES`].
 const NAME: usize = 32 * MOST_ENTRIES;
 
-/// How many there can be in one process.
+/// The most choosers in one process.
 pub(crate) const SLOTS: usize = 16;
 
 /// A chooser and its name.
@@ -72,7 +72,7 @@ const EMPTY: u8 = 0;
 const TAKEN: u8 = 1;
 const READY: u8 = 2;
 
-// SAFETY: what is in it is written by the one thread that took the slot, and read by others only after that thread
+// SAFETY: only the thread that took the slot writes its content, and others read it only after that thread
 // has made it ready.
 unsafe impl Sync for Slot {}
 
@@ -88,7 +88,7 @@ impl Slot {
         Some(unsafe { (*self.named.get()).assume_init_ref() })
     }
 
-    /// Makes a chooser here if nobody has taken the slot.
+    /// Makes a chooser here if the slot is free.
     fn put(&self, name: &str, chains: &[Chain]) -> Option<&Named> {
         self.state.compare_exchange(EMPTY, TAKEN, Ordering::Relaxed, Ordering::Relaxed).ok()?;
         let effort: Effort = presets::OWN;
@@ -99,15 +99,15 @@ impl Slot {
         }
         let mut named = Named { auto, name: [0; NAME], len: name.len() };
         named.name[..name.len()].copy_from_slice(name.as_bytes());
-        // SAFETY: the slot was empty and is now this thread's alone, until it is made ready.
+        // SAFETY: the slot was empty and belongs to this thread alone until it is made ready.
         unsafe { (*self.named.get()).write(named) };
         self.state.store(READY, Ordering::Release);
         self.get()
     }
 }
 
-/// The chooser of that name, which lives for ever; as with pipelines, nobody waits for anybody, and two threads that
-/// ask at the same moment may get two.
+/// The chooser of that name, which lives for ever. As with pipelines, no thread waits for another, and two
+/// threads that ask at the same moment may get two.
 pub(crate) fn interned(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
     let entries = name.strip_prefix(PREFIX).filter(|_| name.len() <= NAME).ok_or(UnknownCodec)?;
     if let Some(there) = SLOTTED.iter().filter_map(Slot::get).find(|named| named.name() == name) {

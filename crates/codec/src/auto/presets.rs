@@ -1,11 +1,13 @@
-//! The lists of `auto:fast`, `auto`, `auto:dense`, and `auto:max`, and the chains whose places are known for ever.
+//! The lists of `auto:fast`, `auto`, `auto:dense`, and `auto:max`, and the chains whose places are known for
+//! ever.
 //!
-//! The lists were found with the example `choose` on samples of 29 kinds of pages (heaps of nine programs, numbers of
-//! simulations and of instruments, texts, tables; November 2026, 4 KiB): of nearly a thousand codecs and pipelines (differences
-//! of all orders and at lags, once and twice, of all widths, shuffled by bytes, bits, or not, before seven coders), those as
-//! fast as the preset has to be; take the one by which the mean loss against the virtual best and the worst fall
-//! most, and again, until there is little left to win; then leave out what saves less than trying it costs. For
-//! `auto:dense`, all that are faster than 45 MB/s, the mean losses fell like this:
+//! The lists were found with the example `choose` on samples of 29 kinds of pages (heaps of nine programs,
+//! numbers of simulations and of instruments, texts, tables; November 2026, 4 KiB): from nearly a thousand
+//! codecs and pipelines (differences of all orders and at lags, once and twice, of all widths, shuffled by
+//! bytes, bits, or not, before seven coders), take those that are fast enough for the preset; repeatedly add
+//! the one that most reduces the mean and the worst loss against the virtual best, until there is little left
+//! to gain; then remove those that save less than trying them costs. For `auto:dense`, all that are faster
+//! than 45 MB/s, the mean losses fell like this:
 //!
 //! ```text
 //! zstd:6, stride:3                           14.8 %     shuffle:4+zstd:6                            2.5 %
@@ -15,8 +17,8 @@
 //! delta:4x1+lagdelta:4+zstd:6                 3.0 %     28 entries                                  0.7 %
 //! ```
 //!
-//! Prices were chosen so that `auto:fast` stays as fast as lz4 on heaps, `auto` as fast as `zstd:1`, and `auto:dense`
-//! above 40 MB/s.
+//! Prices were chosen so that `auto:fast` stays as fast as lz4 on heaps, `auto` as fast as `zstd:1`, and
+//! `auto:dense` above 40 MB/s.
 
 use super::Auto;
 use super::choice::Effort;
@@ -49,7 +51,7 @@ pub(crate) static PRESETS: [Auto; 4] = [
     ),
 ];
 
-/// How hard lists of one's own are tried.
+/// The effort for custom lists.
 pub(super) const OWN: Effort =
     Effort { price: 100, estimate: 4, patience: 8, acceptance: 64, vain: 3, doubt: 128 };
 
@@ -154,8 +156,8 @@ const MAX: [&str; 32] = [
     "range",
 ];
 
-/// The places of these chains are the same in every process. Append-only: a chain stands where it stands for ever, or
-/// else blocks of an older memfold would come back wrong. Levels of a codec share a place, so any will do.
+/// The places of these chains are the same in every process. Append-only: a chain keeps its place for ever,
+/// or blocks of an older memfold would decode wrongly. Levels of a codec share a place, so any level will do.
 pub(super) const KNOWN: [&str; 64] = [
     "copy",
     "lz4",

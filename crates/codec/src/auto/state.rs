@@ -1,4 +1,4 @@
-//! What a thread remembers, and the memory it works in: all of it lies in the scratch that the caller hands in.
+//! The state of a thread, and its working memory: all of it is in the scratch that the caller supplies.
 //!
 //! ```text
 //! scratch  +-------+------------+---------+--------+----------+---------+---------+------+------+---
@@ -6,14 +6,15 @@
 //!          +-------+------------+---------+--------+----------+---------+---------+------+------+---
 //! ```
 //!
-//! - candidates: the list as it was when the memory was set up, made ready to be used.
-//! - entries, classes: what each candidate made of the blocks of each class, and when it is tried again in vain.
+//! - candidates: the list as it was when the memory was set up, prepared for use.
+//! - entries, classes: the results of each candidate on the blocks of each class, and when it is next tried
+//!   in vain.
 //! - buffers, work: for the steps of pipelines, one candidate at a time.
-//! - kept: for codecs that keep a context from block to block, such as zstd. Each level has its own, as far as they go,
-//!   or else a context would have to be set up for each block anew.
+//! - kept: for codecs that keep a context from block to block, such as zstd. Each level has its own while
+//!   there are enough of them; otherwise a context would have to be set up anew for each block.
 //!
-//! It is set up once for a list and blocks of up to so many bytes, and when one of these changes. What it
-//! remembers may make another choice, never another block.
+//! It is set up for a list and blocks of up to a certain length, and again when one of these changes. The
+//! state may change the choice, never the decoded block.
 
 use core::ptr::NonNull;
 
@@ -26,13 +27,13 @@ use crate::pipeline::{Element, Lend};
 use crate::scratch::Kept;
 use crate::{Chain, CodecId, Scratch};
 
-/// Contexts that are kept side by side.
+/// Contexts that are kept at the same time.
 const CONTEXTS: usize = 4;
 
-/// Different estimates for one block.
+/// The most different estimates for one block.
 pub(super) const KEYS: usize = 32;
 
-/// An entry of the list, ready to be used.
+/// An entry of the list, prepared for use.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Candidate {
@@ -41,9 +42,9 @@ pub(super) struct Candidate {
     pub cost: u16,
     pub tag: [u8; 2],
     pub tag_len: u8,
-    /// Which of the estimates is its own; [`KEYS`] is none.
+    /// The index of its estimate; [`KEYS`] is none.
     pub key: u8,
-    /// Which context is its own.
+    /// The index of its context.
     context: u8,
     spare: u8,
 }
@@ -57,22 +58,22 @@ impl Candidate {
     }
 }
 
-/// What became of a candidate in a class of blocks.
+/// The record of a candidate in a class of blocks.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Entry {
-    /// Its size by that of the best one of the same block, the mean of late in 1024ths; [`Entry::UNSEEN`] if it was never
-    /// tried.
+    /// Its size relative to that of the best one for the same block, the recent mean in 1024ths;
+    /// [`Entry::UNSEEN`] if it was never tried.
     pub ratio: u16,
-    /// By what the estimate has to be multiplied, in 1024ths.
+    /// The factor for the estimate, in 1024ths.
     pub factor: u16,
-    /// At which visit of the class it is tried whatever is expected.
+    /// The visit of the class at which it is tried whatever is expected.
     pub due: u16,
-    /// How far the next time lies behind that: a power of two.
+    /// The distance to the next such visit: a power of two.
     pub interval: u16,
-    /// What it saved when it was not the first, in 4096ths of what was there before, the mean of late.
+    /// Its saving when it was not the first, in 4096ths of the best size before, the recent mean.
     pub gain: u16,
-    /// How much was saved of what it promised when it was not the first, the mean of late in 1024ths.
+    /// The part of its promise that it saved when it was not the first, the recent mean in 1024ths.
     pub trust: u16,
 }
 
@@ -85,41 +86,41 @@ impl Entry {
         Entry { ratio: Entry::UNSEEN, factor: 1024, due: 0, interval: 0, gain: 0, trust: 1024 };
 }
 
-/// A class as it was of late.
+/// The recent record of a class.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Class {
-    /// How many blocks of it there were.
+    /// The number of its blocks so far.
     pub count: u32,
-    /// To what the best of the list brings a block, in 4096ths, the mean of late. A little more than may be for those
-    /// that came to nothing.
+    /// The size that the best of the list reaches, in 4096ths, the recent mean. A little more than allowed if
+    /// blocks did not compress.
     pub level: u32,
-    /// When residuals are estimated next.
+    /// The visit at which residuals are estimated next.
     pub estimate_at: u32,
-    /// After how many visits more.
+    /// The number of visits until the one after that.
     pub pause: u32,
 }
 
 // SAFETY: numbers only, and no padding.
 unsafe impl Plain for Class {}
 
-/// What won the block before, whatever its class. Blocks often come in the order of their addresses, and neighbours are
-/// alike in ways that classes do not tell.
+/// The winner of the previous block, whatever its class. Blocks often come in the order of their addresses,
+/// and neighbours are alike in ways that classes do not show.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recent {
-    /// [`Recent::NOBODY`] if nothing helped.
+    /// [`Recent::NOBODY`] if no candidate helped.
     pub winner: usize,
-    /// How many blocks there were that it was not tried for on its own account.
+    /// Blocks for which it had no trial of its own.
     pub count: u16,
-    /// At which count it is tried whatever is expected.
+    /// The count at which it is tried whatever is expected.
     pub due: u16,
-    /// How far the next time lies behind that: a power of two.
+    /// The distance to the next such count: a power of two.
     pub interval: u16,
-    /// What it saved where it was not the first, as [`Entry::gain`].
+    /// Its saving where it was not the first, as [`Entry::gain`].
     pub gain: u16,
     /// How many blocks in a row it has won.
     pub streak: u16,
-    /// To what it brought the block before, in 4096ths.
+    /// The size that it reached on the previous block, in 4096ths.
     pub size: u16,
 }
 
@@ -147,7 +148,7 @@ pub(super) struct State {
 pub(super) struct Scratches {
     work: Scratch<'static>,
     contexts: [Scratch<'static>; CONTEXTS],
-    /// Which context serves the candidate at hand.
+    /// The index of the context for the current candidate.
     context: usize,
 }
 
@@ -157,11 +158,11 @@ impl Lend for Scratches {
     }
 }
 
-/// What [`State::parts`] hands out.
+/// The parts that [`State::view`] hands out.
 pub(super) struct View<'a> {
     pub candidates: &'a [Candidate],
     pub keys: &'a [u8],
-    /// For each class as many as there are candidates, and behind these as many for all classes together.
+    /// For each class one per candidate, and after these one per candidate for all classes together.
     pub entries: &'a mut [Entry],
     pub classes: &'a mut [Class],
     pub form: &'a mut [u8],
@@ -172,7 +173,7 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Makes the scratch ready for a candidate.
+    /// Selects the context of a candidate.
     pub(super) fn serve(&mut self, candidate: usize) {
         self.scratches.context = usize::from(self.candidates[candidate].context);
     }
@@ -188,7 +189,7 @@ fn capacity(len: usize) -> usize {
     len.checked_next_power_of_two().unwrap_or(len).max(4096)
 }
 
-/// How the memory is divided for the first `count` entries of a list.
+/// The division of the memory for the first `count` entries of a list.
 struct Layout {
     count: usize,
     each: usize,
@@ -221,7 +222,7 @@ impl Layout {
         layout
     }
 
-    /// The context of a codec: its own as long as there are any, else the last.
+    /// The context of a codec: its own while there are any, otherwise the last.
     fn context(&mut self, code: u64) -> usize {
         let place = self.owners.iter().position(|&owner| owner == code || owner == 0).unwrap_or(CONTEXTS - 1);
         self.owners[place] = code;
@@ -244,7 +245,7 @@ impl Layout {
 /// Bytes before the parts.
 const STATE: usize = size_of::<State>().next_multiple_of(Scratch::ALIGN);
 
-/// Bytes of scratch for the list as it is.
+/// Bytes of scratch for the present list.
 pub(super) fn size(list: &List, len: usize) -> usize {
     let mut chains: Chains = [None; MOST_ENTRIES];
     let count = list.copy(&mut chains);
@@ -252,8 +253,8 @@ pub(super) fn size(list: &List, len: usize) -> usize {
 }
 
 impl State {
-    /// The state in a scratch, for blocks of `len` bytes and the list as it is; set up if there is none. Entries at
-    /// the end of the list for which the scratch is too small are left out.
+    /// The state in a scratch, for blocks of `len` bytes and the present list; it is set up if there is none.
+    /// If the scratch is too small, entries at the end of the list are left out.
     ///
     /// # Panics
     /// If it is too small for the first entry alone.
@@ -277,20 +278,20 @@ impl State {
         };
         let set_up = |memory: NonNull<u8>| {
             let (chains, layout) = slot.take().expect("the size was asked for");
-            // SAFETY: the scratch has as many bytes as the layout needs, aligned and initialised, and nobody uses them
-            // as long as it vouches for this context.
+            // SAFETY: the scratch has as many bytes as the layout needs, aligned and initialised, and nobody
+            // uses them while it holds this context.
             unsafe { State::set_up(memory, &chains[..layout.count], layout, capacity) }
             memory
         };
         let (_, at) = scratch.keep(kept, size, set_up);
-        // SAFETY: `set_up` has put a state there, for this list and capacity; since then nobody else has used the
-        // memory. It is borrowed as long as the scratch is.
+        // SAFETY: `set_up` has put a state there, for this list and capacity; since then nobody else has used
+        // the memory. It is borrowed as long as the scratch is.
         unsafe { at.cast::<State>().as_mut() }
     }
 
     /// # Safety
-    /// `memory` begins at a multiple of [`Scratch::ALIGN`] and has `layout.size(capacity)` initialised bytes, which are
-    /// the state's alone as long as it lives.
+    /// `memory` begins at a multiple of [`Scratch::ALIGN`] and has `layout.size(capacity)` initialised bytes,
+    /// which belong to the state alone as long as it lives.
     unsafe fn set_up(memory: NonNull<u8>, chains: &[Option<Chain>], mut layout: Layout, capacity: usize) {
         let mut at = STATE;
         let mut next = |size: usize| {
@@ -301,8 +302,8 @@ impl State {
         };
         let len = layout.parts(capacity);
         let parts = next(len);
-        // SAFETY: the parts of the memory do not overlap and are what the caller vouches for. All sizes are multiples of
-        // the alignment.
+        // SAFETY: the parts of the memory do not overlap and are as the caller guarantees. All sizes are
+        // multiples of the alignment.
         let work = unsafe { Scratch::kept(next(layout.work), layout.work) };
         // SAFETY: as above.
         let contexts = layout.contexts.map(|size| unsafe { Scratch::kept(next(size), size) });
@@ -349,7 +350,7 @@ impl State {
         }
     }
 
-    /// Which of the estimates is that of a key. Beyond the most there can be, chains go without.
+    /// The index of a key's estimate. Chains beyond the most estimates do without.
     fn key(&mut self, key: Key) -> usize {
         let known = self.keys[..self.key_count].iter().position(|&number| number == key.number());
         match known {
@@ -366,7 +367,7 @@ impl State {
 
     /// All parts.
     pub(super) fn view(&mut self) -> View<'_> {
-        // SAFETY: these bytes are the state's, see `set_up`, and are borrowed as long as it is.
+        // SAFETY: these bytes belong to the state, see `set_up`, and are borrowed as long as it is.
         let bytes = unsafe { core::slice::from_raw_parts_mut(self.memory.as_ptr(), self.len) };
         let (bytes, buffers) = bytes.split_at_mut(self.len - 2 * self.each);
         let mut parts = Parts::new(bytes);

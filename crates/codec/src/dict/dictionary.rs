@@ -1,4 +1,4 @@
-//! One dictionary: its content, and the tables that the library makes of it.
+//! One dictionary: its content, and the tables that the library builds from it.
 //!
 //! ```text
 //! Dictionary   as long as blocks may refer to it     Encoder   as long as it compresses
@@ -8,8 +8,9 @@
 //! at most 64 KiB      27 KiB                         40 KiB and more, by level
 //! ```
 //!
-//! All of it lies in memory that is taken when a dictionary is made, so its size is known, and the library allocates
-//! nothing. Tables refer to the content and are only read from then on, so that any number of threads may share them.
+//! All of it is in memory that is allocated when a dictionary is made, so its size is known, and the library
+//! allocates nothing. Tables refer to the content and are read-only from then on, so any number of threads
+//! may share them.
 
 use core::ffi::c_int;
 use core::ptr::NonNull;
@@ -29,10 +30,11 @@ use crate::{Codec, CodecId, Malformed, Scratch, ScratchBuf};
 /// The sizes that dictionaries are made in.
 pub(super) const SIZES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
 
-/// The library estimates parameters of a dictionary as if blocks had this size; it does the same if asked for none.
+/// The library estimates parameters of a dictionary as if blocks had this size; it does the same if asked for
+/// none.
 const TYPICAL_BLOCK: u64 = 513;
 
-/// What decoding needs.
+/// The part that decoding needs.
 pub(super) struct Dictionary {
     pub(super) version: u32,
     content: Box<[u8]>,
@@ -41,14 +43,15 @@ pub(super) struct Dictionary {
     tables: NonNull<ZSTD_DDict>,
 }
 
-// SAFETY: the tables are plain data of the library, which only reads them once they are made, and promises that threads
-// may share them. What they refer to is owned with them and does not change.
+// SAFETY: the tables are plain data of the library, which only reads them once they are made, and guarantees
+// that threads may share them. The content that they refer to is owned together with them and does not
+// change.
 unsafe impl Send for Dictionary {}
 // SAFETY: as above.
 unsafe impl Sync for Dictionary {}
 
 impl Dictionary {
-    /// The dictionary of that content; `None` if it is none in the library's format.
+    /// The dictionary with that content; `None` if it is not in the library's format.
     pub(super) fn new(version: u32, content: &[u8]) -> Option<Self> {
         if content.len() > SIZES[SIZES.len() - 1] {
             return None;
@@ -58,8 +61,8 @@ impl Dictionary {
         let size = unsafe { zstd_sys::ZSTD_estimateDDictSize(0, ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef) };
         let mut memory = ScratchBuf::with_size(size);
         let room = memory.scratch().take(size);
-        // SAFETY: `room` has `size` bytes, aligned to 64, which nobody else uses before `memory` goes, nor `content`.
-        // Any content is checked before it is used.
+        // SAFETY: `room` has `size` bytes, aligned to 64, which nobody else uses before `memory` is dropped,
+        // nor `content`. Any content is checked before it is used.
         let tables = unsafe {
             zstd_sys::ZSTD_initStaticDDict(
                 room.as_ptr().cast(),
@@ -78,7 +81,7 @@ impl Dictionary {
         &self.content
     }
 
-    /// All bytes of memory.
+    /// All memory that it takes, in bytes.
     pub(super) fn memory(&self) -> usize {
         size_of::<Self>() + self.content.len() + self.memory.size()
     }
@@ -94,8 +97,8 @@ impl Dictionary {
             return Err(Malformed);
         }
         let context = decompress_context(scratch);
-        // SAFETY: `context` is set up, and the tables live as long as `self`; the library promises for any input to read
-        // nothing outside of `frame` and the content and to write nothing outside of `dst`.
+        // SAFETY: `context` is set up, and the tables live as long as `self`; the library guarantees for any
+        // input to read nothing outside of `frame` and the content and to write nothing outside of `dst`.
         let size = unsafe {
             zstd_sys::ZSTD_decompress_usingDDict(
                 context,
@@ -110,11 +113,11 @@ impl Dictionary {
     }
 }
 
-/// What compressing with a dictionary needs besides.
+/// The part that only compressing needs.
 pub(super) struct Encoder {
     dictionary: Arc<Dictionary>,
     level: i32,
-    /// Of [`SIZES`], for which the tables are made.
+    /// The index in [`SIZES`] for which the tables are made.
     class: usize,
     memory: ScratchBuf,
     tables: NonNull<ZSTD_CDict>,
@@ -131,12 +134,12 @@ fn parameters(level: i32, class: usize) -> ZSTD_compressionParameters {
     unsafe { zstd_sys::ZSTD_getCParams(level, TYPICAL_BLOCK, SIZES[class]) }
 }
 
-/// Bytes of a context that compresses blocks of `len` bytes with a dictionary of a class. Its tables are for the block
-/// alone; those of the dictionary are attached to it.
+/// Bytes of a context that compresses blocks of `len` bytes with a dictionary of a class. Its tables are for
+/// the block alone; those of the dictionary are attached to it.
 fn context_size(level: i32, class: usize, len: usize) -> usize {
-    // SAFETY: all compute with numbers.
+    // SAFETY: all only compute with numbers.
     let size = unsafe {
-        // The library takes the window of its default level, whatever that of the dictionary.
+        // The library uses the window of its default level, whatever the dictionary's is.
         let window = zstd_sys::ZSTD_getCParams(0, len as u64, 0).windowLog;
         let mut parameters = zstd_sys::ZSTD_adjustCParams(parameters(level, class), len as u64, 0);
         parameters.windowLog = window;
@@ -153,7 +156,7 @@ pub(super) fn compress_scratch(plain: &Zstd, len: usize) -> usize {
 }
 
 impl Encoder {
-    /// The tables for a dictionary; `None` if the library does not take it.
+    /// The tables for a dictionary; `None` if the library refuses it.
     pub(super) fn new(dictionary: Arc<Dictionary>, level: i32) -> Option<Self> {
         let content = dictionary.content();
         let class = SIZES.iter().position(|&size| content.len() <= size)?;
@@ -164,8 +167,8 @@ impl Encoder {
             unsafe { zstd_sys::ZSTD_estimateCDictSize_advanced(content.len(), parameters, by_reference) };
         let mut memory = ScratchBuf::with_size(size);
         let room = memory.scratch().take(size);
-        // SAFETY: `room` has `size` bytes, aligned to 64, which nobody else uses before `memory` goes; the content
-        // lives as long, for the dictionary does.
+        // SAFETY: `room` has `size` bytes, aligned to 64, which nobody else uses before `memory` is dropped;
+        // the content lives as long, since the dictionary does.
         let tables = unsafe {
             zstd_sys::ZSTD_initStaticCDict(
                 room.as_ptr().cast(),
@@ -194,7 +197,8 @@ impl Encoder {
         size_of::<Self>() + self.memory.size()
     }
 
-    /// The frame of a block that is not empty, in the scratch. `None` never happens, unless the library fails.
+    /// The frame of a non-empty block, in the scratch. `None` only if the library fails, which it never
+    /// should.
     pub(super) fn compress<'s>(
         &self,
         plain: &Zstd,
@@ -211,8 +215,9 @@ impl Encoder {
         };
         let (out, context) = scratch.keep(kept, size, set_up);
         let context: *mut ZSTD_CCtx = context.as_ptr().cast();
-        // SAFETY: the context is set up for this length. It is told of the tables for each block, and they outlive the call,
-        // so it never uses those of a dictionary that is gone. `out` has `bound` bytes before the context.
+        // SAFETY: the context is set up for this length. It is told of the tables for each block, and they
+        // outlive the call, so it never uses those of a dropped dictionary. `out` has `bound` bytes before
+        // the context.
         let size = unsafe {
             must(zstd_sys::ZSTD_CCtx_refCDict(context, self.tables.as_ptr()));
             zstd_sys::ZSTD_compress2(context, out.as_ptr().cast(), bound, src.as_ptr().cast(), src.len())
@@ -228,7 +233,7 @@ impl Encoder {
 /// # Safety
 /// `memory` is aligned to 64 bytes and has `size` bytes, which are borrowed exclusively.
 unsafe fn set_up(memory: NonNull<u8>, size: usize) -> NonNull<u8> {
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller guarantees.
     let context = unsafe { zstd_sys::ZSTD_initStaticCCtx(memory.as_ptr().cast(), size) };
     let context = NonNull::new(context).expect("zstd takes memory of the size it asked for");
     for (parameter, value) in [

@@ -1,4 +1,5 @@
-//! The version that begins a form: a number in groups of seven bits, lowest first, no longer than it needs to be.
+//! The version at the start of a form: a number in groups of seven bits, lowest first, in as few bytes as
+//! possible.
 //!
 //! ```text
 //! +---------------------------+---------------------------------------------+
@@ -10,10 +11,10 @@
 /// The most bytes of a version.
 pub(super) const LONGEST: usize = 5;
 
-/// What stands for "without dictionary".
+/// The version that means "without dictionary".
 pub(super) const NONE: u32 = 0;
 
-/// How a version is written, and in how many bytes.
+/// The bytes of a version, and how many.
 pub(super) fn tag(version: u32) -> ([u8; LONGEST], usize) {
     let (mut tag, mut rest, mut len) = ([0; LONGEST], version, 0);
     loop {
@@ -27,7 +28,7 @@ pub(super) fn tag(version: u32) -> ([u8; LONGEST], usize) {
     }
 }
 
-/// The version of a form, and its frame. There is one way to write a version; others are refused.
+/// The version of a form, and its frame. Each version has exactly one encoding; others are refused.
 pub(super) fn split(form: &[u8]) -> Option<(u32, &[u8])> {
     let mut version = 0_u64;
     for (i, &byte) in form.iter().take(LONGEST).enumerate() {

@@ -3,33 +3,35 @@
 //! ```text
 //!  compress --leaves blocks--> samples --a round--> maintain:  test the candidates on it, adopt one if it pays
 //!     |  ^                                                     test the current dictionary on it, drop it if not
-//!     |  `---- current dictionary, if any <----------------    then add it to the pool, train new candidates on that
+//!     |  `---- current dictionary, if any <----------------    then add the round to the pool, and train on that
 //!     v
 //!   form: version | frame   --decompress--> table of versions, which lives as long as its owner says
 //! ```
 //!
-//! A small block has little to learn from: most of what an entropy coder must say about it, and what LZ could
-//! refer to, is the same in the next one. A dictionary says it once. It is worth its memory only for data of the kind
-//! that it was made from, so everything here is decided by **fresh** blocks: a round of blocks is compressed with and
-//! without a dictionary before it is used to train any.
+//! A small block has little to learn from: most of what an entropy coder has to say about it, and what LZ
+//! could refer to, is the same in the next block. A dictionary says it once. It is worth its memory only for
+//! data like those that it was made from, so all decisions are based on **fresh** blocks: a round of blocks
+//! is compressed with and without a dictionary before it is used to train one.
 //!
-//! # Who owns what
+//! # Ownership
 //!
-//! - [`Dictionaries`] is one workload: its samples, and the dictionary that it compresses with at present. Each codec of a
-//!   name (`codec("zstd-dict:1")`) is one for the whole process; [`Dictionaries::new`] makes others.
-//! - Versions are in a table of the process, where every decoder finds them. They stay there when they are no longer used to
-//!   compress, and when their workload goes, until **whoever keeps the blocks** says that no block refers to one any
-//!   more: [`Dictionaries::release`]. A workload has at most [`MOST_VERSIONS`] that are not released, and adopts no more then.
-//! - [`Dictionaries::maintain`] decides and trains. Somebody calls it from time to time who may allocate and has some
-//!   ten milliseconds, on any thread. If nobody does, the codec is `zstd` with one byte more for each block.
+//! - [`Dictionaries`] is one workload: its samples, and the dictionary that it currently compresses with.
+//!   Each named codec (`codec("zstd-dict:1")`) is one workload for the whole process; [`Dictionaries::new`]
+//!   makes others.
+//! - Versions are in a table of the process, where every decoder finds them. They stay there when they are no
+//!   longer used to compress, and when their workload is dropped, until **the owner of the blocks** declares
+//!   that no block refers to one any more: [`Dictionaries::release`]. A workload has at most
+//!   [`MOST_VERSIONS`] unreleased versions, and then adopts no more.
+//! - [`Dictionaries::maintain`] decides and trains. A thread that may allocate and has some ten milliseconds
+//!   calls it from time to time. If none does, the codec is `zstd` with one byte more for each block.
 //!
 //! Invariants:
 //!
-//! - A number stands for one dictionary for ever; what refers to an unknown one is refused. So a form never decodes with
-//!   another dictionary than the one that made it.
-//! - `compress` and `decompress` allocate nothing. `compress` waits for nobody: while the dictionary is being changed it does
-//!   without.
-//! - What a workload holds is bounded, see [`Dictionaries::memory`].
+//! - A number stands for one dictionary for ever; a form that refers to an unknown one is refused. So a form
+//!   never decodes with another dictionary than the one that made it.
+//! - `compress` and `decompress` allocate nothing. `compress` never waits: while the dictionary is being
+//!   changed, it does without one.
+//! - The memory of a workload is bounded, see [`Dictionaries::memory`].
 
 mod dictionary;
 mod form;
@@ -53,7 +55,7 @@ pub use trainer::{MOST_VERSIONS, Step};
 /// A workload and its dictionaries. It is a codec.
 pub struct Dictionaries {
     name: &'static str,
-    /// What compresses without dictionary.
+    /// Compresses without a dictionary.
     plain: &'static Zstd,
     samples: Samples,
     current: RwLock<Option<Encoder>>,
@@ -63,11 +65,11 @@ pub struct Dictionaries {
 /// A dictionary that blocks may refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// What stands in the forms.
+    /// The number in the forms.
     pub number: u32,
     /// Bytes of the dictionary itself.
     pub bytes: usize,
-    /// Bytes of memory that it takes as long as it is not released.
+    /// Bytes of memory that it takes until it is released.
     pub memory: usize,
 }
 
@@ -88,7 +90,7 @@ impl Dictionaries {
         Some(Dictionaries::named(named.name, named.plain))
     }
 
-    /// The workload of the process that has that name.
+    /// The process's workload with that name.
     pub fn of_name(name: &str) -> Option<&'static Self> {
         LEVELS.iter().find(|named| named.name == name)
     }
@@ -98,16 +100,16 @@ impl Dictionaries {
         self.plain.level()
     }
 
-    /// Decides by the blocks that were compressed since the last time whether a dictionary is taken up or dropped, and trains
-    /// if that may be of use. `kept` is how many bytes of blocks the owner keeps, uncompressed: a
-    /// dictionary must save on these more than it takes itself.
+    /// Decides, by the blocks that were compressed since the last call, whether to adopt or drop a
+    /// dictionary, and trains if that may help. `kept` is how many bytes of blocks, uncompressed, the owner
+    /// keeps: a dictionary must save more on these than it takes itself.
     ///
-    /// The first call only says that there will be more: from then on blocks are collected.
+    /// The first call only announces that there will be more: from then on blocks are collected.
     pub fn maintain(&self, kept: u64) -> Step {
         self.trainer().step(self, kept)
     }
 
-    /// The version that new blocks are compressed with.
+    /// The version with which new blocks are compressed.
     pub fn current(&self) -> Option<u32> {
         self.read_current(Encoder::version)
     }
@@ -117,14 +119,17 @@ impl Dictionaries {
         self.trainer().versions().map(|there| Version::of(there)).collect()
     }
 
-    /// Forgets a version to which no block refers any more, other than the current one. A block that was begun while it was
-    /// current counts as well until its form is thrown away. Forms that refer to it all the same are refused from now on. `false` if it is none of this workload's, or current.
+    /// Forgets a version to which no block refers any more; not the current one. A block whose compression
+    /// began while it was current counts as referring to it until its form is discarded. From now on, forms
+    /// that refer to it nevertheless are refused. `false` if it does not belong to this workload, or is
+    /// current.
     pub fn release(&self, version: u32) -> bool {
         let mut trainer = self.trainer();
         self.current() != Some(version) && trainer.forget(version) && table::remove(version)
     }
 
-    /// Stops compressing with dictionaries, and forgets all versions and samples. No block may refer to one any more.
+    /// Stops compressing with dictionaries, and forgets all versions and samples. No block may refer to one
+    /// any more.
     pub fn release_all(&self) {
         let mut trainer = self.trainer();
         self.set_current(None);
@@ -134,14 +139,14 @@ impl Dictionaries {
         *trainer = Trainer::new();
     }
 
-    /// Bytes of memory that the workload takes at present: versions, tables of the current one, and samples. Training
-    /// takes some more as long as it runs.
+    /// Bytes of memory that the workload currently takes: versions, tables of the current one, and samples.
+    /// Training temporarily takes more.
     pub fn memory(&self) -> usize {
         let trainer = self.trainer();
         trainer.memory() + self.samples.memory() + self.encoder_memory()
     }
 
-    /// Bytes of the tables to compress with, part of [`Dictionaries::memory`].
+    /// Bytes of the tables for compression, part of [`Dictionaries::memory`].
     pub fn encoder_memory(&self) -> usize {
         self.read_current(Encoder::memory).unwrap_or(0)
     }
@@ -154,7 +159,7 @@ impl Dictionaries {
         self.current.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
     }
 
-    /// Waits for the blocks that are being compressed just now.
+    /// Waits for blocks that are being compressed right now.
     fn set_current(&self, encoder: Option<Encoder>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let old = core::mem::replace(&mut *current, encoder);
@@ -175,19 +180,19 @@ impl core::fmt::Debug for Dictionaries {
     }
 }
 
-/// The version that a form of `zstd-dict` refers to, zero for none: for who counts references.
+/// The version that a form of `zstd-dict` refers to, zero for none: for programs that count references.
 pub fn version_of(form: &[u8]) -> Option<u32> {
     form::split(form).map(|(version, _)| version)
 }
 
-/// The bytes of a version's dictionary, for who stores forms for another process.
+/// The bytes of a version's dictionary, for programs that store forms for another process.
 pub fn dictionary(version: u32) -> Option<Vec<u8>> {
     table::with(version, |there| there.content().to_vec())
 }
 
-/// Makes a dictionary of another process readable under its version, for the rest of this process's life. `false` if these bytes are
-/// no dictionary, or that version stands for another one here already, or did before it was released: then blocks that refer to it
-/// cannot be read here.
+/// Makes another process's dictionary readable under its version, for the rest of this process's life.
+/// `false` if these bytes are no dictionary, or if that version stands for another one in this process, or
+/// did before it was released: then blocks that refer to it cannot be read here.
 pub fn load(version: u32, dictionary: &[u8]) -> bool {
     version != form::NONE
         && Dictionary::new(version, dictionary).is_some_and(|there| table::add(Arc::new(there)))

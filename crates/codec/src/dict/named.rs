@@ -1,4 +1,4 @@
-//! The workloads that have a name, one of each level for the whole process.
+//! The named workloads, one for each level, for the whole process.
 
 use super::Dictionaries;
 use crate::zstd::{self, LEVELS as PLAIN};
@@ -16,7 +16,7 @@ macro_rules! levels {
     }};
 }
 
-/// Those of all levels of `zstd`, in its order.
+/// The workloads of all levels of `zstd`, in its order.
 #[rustfmt::skip]
 pub(crate) static LEVELS: [Dictionaries; zstd::COUNT] = levels![
     -50, -49, -48, -47, -46, -45, -44, -43, -42, -41, -40, -39, -38, -37, -36, -35, -34, -33, -32, -31,

@@ -1,8 +1,8 @@
-//! Blocks that threads leave for training on their way.
+//! Blocks that compressing threads leave for training.
 //!
-//! Of all blocks between two rounds a fixed amount of memory keeps a uniform choice: the first ones fill it, and the n-th
-//! block after that takes the place of another with a probability that falls like 1/n. Nobody waits: a thread that finds
-//! another at it goes on without leaving its block.
+//! A fixed amount of memory holds a uniform sample of all blocks between two rounds: the first ones fill it,
+//! and the n-th block after that replaces another with a probability that falls like 1/n. No thread waits:
+//! one that finds another at work does not leave its block.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::ops::Range;
@@ -12,10 +12,10 @@ use std::vec::Vec;
 /// Bytes of the blocks of a round.
 pub(super) const ROUND: usize = 256 << 10;
 
-/// Longer blocks have enough in themselves for a dictionary not to matter.
+/// Longer blocks have enough content of their own, so that a dictionary does not matter.
 const LONGEST: usize = 16 << 10;
 
-/// Blocks one behind the other.
+/// Blocks in sequence.
 #[derive(Debug, Default)]
 pub(super) struct Blocks {
     bytes: Vec<u8>,
@@ -25,11 +25,11 @@ pub(super) struct Blocks {
 impl Blocks {
     /// Room for `capacity` bytes.
     pub(super) fn with_capacity(capacity: usize) -> Self {
-        // Shorter blocks than 64 bytes make it grow less.
+        // If blocks are shorter than 64 bytes, this array grows.
         Blocks { bytes: Vec::with_capacity(capacity), ends: Vec::with_capacity(capacity / 64) }
     }
 
-    /// No blocks and no room.
+    /// No blocks and no memory.
     pub(super) const fn none() -> Self {
         Blocks { bytes: Vec::new(), ends: Vec::new() }
     }
@@ -43,7 +43,7 @@ impl Blocks {
         self.ends.len()
     }
 
-    /// Bytes in all blocks.
+    /// The bytes of all blocks.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -62,7 +62,7 @@ impl Blocks {
         (0..self.len()).map(|i| &self.bytes[self.range(i)])
     }
 
-    /// Adds a block if that takes no more memory than there is.
+    /// Adds a block if that takes no further memory.
     pub(super) fn push(&mut self, block: &[u8]) -> bool {
         let fits = self.bytes.capacity() - self.bytes.len() >= block.len();
         if !fits || self.ends.len() == self.ends.capacity() {
@@ -73,7 +73,7 @@ impl Blocks {
         true
     }
 
-    /// Puts a block in the place of another one of its length.
+    /// Replaces a block by one of the same length.
     fn replace(&mut self, i: usize, block: &[u8]) {
         let range = self.range(i);
         if range.len() == block.len() {
@@ -81,7 +81,7 @@ impl Blocks {
         }
     }
 
-    /// Takes away the oldest blocks, so that there is room for `count` more that have `bytes` bytes.
+    /// Removes the oldest blocks, to make room for `count` more with `bytes` bytes.
     pub(super) fn make_room(&mut self, bytes: usize, count: usize) {
         let too_much = (self.bytes.len() + bytes).saturating_sub(self.bytes.capacity());
         let for_bytes = self.ends.partition_point(|&end| end < too_much) + usize::from(too_much > 0);
@@ -96,14 +96,14 @@ impl Blocks {
     }
 }
 
-/// Where blocks are left.
+/// The place where blocks are left.
 #[derive(Debug)]
 pub(super) struct Samples {
-    /// Whether anybody wants them.
+    /// Whether they are wanted.
     wanted: AtomicBool,
-    /// Blocks of this round so far.
+    /// Blocks compressed in this round so far.
     passed: AtomicU64,
-    /// Blocks that there is room for, once that is known.
+    /// The number of blocks for which there is room, once it is known.
     places: AtomicU64,
     blocks: Mutex<Blocks>,
 }
@@ -118,14 +118,14 @@ impl Samples {
         }
     }
 
-    /// Leaves a block, perhaps. Does not allocate.
+    /// Offers a block for the sample. Does not allocate.
     #[inline]
     pub(super) fn leave(&self, block: &[u8]) {
         if !self.wanted.load(Relaxed) || block.len() > LONGEST {
             return;
         }
         let passed = self.passed.fetch_add(1, Relaxed);
-        // Whether this block, out of all so far, is among those that there is room for, and in whose place.
+        // Whether this block is in the sample of all blocks so far, and which one it replaces.
         let draw = mix(passed) % (passed + 1);
         if draw >= self.places.load(Relaxed) {
             return;
@@ -139,8 +139,8 @@ impl Samples {
         }
     }
 
-    /// The blocks of this round in exchange for an empty place, and the next round begins; nothing if there are not
-    /// enough. From the first call on blocks are wanted.
+    /// Takes the blocks of this round in exchange for an empty set, and begins the next round; nothing if
+    /// there are not enough. Blocks are wanted from the first call on.
     pub(super) fn take(&self, empty: Blocks, enough: usize) -> Result<Blocks, Blocks> {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         if self.wanted.load(Relaxed) && blocks.bytes.len() < enough {

@@ -1,4 +1,4 @@
-//! Training, by the library's fast cover algorithm. This is the one place where it allocates.
+//! Training, by the library's fast cover algorithm. This is the only place where it allocates.
 
 use core::ffi::c_uint;
 use std::sync::{Mutex, PoisonError};
@@ -9,16 +9,16 @@ use zstd_sys::{ZDICT_fastCover_params_t, ZDICT_params_t};
 
 use super::samples::Blocks;
 
-/// The library keeps how much it is to print in a variable of its own, without lock.
+/// The library stores its verbosity in a global variable, without a lock.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// The content of a dictionary of at most `size` bytes for blocks like these; `None` if there are too few of them, or
+/// The content of a dictionary of at most `size` bytes for blocks like these; `None` if there are too few, or
 /// nothing in them repeats.
 pub(super) fn train(blocks: &Blocks, size: usize, level: i32) -> Option<Vec<u8>> {
     let lens: Vec<usize> = blocks.iter().map(<[u8]>::len).collect();
     let mut content = vec![0; size];
     let parameters = ZDICT_fastCover_params_t {
-        // Segments of 200 bytes with as many substrings of 8 bytes that are frequent as possible.
+        // Segments of 200 bytes with as many frequent substrings of 8 bytes as possible.
         k: 200,
         d: 8,
         f: 18,
@@ -31,7 +31,7 @@ pub(super) fn train(blocks: &Blocks, size: usize, level: i32) -> Option<Vec<u8>>
         zParams: ZDICT_params_t { compressionLevel: level, notificationLevel: 0, dictID: 0 },
     };
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the blocks lie one behind the other and are as long as `lens` says; `content` has `size` bytes.
+    // SAFETY: the blocks are adjacent and have the lengths in `lens`; `content` has `size` bytes.
     let len = unsafe {
         zstd_sys::ZDICT_trainFromBuffer_fastCover(
             content.as_mut_ptr().cast(),

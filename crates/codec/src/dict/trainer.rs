@@ -1,9 +1,10 @@
-//! What decides, round by round, which dictionary a workload has.
+//! Decides, round by round, which dictionary a workload has.
 //!
-//! The **gain** of a dictionary on a round is what it saves of these blocks, forms with their versions counted, blocks that do
-//! not shrink counted whole. Its **cost** is twice the memory that it takes for as long as blocks may refer to it: content
-//! and decoder tables. It is adopted if the gain, scaled from the round to its share of all that the owner keeps, one
-//! among the versions that there are, is larger than the cost. An adopted one has cost that already; so it compresses for as long as it saves at all.
+//! The **gain** of a dictionary on a round is what it saves on these blocks; forms count including their
+//! versions, and blocks that do not compress count in full. Its **cost** is twice the memory that it takes
+//! while blocks may refer to it: content and decoder tables. It is adopted if the gain exceeds the cost,
+//! after scaling from the round to the dictionary's share of everything that the owner keeps: one part for
+//! each existing version. An adopted one has that cost already; so it is used as long as it saves anything.
 
 use std::sync::Arc;
 use std::vec;
@@ -16,52 +17,52 @@ use super::{Dictionaries, form, table};
 use crate::zstd::Zstd;
 use crate::{Codec, Compressed, Scratch, ScratchBuf};
 
-/// The most versions of a workload that are not released.
+/// The most unreleased versions of a workload.
 pub const MOST_VERSIONS: usize = 16;
 
-/// Bytes of blocks that are trained on: the latest ones.
+/// Bytes of blocks to train on: the most recent ones.
 const POOL: usize = 1 << 20;
 
-/// Bytes of blocks that are enough to decide by.
+/// Bytes of blocks that suffice for a decision.
 const ENOUGH: usize = ROUND / 2;
 
-/// Less than this share of the blocks' forms is nothing.
+/// A saving below one in this many of the bytes of forms counts as nothing.
 const NOTHING: usize = 256;
 
-/// Rounds between two trainings that were of no use, at most.
+/// The most rounds between two trainings that did not help.
 const LONGEST_WAIT: u32 = 64;
 
-/// What [`Dictionaries::maintain`] did.
+/// The result of [`Dictionaries::maintain`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// There are not enough fresh blocks yet.
     Waiting,
-    /// Looked at fresh blocks and found that all may stay as it is.
+    /// Fresh blocks were examined, and nothing has to change.
     Kept,
-    /// This version is in use from now on: a new dictionary, or one of before that suits again.
+    /// This version is in use from now on: a new dictionary, or an earlier one that suits again.
     Adopted(u32),
-    /// This version does not pay any more on fresh blocks: new ones are compressed without.
+    /// This version no longer pays on fresh blocks: new ones are compressed without a dictionary.
     Dropped(u32),
 }
 
 /// The state between rounds.
 pub(super) struct Trainer {
-    /// What is exchanged for the blocks of a round.
+    /// Exchanged for the blocks of a round.
     empty: Blocks,
     /// Older blocks, to train on.
     pool: Blocks,
     candidates: Vec<Encoder>,
     versions: Vec<Arc<Dictionary>>,
-    /// Of the current dictionary, lately.
+    /// The recent record of the current dictionary.
     lately: Tally,
-    /// The share that it saved when it was adopted, in 1024ths.
+    /// The part that it saved when it was adopted, in 1024ths.
     at_first: u64,
-    /// Rounds since the last training, and how many there are to be.
+    /// Rounds since the last training, and how many there should be.
     since: u32,
     wait: u32,
 }
 
-/// Bytes of forms, without and with the current dictionary. Older rounds count half each time.
+/// Bytes of forms, without and with the current dictionary. With each round, older rounds count half as much.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     plain: u64,
@@ -73,7 +74,7 @@ impl Tally {
         *self = Tally { plain: self.plain / 2 + plain as u64, with: self.with / 2 + with as u64 };
     }
 
-    /// The share that is saved, in 1024ths.
+    /// The part that is saved, in 1024ths.
     fn saved(self) -> u64 {
         self.plain.saturating_sub(self.with) * 1024 / self.plain.max(1)
     }
@@ -124,7 +125,7 @@ impl Trainer {
             }
         };
         if fresh.len() == 0 {
-            // What was there before the first round: no memory.
+            // Before the first round it has no memory.
             self.empty = Blocks::with_capacity(ROUND);
             return Step::Waiting;
         }
@@ -134,7 +135,7 @@ impl Trainer {
         step
     }
 
-    /// By blocks that nothing was trained on.
+    /// Judges by blocks that no dictionary was trained on.
     fn judge(&mut self, workload: &Dictionaries, fresh: &Blocks, kept: u64) -> Step {
         let longest = fresh.iter().map(<[u8]>::len).max().unwrap_or(0);
         let mut memory = ScratchBuf::default();
@@ -167,7 +168,7 @@ impl Trainer {
         dropped.map_or(Step::Kept, Step::Dropped)
     }
 
-    /// Versions that compress nothing at present are candidates too: data may come back to what they were.
+    /// Versions that are not in use are candidates, too: data may become again what they were.
     fn recall(&mut self, workload: &Dictionaries, current: Option<u32>, dropped: Option<u32>) {
         let idle = self.versions.iter().filter(|there| ![current, dropped].contains(&Some(there.version)));
         self.candidates.extend(idle.filter_map(|there| Encoder::new(there.clone(), workload.level())));
@@ -184,10 +185,12 @@ impl Trainer {
         let judged = self.candidates.drain(..).filter_map(|candidate| {
             let size = bench.size(fresh, Some(&candidate));
             let saved = baseline.checked_sub(size).filter(|saved| saved * NOTHING > baseline)?;
-            // Blocks that have the forms of older versions keep them: each new one is for its share of all at best.
+            // Blocks that were compressed with older versions keep their forms: a new version can only be for
+            // its share of all blocks.
             let share = kept / (1 + self.versions.len() as u64);
             let scaled = saved as u128 * u128::from(share) / fresh.bytes().len() as u128;
-            // An older version takes its memory anyway. Of several candidates the best on this round is not as good on others: hence twice.
+            // An older version takes its memory in any case. The best of several candidates on this round is
+            // less good on others, hence the factor of two.
             let is_new = candidate.version() == form::NONE;
             let cost = if is_new { 2 * candidate.dictionary().memory() } else { 0 };
             let worth = scaled.checked_sub(cost as u128 + 1)?;
@@ -196,7 +199,7 @@ impl Trainer {
         judged.max_by_key(|(worth, ..)| *worth).map(|(_, candidate, size)| (candidate, size))
     }
 
-    /// Gives a candidate a version if it has none, under which everybody can read it before anybody uses it.
+    /// Gives a new candidate a version, under which every decoder can find it before it is used.
     fn adopt(&mut self, workload: &Dictionaries, candidate: Encoder) -> Option<u32> {
         if candidate.version() != form::NONE {
             let version = candidate.version();
@@ -217,7 +220,7 @@ impl Trainer {
         Some(version)
     }
 
-    /// Takes the blocks into the pool, and trains on it if something else has come, or for once in a while.
+    /// Takes the blocks into the pool, and trains on it if the data have changed, or now and then.
     fn learn(&mut self, workload: &Dictionaries, fresh: &Blocks, changed: bool) {
         self.pool.make_room(fresh.bytes().len(), fresh.len());
         for block in fresh.iter() {
@@ -225,9 +228,9 @@ impl Trainer {
         }
         let worse = workload.current().is_some() && self.lately.saved() * 4 < self.at_first * 3;
         if changed || worse {
-            // Only what came last is of the new kind, but more of it comes with each round.
+            // Only the latest blocks are of the new kind, but more of them come with each round.
             self.wait = 1;
-            // Should training not help, that is how it is from now on.
+            // If training does not help, this is the new normal.
             self.at_first = self.lately.saved();
         }
         self.since += 1;
@@ -245,7 +248,7 @@ impl Trainer {
     }
 }
 
-/// Where forms are made only for their sizes.
+/// Memory for forms that are made only for their sizes.
 struct Bench<'a> {
     plain: &'static Zstd,
     scratch: Scratch<'a>,
@@ -258,7 +261,7 @@ impl<'a> Bench<'a> {
         Bench { plain: workload.plain, scratch: memory.scratch(), form: vec![0; workload.bound(longest)] }
     }
 
-    /// Bytes of the forms of all blocks; those that do not shrink are kept as they are.
+    /// Bytes of the forms of all blocks; those that do not compress are stored as they are.
     fn size(&mut self, blocks: &Blocks, encoder: Option<&Encoder>) -> usize {
         let version = encoder.map_or(form::NONE, |encoder| match encoder.version() {
             form::NONE => table::likely_next(),

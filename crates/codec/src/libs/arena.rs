@@ -1,5 +1,5 @@
-//! Memory for C-like libraries that take an allocator: they get pieces of a
-//! scratch, one behind the other, and none comes back before the call is over.
+//! Memory for C-like libraries that take an allocator: they get consecutive pieces of a scratch, none of
+//! which is freed before the call ends.
 
 use core::ffi::c_void;
 
@@ -9,17 +9,17 @@ pub(super) struct Arena {
     left: usize,
 }
 
-/// What each piece is aligned to.
+/// The alignment of each piece.
 pub(super) const ALIGN: usize = 64;
 
 impl Arena {
-    /// Of memory that must stay borrowed as long as the pieces are used. It
-    /// begins at a multiple of [`ALIGN`].
+    /// An arena in memory that must stay borrowed while the pieces are used. It begins at a multiple of
+    /// [`ALIGN`].
     pub(super) fn new(memory: &mut [u8]) -> Self {
         Arena { next: memory.as_mut_ptr(), left: memory.len() }
     }
 
-    /// What the library gets as its `opaque`.
+    /// The `opaque` pointer for the library.
     pub(super) fn opaque(&mut self) -> *mut c_void {
         (self as *mut Arena).cast()
     }

@@ -17,7 +17,7 @@ pub(crate) static BZIP2: Bzip2 = Bzip2;
 /// The codec `bzip2`.
 pub(crate) struct Bzip2;
 
-/// Blocks are of so many bytes.
+/// Blocks have a multiple of this many bytes.
 const UNIT: usize = 100_000;
 
 /// In units.
@@ -25,21 +25,20 @@ fn block_size(len: usize) -> usize {
     len.div_ceil(UNIT).clamp(1, 9)
 }
 
-/// What the library says it needs: 400 kB and eight times a block, and as much
-/// more as its pieces are rounded up.
+/// As documented by the library: 400 kB and eight times a block; plus the rounding of its pieces.
 fn compress_memory(len: usize) -> usize {
     (512 << 10) + 8 * UNIT * block_size(len)
 }
 
-/// 100 kB and four times a block; the block is what the stream says it is.
+/// 100 kB and four times a block; the stream says how long a block is.
 const DECOMPRESS_MEMORY: usize = (256 << 10) + 4 * UNIT * 9;
 
-// SAFETY: called by the library only, as long as the call goes on that hands it the arena.
+// SAFETY: only the library calls it, during the call that hands it the arena.
 unsafe extern "C" fn alloc(opaque: *mut c_void, count: c_int, size: c_int) -> *mut c_void {
     let (Ok(count), Ok(size)) = (usize::try_from(count), usize::try_from(size)) else {
         return core::ptr::null_mut();
     };
-    // SAFETY: `opaque` is the arena of the call that is going on.
+    // SAFETY: `opaque` is the arena of the current call.
     unsafe { (*opaque.cast::<Arena>()).piece(count, size) }
 }
 
@@ -67,7 +66,7 @@ impl Codec for Bzip2 {
         CodecId::BZIP2
     }
 
-    /// 1 % and 600 bytes, says its documentation.
+    /// 1 % and 600 bytes, according to its documentation.
     fn bound(&self, len: usize) -> usize {
         if len == 0 { 0 } else { len.saturating_add(len / 100 + 600) }
     }
@@ -100,8 +99,8 @@ impl Codec for Bzip2 {
         staged(dst, staging, (room, bound, threshold), |to| {
             let mut arena = Arena::new(memory);
             let mut stream = stream(src, to, &mut arena);
-            // SAFETY: the stream lies on this stack, with slices and an allocator
-            // that live until its end, and goes through its life in order.
+            // SAFETY: the stream is on this stack, with slices and an allocator that live until its end, and
+            // its functions are called in order.
             let done = unsafe {
                 BZ2_bzCompressInit(&mut stream, block_size(src.len()) as c_int, 0, 0) == BZ_OK
                     && BZ2_bzCompress(&mut stream, BZ_FINISH) == BZ_STREAM_END
@@ -121,8 +120,7 @@ impl Codec for Bzip2 {
         }
         let mut arena = Arena::new(scratch.bytes(DECOMPRESS_MEMORY));
         let mut stream = stream(src, dst, &mut arena);
-        // SAFETY: as in `compress`. The library promises for any input to stay
-        // within the slices.
+        // SAFETY: as in `compress`. The library guarantees for any input to stay within the slices.
         let end = unsafe {
             if BZ2_bzDecompressInit(&mut stream, 0, 0) != BZ_OK {
                 return Err(Malformed);

@@ -7,9 +7,9 @@
 //! +-----------------+---------+       +---------+
 //! ```
 //!
-//! The library asks for the memory of a context once, from a function that it is
-//! given, which cannot know for whom: what to hand out lies in a place of the
-//! thread's own meanwhile. A context has no other memory, so it is never freed.
+//! The library asks for the memory of a context once, through a function that it is given and that cannot
+//! know for whom it allocates: so a thread-local variable holds the memory to hand out. A context has no
+//! other memory, so it is never freed.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, null_mut};
@@ -46,7 +46,7 @@ thread_local! {
     static HANDED: Cell<(*mut u8, usize)> = const { Cell::new((null_mut(), 0)) };
 }
 
-// SAFETY: needs nothing of its caller; `unsafe` is the type that the library asks for.
+// SAFETY: requires nothing of its caller; `unsafe` is part of the type that the library expects.
 unsafe extern "C" fn hand_out(size: usize) -> *mut c_void {
     let (memory, there) = HANDED.replace((null_mut(), size));
     if size <= there { memory.cast() } else { null_mut() }
@@ -61,8 +61,7 @@ const OPTIONS: libdeflate_options = libdeflate_options {
     free_func: Some(free),
 };
 
-/// What `make` returns if it is handed `size` bytes of `memory`, and what it asked
-/// for.
+/// The result of `make` when it is handed `size` bytes of `memory`, and how much it asked for.
 fn with<T>(memory: *mut u8, size: usize, make: impl FnOnce() -> *mut T) -> (*mut T, usize) {
     HANDED.set((memory, size));
     let made = make();
@@ -71,7 +70,7 @@ fn with<T>(memory: *mut u8, size: usize, make: impl FnOnce() -> *mut T) -> (*mut
 
 impl Deflate {
     fn make(&self, memory: *mut u8, size: usize) -> (*mut libdeflate_compressor, usize) {
-        // SAFETY: the options are complete, and what they name lives for ever.
+        // SAFETY: the options are complete, and everything that they name lives for ever.
         with(memory, size, || unsafe { libdeflate_alloc_compressor_ex(self.level, &OPTIONS) })
     }
 
@@ -86,7 +85,7 @@ impl Deflate {
 }
 
 fn make_decompressor(memory: *mut u8, size: usize) -> (*mut libdeflate_decompressor, usize) {
-    // SAFETY: the options are complete, and what they name lives for ever.
+    // SAFETY: the options are complete, and everything that they name lives for ever.
     with(memory, size, || unsafe { libdeflate_alloc_decompressor_ex(&OPTIONS) })
 }
 
@@ -103,7 +102,7 @@ impl Codec for Deflate {
         if len == 0 {
             return 0;
         }
-        // SAFETY: without a compressor it computes what serves all levels.
+        // SAFETY: without a compressor it computes a bound for all levels.
         unsafe { libdeflate_deflate_compress_bound(null_mut(), len) }
     }
 
@@ -135,7 +134,7 @@ impl Codec for Deflate {
             NonNull::new(context).expect("libdeflate takes memory of the size it asked for").cast()
         };
         let (staging, context) = scratch.keep(kept, || self.compress_scratch(src.len()), set_up);
-        // SAFETY: the scratch begins with so many bytes, which nothing else uses.
+        // SAFETY: the scratch begins with this many bytes, which nothing else uses.
         let staging = unsafe { core::slice::from_raw_parts_mut(staging.as_ptr(), bound) };
         staged(dst, staging, (room, bound, threshold), |to| {
             // SAFETY: the context was set up; lengths are those of the slices.
@@ -165,9 +164,9 @@ impl Codec for Deflate {
         };
         let (_, context) = scratch.keep(kept, size, set_up);
         let mut read = 0;
-        // SAFETY: the context was set up; lengths are those of the slices. The
-        // library promises for any input to stay within them. Without a place for
-        // the length that was made, it must be all of `dst`.
+        // SAFETY: the context was set up; lengths are those of the slices. The library guarantees for any
+        // input to stay within them. Without a pointer for the actual length, the output must fill all of
+        // `dst`.
         let result = unsafe {
             libdeflate_deflate_decompress_ex(
                 context.as_ptr().cast(),

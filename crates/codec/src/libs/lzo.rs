@@ -49,10 +49,10 @@ impl Codec for Lzo {
         }
         let memory = scratch.bytes(self.compress_scratch(src.len()));
         let (dictionary, staging) = memory.split_at_mut(DICTIONARY);
-        // What was there before must change nothing.
+        // Its previous content must change nothing.
         dictionary.fill(0);
-        // SAFETY: of the size of a dictionary, aligned to 64, and borrowed
-        // exclusively; it is made of integers, for which zeros will do.
+        // SAFETY: of the size of a dictionary, aligned to 64, and borrowed exclusively; it consists of
+        // integers, for which zeros are valid.
         let dictionary = unsafe { &mut *dictionary.as_mut_ptr().cast::<Dict>() };
         staged(dst, staging, (room, bound, threshold), |to| compress_no_alloc(src, to, dictionary).ok())
     }

@@ -1,6 +1,5 @@
-//! Codecs of libraries that are there only if the crate is built with their
-//! features: what people know and want to compare with. The preload library does
-//! without them.
+//! Codecs of libraries, available only if the crate is built with their features: well-known ones to compare
+//! with. The preload library does without them.
 
 #[cfg(any(feature = "bzip2", feature = "xz"))]
 mod arena;
@@ -17,7 +16,7 @@ pub(crate) mod xz;
 
 use crate::Codec;
 
-/// Those without levels.
+/// The codecs without levels.
 pub(crate) const SINGLE: &[&dyn Codec] = &[
     #[cfg(feature = "snappy")]
     &snappy::SNAPPY,
@@ -27,7 +26,7 @@ pub(crate) const SINGLE: &[&dyn Codec] = &[
     &bzip2::BZIP2,
 ];
 
-/// Names of those with levels, for people.
+/// Names of the codecs with levels, for messages.
 pub(crate) const LEVEL_NAMES: &str = match (cfg!(feature = "deflate"), cfg!(feature = "xz")) {
     (true, true) => "deflate:LEVEL from 1 to 12, xz:LEVEL from 0 to 9, ",
     (true, false) => "deflate:LEVEL from 1 to 12, ",
@@ -40,7 +39,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static dyn Codec> {
     SINGLE.iter().copied().chain(with_levels())
 }
 
-/// Those with levels.
+/// The codecs with levels.
 pub(crate) fn with_levels() -> impl Iterator<Item = &'static dyn Codec> {
     let none = core::iter::empty::<&'static dyn Codec>();
     #[cfg(feature = "deflate")]

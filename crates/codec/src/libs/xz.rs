@@ -1,6 +1,6 @@
-//! `xz:LEVEL`: LZMA2, by liblzma, without xz's container. The dictionary is as long
-//! as the block, which the reader knows. All that is large lies in the scratch;
-//! the library may still call `malloc` now and then.
+//! `xz:LEVEL`: LZMA2, by liblzma, without xz's container. The dictionary is as long as the block, whose
+//! length the reader knows. All large memory is in the scratch; the library may still call `malloc` now and
+//! then.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -33,11 +33,11 @@ pub(crate) static LEVELS: [Xz; 10] = levels![0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 /// `LZMA_DICT_SIZE_MIN`.
 const SMALLEST: usize = 4096;
 
-/// What the arena loses to alignment, piece by piece, and to spare.
+/// What the arena loses to alignment, piece by piece, and a reserve.
 const SPARE: usize = 64 << 10;
 
 extern "C" fn alloc(opaque: *mut c_void, count: usize, size: usize) -> *mut c_void {
-    // SAFETY: `opaque` is the arena of the call that is going on.
+    // SAFETY: `opaque` is the arena of the current call.
     unsafe { (*opaque.cast::<Arena>()).piece(count, size) }
 }
 
@@ -48,10 +48,10 @@ fn allocator(arena: &mut Arena) -> lzma_allocator {
 }
 
 impl Xz {
-    /// What the library is to do with blocks of `len` bytes.
+    /// The library's options for blocks of `len` bytes.
     fn options(&self, len: usize) -> lzma_options_lzma {
         let mut options = MaybeUninit::<lzma_options_lzma>::zeroed();
-        // SAFETY: fills the options; integers and pointers, they may be zero.
+        // SAFETY: fills the options, which are integers and pointers and may be zero.
         let mut options = unsafe {
             let unknown = lzma_lzma_preset(options.as_mut_ptr(), self.level);
             assert!(unknown == 0, "xz has the levels 0 to 9");
@@ -79,8 +79,7 @@ impl Codec for Xz {
         CodecId::XZ
     }
 
-    /// What does not compress is stored with three bytes for each 64 KiB; then
-    /// there is the end.
+    /// Incompressible data are stored with three bytes for each 64 KiB; then comes the end marker.
     fn bound(&self, len: usize) -> usize {
         if len == 0 { 0 } else { len.saturating_add(6 * len.div_ceil(32 << 10) + 16) }
     }
@@ -144,8 +143,7 @@ impl Codec for Xz {
         let mut arena = Arena::new(scratch.bytes(self.decompress_scratch(dst.len())));
         let mut options = self.options(dst.len());
         let (mut read, mut written) = (0, 0);
-        // SAFETY: as in `compress`. The library promises for any input to stay
-        // within the slices.
+        // SAFETY: as in `compress`. The library guarantees for any input to stay within the slices.
         let result = unsafe {
             lzma_raw_buffer_decode(
                 filters(&mut options).as_ptr(),

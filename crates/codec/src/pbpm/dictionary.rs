@@ -1,9 +1,8 @@
-//! The dictionary: 16 words seen lately, in eight sets of two.
+//! The dictionary: 16 recent words, in eight sets of two.
 //!
-//! The third byte of a word tells its set, by a table of 256 random sets. Of the
-//! two words in a set the older makes room for a new one: that which was put
-//! there, or found whole, longer ago. Encoder and decoder do the same in the same
-//! order, so only indices are stored.
+//! The third byte of a word selects its set, by a table of 256 random sets. A new word replaces the older
+//! word of its set: the one that was inserted, or matched exactly, longer ago. Encoder and decoder do the
+//! same in the same order, so only indices are stored.
 //!
 //! ```text
 //! index   0   1   2   3   4   5        14  15
@@ -15,9 +14,9 @@
 /// The set of a word, by its third byte. Part of the format.
 static SETS: [u8; 256] = sets();
 
-/// 32 times each of the eight sets, shuffled with a generator that anybody can
-/// write again: x' = 1664525 x + 1013904223 modulo 2^32, starting from 0; the
-/// byte at place i from 255 down to 1 changes with that at (x >> 16) mod (i + 1).
+/// Each of the eight sets 32 times, shuffled with a generator that is easy to reimplement: x' = 1664525 x +
+/// 1013904223 modulo 2^32, starting from 0; the byte at place i, from 255 down to 1, is exchanged with the
+/// one at (x >> 16) mod (i + 1).
 const fn sets() -> [u8; 256] {
     let mut sets = [0; 256];
     let mut i = 0;
@@ -38,7 +37,7 @@ const fn sets() -> [u8; 256] {
     sets
 }
 
-/// How a word is like one of the dictionary, and the index of that.
+/// How a word matches one of the dictionary, and the index of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Match {
     Full(u8),
@@ -65,12 +64,12 @@ impl Dictionary {
         usize::from(SETS[(word >> 16 & 0xFF) as usize] & 7)
     }
 
-    /// The longest match; of two as long, the one in the closer word.
+    /// The longest match; of two equally long ones, the one in the closer word.
     #[inline(always)]
     pub(crate) fn find(&self, word: u32) -> Match {
         let index = 2 * Self::set(word);
         let differ = [self.words[index] ^ word, self.words[index + 1] ^ word];
-        // The word that is alike in more of its high bits is never worse.
+        // The word that matches in more of its high bits is never worse.
         let which = usize::from(differ[1] < differ[0]);
         let (best, index) = (differ[which], (index + which) as u8);
         match best {
@@ -81,7 +80,8 @@ impl Dictionary {
         }
     }
 
-    /// Whether one of the words that it could be like has the same third byte, if nothing else: no code stands for it.
+    /// Whether one of the words that it could match has at least the same third byte: no code stands for
+    /// that.
     pub(crate) fn has_third_byte(&self, word: u32) -> bool {
         let index = 2 * Self::set(word);
         self.words[index..index + 2].iter().any(|there| (there ^ word) & 0xFF_0000 == 0)
@@ -99,7 +99,7 @@ impl Dictionary {
         self.older[usize::from(index >> 1 & 7)] = index & 15 ^ 1;
     }
 
-    /// In the place of the older word of its set.
+    /// Replaces the older word of its set.
     #[inline(always)]
     pub(crate) fn insert(&mut self, word: u32) {
         let older = &mut self.older[Self::set(word)];

@@ -1,5 +1,5 @@
-//! Where the data lies: the paper's flat tape, and the two schemes of its
-//! section 4.4 for processors that are slow where a word is not aligned.
+//! The layout of the data: the paper's flat tape, and the two schemes of its section 4.4 for processors that
+//! are slow with unaligned words.
 //!
 //! ```text
 //! Flat   +-------+--------+----------------------+---------+------+
@@ -13,17 +13,16 @@
 //!        +-------+--------+----------------------+---------+------+
 //! ```
 //!
-//! `codes` (first halves) are as long as the block's length tells; `second` are
-//! the second halves, as many as there are `LONG` codes. All other lengths follow
-//! from the two, and together they must be all there is. The longest tape is
-//! written at a fixed place, behind the codes, and the others are appended, as
-//! in the paper. At the end all of that moves up by the second halves, which the
-//! paper would append too: this way a form that was cut off is always noticed.
+//! The length of `codes` (first halves) follows from the block's length; `second` are the second halves, as
+//! many as there are `LONG` codes. All other lengths follow from these two, and together they must make up
+//! the whole form. The longest tape is written at a fixed place, after the codes, and the others are
+//! appended, as in the paper. At the end all of that is moved to make room for the second halves, which the
+//! paper would append too: so a truncated form is always detected.
 
 use crate::bytes::Out;
 use crate::pack::{INDICES, Values, indices_size, pack_indices};
 
-/// How many there are of each.
+/// The numbers of each sort.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Data of four bytes.
@@ -33,22 +32,22 @@ pub(crate) struct Counts {
     pub indices: usize,
 }
 
-/// One of the three.
+/// One of the three layouts.
 pub(crate) trait Layout: Sync {
     const NAME: &'static str;
-    /// How many tapes the writer needs besides `dst`.
+    /// How many tapes the writer needs in addition to `dst`.
     const SPARE: usize;
     type Writer<'a>: Writer<'a>;
     type Reader<'a>: Reader<'a>;
 }
 
 pub(crate) trait Writer<'a>: Sized {
-    /// Data goes to `dst` behind `codes` bytes.
+    /// Data are written to `dst` after `codes` bytes.
     fn new(dst: &'a mut [u8], codes: usize, spare: [&'a mut [u8]; 2]) -> Option<Self>;
     fn one(&mut self, byte: u8) -> Option<()>;
     fn two(&mut self, bytes: [u8; 2]) -> Option<()>;
     fn four(&mut self, bytes: [u8; 4]) -> Option<()>;
-    /// Adds the other tapes and says where the last ends.
+    /// Adds the other tapes and returns where the last ends.
     fn finish(self, indices: &mut Values<'_>) -> Option<usize>;
 }
 
@@ -66,13 +65,12 @@ fn put_indices(out: &mut Out<'_>, indices: &mut Values<'_>) -> Option<()> {
     Some(())
 }
 
-/// Splits `rest` into data of `data` bytes and indices, if that is exactly what
-/// there is.
+/// Splits `rest` into data of `data` bytes and indices, if these make up all of it.
 fn data_and_indices<'a>(rest: &'a [u8], data: usize, counts: &Counts) -> Option<(&'a [u8], &'a [u8])> {
     (rest.len() == data + indices_size(counts.indices)).then(|| rest.split_at(data))
 }
 
-/// The first `N` bytes of a tape, which the counts have made long enough.
+/// The first `N` bytes of a tape, which is long enough according to the counts.
 #[inline(always)]
 fn next<const N: usize>(tape: &mut &[u8]) -> [u8; N] {
     match tape.split_first_chunk::<N>() {
@@ -84,7 +82,7 @@ fn next<const N: usize>(tape: &mut &[u8]) -> [u8; N] {
     }
 }
 
-/// Data of all sizes one after the other.
+/// Data of all sizes in sequence.
 pub(crate) struct Flat;
 
 impl Layout for Flat {
@@ -230,9 +228,8 @@ impl<'a> Reader<'a> for TapesReader<'a> {
     }
 }
 
-/// One tape of aligned words, each of which holds data of one size. A word that
-/// is begun with bytes or pairs goes on being filled while later ones are made;
-/// what is left of it at the end stays zero.
+/// One tape of aligned words, each of which holds data of one size. A word begun with bytes or pairs is
+/// filled further while later ones are written; its unused rest stays zero.
 pub(crate) struct Word;
 
 impl Layout for Word {
@@ -245,11 +242,11 @@ impl Layout for Word {
 /// The three pointers: where the next data of each size goes.
 #[derive(Debug, Default)]
 struct Places {
-    /// The next word that is not begun: where four bytes go.
+    /// The next unused word: where four bytes go.
     four: usize,
-    /// Where the next two go, if that is inside of a word.
+    /// Where the next two bytes go, if that is inside a word.
     two: usize,
-    /// Where the next one goes, if that is inside of a word.
+    /// Where the next byte goes, if that is inside a word.
     one: usize,
 }
 
@@ -283,7 +280,7 @@ pub(crate) struct WordWriter<'a> {
 }
 
 impl WordWriter<'_> {
-    /// Writes at a place in the data, beginning a word with zeros if need be.
+    /// Writes at a place in the data; a new word begins as zeros.
     #[inline(always)]
     fn put<const N: usize>(&mut self, at: usize, bytes: [u8; N]) -> Option<()> {
         if self.codes + at == self.out.len() {

@@ -1,7 +1,6 @@
-//! `pbpm`, `pbpm:tapes`, `pbpm:word`: pattern-based partial match, as L. Yang,
-//! R. Dick, H. Lekatsas and S. Chakradhar published it for CRAMES (ACM TECS 9,
-//! 2010). A word of 32 bits is a frequent pattern, or like one of 16 words seen
-//! lately, or itself.
+//! `pbpm`, `pbpm:tapes`, `pbpm:word`: pattern-based partial match, as L. Yang, R. Dick, H. Lekatsas and S.
+//! Chakradhar published it for CRAMES (ACM TECS 9, 2010). A word of 32 bits is a frequent pattern, or similar
+//! to one of 16 recent words, or stored itself.
 //!
 //! | code | pattern | what follows | bits |
 //! | --- | --- | --- | --- |
@@ -13,17 +12,14 @@
 //! | 1110 | mmmx: the low byte differs | index, one byte | 16 |
 //! | 1111 | zxzx: two bytes, each under a zero | two bytes | 20 |
 //!
-//! Codes, indices and data go to tapes of their own. The second half of a code
-//! of four bits has its own tape as well, so that all are two bits wide and can
-//! be packed many at a time ([`pack`]). The three codecs differ in where the
-//! data lies ([`layout`]); docs/formats/pbpm.md has every byte.
+//! Codes, indices and data go to tapes of their own. The second half of a code of four bits has its own tape
+//! as well, so that all are two bits wide and can be packed many at a time ([`pack`]). The three codecs
+//! differ in the layout of the data ([`layout`]); docs/formats/pbpm.md has every byte.
 //!
-//! What the paper leaves open is settled so: all words are little endian, the
-//! *third byte* is the one that holds bits 16 to 23 (of the paper's patterns
-//! only `xmxx` tells it), the dictionary starts as zeros, an exact match
-//! makes an entry young again (the paper wants the benefits of LRU; it is worth 2 %),
-//! and a partial match is sought in both entries of
-//! a set, longest first.
+//! Where the paper leaves a choice: all words are little endian; the *third byte* is the one that holds bits
+//! 16 to 23 (of the paper's patterns only `xmxx` shows it); the dictionary starts as zeros; an exact match
+//! makes an entry the younger one (the paper wants the benefits of LRU; it is worth 2 %); and a partial match
+//! is searched for in both entries of a set, longest first.
 
 mod dictionary;
 mod layout;
@@ -44,19 +40,19 @@ pub(crate) static PBPM_TAPES: Standalone<Pbpm<layout::Tapes>> =
 pub(crate) static PBPM_WORD: Standalone<Pbpm<layout::Word>> =
     Standalone { step: Pbpm(PhantomData), id: CodecId::PBPM_WORD };
 
-/// Codes of two bits, or the first half of four.
+/// Codes of two bits, or the first halves of codes of four.
 const ZZZZ: u8 = 0b00;
 const XXXX: u8 = 0b01;
 const MMMM: u8 = 0b10;
 const LONG: u8 = 0b11;
 
-/// The second half, behind [`LONG`].
+/// The second halves, after [`LONG`].
 const ZZZX: u8 = 0b00;
 const MMXX: u8 = 0b01;
 const MMMX: u8 = 0b10;
 const ZXZX: u8 = 0b11;
 
-/// The codec whose data lies as `L` has it.
+/// The codec with the layout `L`.
 pub(crate) struct Pbpm<L>(PhantomData<L>);
 
 impl<L: Layout> Step for Pbpm<L> {
@@ -64,8 +60,8 @@ impl<L: Layout> Step for Pbpm<L> {
         L::NAME
     }
 
-    /// Two bits more for each word if all are `xxxx`. The other tapes never take
-    /// more than they save, but for what fills their last groups and words.
+    /// Two bits more for each word if all are `xxxx`. The other tapes never take more than they save, except
+    /// for the padding of their last groups and words.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add(pack::codes_size(len / 4) + 16)
     }
@@ -85,7 +81,7 @@ impl<L: Layout> Step for Pbpm<L> {
             [(); 3].map(|()| Values::new(parts.take(count + pack::CODES)));
         let codes = pack::codes_size(count);
         let (words, tail) = bytes::words::<4>(src);
-        // What is packed at the end needs no less than this.
+        // The packed parts at the end need at least this.
         let room = dst.len().checked_sub(tail.len())?;
         let mut data =
             L::Writer::new(&mut dst[..room], codes, [(); 2].map(|()| parts.take(L::SPARE * count)))?;
@@ -140,8 +136,7 @@ impl<L: Layout> Step for Pbpm<L> {
         }
         dst.copy_within(codes..end, codes + moved);
         pack::pack_codes(second.padded(pack::CODES, 0), &mut dst[codes..codes + moved]);
-        // Padding that would take data if it stood for words: a block of another
-        // length is noticed by it.
+        // Padding that would require data if it stood for words: so a block of another length is detected.
         pack::pack_codes(first.padded(pack::CODES, XXXX), &mut dst[..codes]);
         let end = end + moved;
         dst[end..end + tail.len()].copy_from_slice(tail);
@@ -179,8 +174,7 @@ impl<L: Layout> Step for Pbpm<L> {
         let (mut data, packed) = L::Reader::new(rest, &counts).ok_or(Malformed)?;
         pack::unpack_indices(packed, indices);
 
-        // All tapes are as long as the codes ask for, so none of the defaults
-        // below is ever used.
+        // All tapes have the lengths that the codes require, so none of the defaults below is ever used.
         let mut second = second.iter().copied();
         let mut indices = indices.iter().copied();
         let mut index = || indices.next().unwrap_or_default();

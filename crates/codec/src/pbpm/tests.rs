@@ -1,4 +1,4 @@
-//! Blocks worked by hand, word by word and byte by byte.
+//! Blocks worked out by hand, word by word and byte by byte.
 
 use super::*;
 use crate::{Codec, Compressed};
@@ -62,7 +62,7 @@ fn a_tape_of_words() {
     check(&PBPM_WORD, &[&CODES, &SECOND, &bytes, &pairs[0], &word, &pairs[1], &INDICES, &TAIL]);
 }
 
-/// The sizes of Table I, in bits: what one word more of a pattern adds.
+/// The sizes of Table I, in bits: how much one more word of a pattern adds.
 #[test]
 fn a_word_takes_what_the_table_says() {
     // 16 words of each fill whole groups of codes and indices.

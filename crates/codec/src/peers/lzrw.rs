@@ -1,5 +1,5 @@
-//! `lzrw1a`: R. Williams' LZRW1-A (1991), which the paper on CRAMES compares with.
-//! LZ77 with one guess a place: where the same three bytes were seen last.
+//! `lzrw1a`: R. Williams' LZRW1-A (1991), which the paper on CRAMES compares with. LZ77 with one candidate
+//! for each position: the last occurrence of the same three bytes.
 //!
 //! ```text
 //! | 0 | block                                   if nothing is shorter
@@ -11,8 +11,8 @@
 //!          high half    low half
 //! ```
 //!
-//! The bits of a control are used from the lowest on; it is little endian. A copy
-//! is of 3 to 18 bytes from 1 to 4095 back.
+//! The bits of a control are used from the lowest on; it is little endian. A copy has 3 to 18 bytes, from 1
+//! to 4095 bytes back.
 
 use crate::bytes::Out;
 use crate::parts::{Parts, part};

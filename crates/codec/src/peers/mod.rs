@@ -1,5 +1,5 @@
-//! Small codecs of others, written anew to compare with: what the source documents
-//! and the Linux kernel measure against and no library offers.
+//! Small codecs of others, reimplemented for comparison: the source documents and the Linux kernel measure
+//! against them, and no library offers them.
 
 pub(crate) mod lzrw;
 pub(crate) mod p842;

@@ -1,6 +1,5 @@
-//! `842`: the format of IBM's memory compression hardware, which Linux has in
-//! software as well. Eight bytes at a time are told by pieces of 8, 4 and 2 bytes
-//! that are literal or were seen lately.
+//! `842`: the format of IBM's memory compression hardware, which Linux has in software as well. It codes
+//! eight bytes at a time by pieces of 8, 4 and 2 bytes, which are literals or recent pieces.
 //!
 //! ```text
 //! op, 5 bits
@@ -14,11 +13,10 @@
 //! 1E      the end; what is left of the last byte is zero
 //! ```
 //!
-//! Bits come from the highest of a byte on, and numbers with their highest bit
-//! first. An index 8 has 8 bits, 4 has 9, 2 has 8: the place of the piece, counted
-//! in pieces, modulo 256 or 512, among what lies before these eight bytes. The
-//! checksum that the kernel puts behind the end is left out: who keeps the block
-//! has one.
+//! Bytes are filled from the highest bit on, and numbers are written highest bit first. An index 8 has 8
+//! bits, 4 has 9, 2 has 8: the position of the piece among the data before these eight bytes, counted in
+//! pieces, modulo 256 or 512. The checksum that the kernel appends is left out: the owner of the block has
+//! one.
 
 use crate::bytes::{self, Out};
 use crate::parts::{Parts, part};
@@ -43,15 +41,15 @@ const INDEX_DATA: u64 = 2;
 const INDICES: u64 = 3;
 const INDEX_4: u64 = 4;
 
-/// Bits of the tables that find pieces again.
+/// Bits of the tables that find pieces.
 const TABLE_BITS: u32 = 10;
 
-/// Bits of an index to a piece of so many bytes.
+/// Bits of an index to a piece of this many bytes.
 const fn index_bits(bytes: usize) -> u32 {
     if bytes == 4 { 9 } else { 8 }
 }
 
-/// How far back pieces of so many bytes are found.
+/// How far back pieces of this many bytes are found.
 const fn window(bytes: usize) -> usize {
     bytes << index_bits(bytes)
 }
@@ -97,7 +95,7 @@ impl BitReader<'_> {
     }
 }
 
-/// Where pieces of one size were seen last: one more than the place.
+/// The last positions of pieces of one size: each is one more than the place.
 struct Seen<'a> {
     bytes: usize,
     table: &'a mut [u32],
@@ -109,8 +107,7 @@ impl Seen<'_> {
         &mut self.table[(piece.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - TABLE_BITS)) as usize]
     }
 
-    /// The index of a piece, if it is found before `at`, the place of the eight
-    /// bytes that it belongs to.
+    /// The index of a piece, if it occurs before `at`, the place of the eight bytes that it belongs to.
     #[inline(always)]
     fn find(&mut self, piece: u64, src: &[u8], at: usize) -> Option<u64> {
         let place = (*self.slot(piece) as usize).checked_sub(1)?;
@@ -119,7 +116,7 @@ impl Seen<'_> {
     }
 }
 
-/// A number from its bytes, the highest first.
+/// A number from its bytes, highest first.
 #[inline(always)]
 fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
@@ -130,7 +127,7 @@ impl Step for Code842 {
         "842"
     }
 
-    /// Five bits more for eight bytes; a tail and the end take two bytes.
+    /// Five bits more for each eight bytes; a tail and the end take two bytes.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add((len / 8 * 5).div_ceil(8) + 2)
     }
@@ -287,7 +284,7 @@ impl Step for Code842 {
     }
 }
 
-/// The place before `at` that an offset in the window stands for.
+/// The place before `at` that an offset in the window refers to.
 #[inline(always)]
 fn place(offset: usize, at: usize, window: usize) -> Option<usize> {
     let lap = at / window * window;

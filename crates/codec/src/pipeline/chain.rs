@@ -7,8 +7,8 @@
 //!           +----------+----------+---------------------------------------+
 //! ```
 //!
-//! A buffer holds the longest block that may come of any step but the last. There
-//! are as many as are needed: none for one step, one for two.
+//! A buffer holds the longest possible output of any step but the last. There are as many as needed: none for
+//! one step, one for two.
 
 use core::num::NonZeroU64;
 use core::str::FromStr;
@@ -25,9 +25,8 @@ const MASK: u64 = (1 << BITS) - 1;
 /// The steps of a pipeline: seven codes of nine bits, the first lowest. A code
 /// names a step for this process only.
 ///
-/// Its methods are those of a codec whose forms do not tell the steps: the caller
-/// must know the chain to read them. A chain that is one codec makes what that
-/// codec makes.
+/// Its methods are those of a codec whose forms do not contain the steps: the caller must know the chain to
+/// read them. A chain of a single codec makes what that codec makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Chain(NonZeroU64);
 
@@ -56,13 +55,13 @@ impl Chain {
         NonZeroU64::new(number).map(Chain)
     }
 
-    /// How many steps there are: one at least.
+    /// The number of steps: at least one.
     #[allow(clippy::len_without_is_empty, reason = "it never is")]
     pub fn len(self) -> usize {
         ((u64::BITS - self.0.leading_zeros()).div_ceil(BITS)) as usize
     }
 
-    /// A number for each step, which differs for two levels of a codec as well.
+    /// A number for each step, which also differs between levels of a codec.
     pub(crate) fn codes(self) -> impl Iterator<Item = u64> {
         (0..MOST_STEPS as u32).map(move |i| self.0.get() >> (BITS * i) & MASK)
     }
@@ -79,7 +78,7 @@ impl Chain {
         })
     }
 
-    /// The codec that is the only step, if so.
+    /// The codec, if it is the only step.
     pub fn codec(self) -> Option<&'static dyn Codec> {
         let mut elements = self.elements();
         match (elements.next(), elements.next()) {
@@ -88,7 +87,7 @@ impl Chain {
         }
     }
 
-    /// The chain of steps by the numbers that are stored for them, whatever [`LAST`](super::LAST) is in each.
+    /// The chain of steps with these stored numbers, ignoring [`LAST`](super::LAST) in each.
     pub(crate) fn of_steps(steps: &[u8]) -> Option<Self> {
         let mut codes = 0;
         for (i, step) in steps.iter().enumerate().take(MOST_STEPS) {
@@ -98,7 +97,7 @@ impl Chain {
         Chain::from_number(codes)
     }
 
-    /// The chain that undoes the same: one for all levels of its codecs.
+    /// The chain that undoes the same steps: one for all levels of its codecs.
     pub(crate) fn to_undo(self) -> Option<Self> {
         let mut numbers = [0; MOST_STEPS];
         for (to, element) in numbers.iter_mut().zip(self.elements()) {
@@ -107,7 +106,7 @@ impl Chain {
         Chain::of_steps(&numbers[..self.len()])
     }
 
-    /// The chain that is the codec with this number, if it can be in one.
+    /// The chain of the codec with this number, if it can be in one.
     pub(crate) fn of_codec(id: CodecId) -> Option<Self> {
         let code = Element::by_name(decoder(id)?.name())?;
         Chain::from_number(code.into())
@@ -148,10 +147,10 @@ impl Chain {
         if len == 0 { 0 } else { backward_scratch(&self.array(), len) }
     }
 
-    /// Like [`crate::Codec::compress`], without telling the steps.
+    /// Like [`crate::Codec::compress`], without the steps in the form.
     ///
     /// # Panics
-    /// As that.
+    /// As for that.
     pub fn compress(
         self,
         src: &[u8],
@@ -166,7 +165,7 @@ impl Chain {
         self.forward(src, &mut dst[..room], scratch).map_or(Compressed::Incompressible, Compressed::Fits)
     }
 
-    /// Like [`crate::Codec::decompress`], of what [`Chain::compress`] made.
+    /// Like [`crate::Codec::decompress`], for the output of [`Chain::compress`].
     ///
     /// # Panics
     /// If `scratch` is smaller than `decompress_scratch(dst.len())`.
@@ -189,8 +188,8 @@ impl Chain {
         buffers(self.elements(), len).0
     }
 
-    /// Does all steps, with scratch from wherever the caller has it, and buffers of `each` bytes in `bytes`. `None` if
-    /// the result does not fit.
+    /// Does all steps, with scratch from the caller's source, and buffers of `each` bytes in `bytes`. `None`
+    /// if the result does not fit.
     pub(crate) fn forward_with(
         self,
         src: &[u8],
@@ -225,7 +224,7 @@ impl Chain {
     }
 }
 
-/// Where elements find their scratch.
+/// Where elements get their scratch.
 pub(crate) trait Lend {
     /// Does `work` with scratch for that element.
     fn lend<R>(&mut self, element: Element, work: impl FnOnce(&mut Scratch<'_>) -> R) -> R;
@@ -260,7 +259,7 @@ fn varint_size(value: usize) -> usize {
     (usize::BITS - value.leading_zeros()).div_ceil(7).max(1) as usize
 }
 
-/// A length, and what follows it.
+/// A length, and the bytes after it.
 fn varint(src: &[u8]) -> Option<(usize, &[u8])> {
     let len = src.iter().take(5).position(|byte| byte & 0x80 == 0)? + 1;
     let (bytes, rest) = src.split_at(len);
@@ -268,11 +267,11 @@ fn varint(src: &[u8]) -> Option<(usize, &[u8])> {
     usize::try_from(value).ok().map(|value| (value, rest))
 }
 
-/// Bytes of a buffer, and of all of them together.
+/// Bytes of one buffer, and of all of them together.
 fn buffers(elements: impl Iterator<Item = Element>, len: usize) -> (usize, usize) {
     let (mut bound, mut longest, mut count) = (len, 0, 0_usize);
     for element in elements {
-        // What the last one makes goes elsewhere.
+        // The output of the last one goes elsewhere.
         longest = if count > 0 { bound.max(longest) } else { 0 };
         bound = element.bound(bound);
         count += 1;
@@ -290,8 +289,8 @@ fn backward_scratch(elements: &[Option<Element>], len: usize) -> usize {
     buffers(elements, len).1 + work
 }
 
-/// What [`backward_scratch`] says of the worst of all pipelines, or more: so that Zstandard's context, which lies at the end, outlives
-/// whatever others do before it.
+/// At least the [`backward_scratch`] of the worst pipeline: so Zstandard's context, which is at the end,
+/// survives whatever other codecs do before it.
 pub(crate) fn worst_decompress_scratch(len: usize) -> usize {
     let elements = || steps().chain(codecs().map(|(_, codec)| Element::Codec(codec)));
     let mut longest = len;
@@ -307,8 +306,8 @@ pub(crate) fn worst_decompress_scratch(len: usize) -> usize {
     2 * part::<u8>(longest) + work + context
 }
 
-/// Undoes the elements, the last first. All are from the beginning on; where there
-/// is none, there is none behind. Refuses what needs more scratch than there is.
+/// Undoes the elements, the last first. Elements are filled from the beginning on; after an empty one, all
+/// are empty. Refuses a form that needs more scratch than there is.
 pub(super) fn backward(
     elements: &[Option<Element>; MOST_STEPS],
     src: &[u8],
@@ -320,7 +319,7 @@ pub(super) fn backward(
     }
     let count = elements.iter().flatten().count();
     let (each, all) = buffers(elements.iter().flatten().copied(), dst.len());
-    // How long the block was before each element, and after the last but one.
+    // The length of the block before each element, and after the last but one.
     let mut lens = [dst.len(); MOST_STEPS];
     let (mut bound, mut body) = (dst.len(), src);
     for (i, element) in elements[..count].iter().flatten().enumerate().take(count - 1) {

@@ -5,15 +5,15 @@ use crate::steps::{bwt, huffman, jbe, mtf, range, rle};
 use crate::transforms::{bit_shuffle, difference, lag, shuffle, zero};
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, registry};
 
-/// What stands in a pipeline.
+/// An element of a pipeline.
 #[derive(Clone, Copy)]
 pub(crate) enum Element {
     Step(u8, &'static dyn Step),
     Codec(&'static dyn Codec),
 }
 
-/// A step by the number that is stored for it. Append-only: a number is given
-/// once and means the same for ever. Those from [`CODECS`] on are codecs.
+/// A step by its stored number. Append-only: a number is given once and means the same for ever. Numbers from
+/// [`CODECS`] on are codecs.
 fn step(number: u8) -> Option<&'static dyn Step> {
     Some(match number {
         1..=24 => &difference::DELTA[usize::from(number - 1)],
@@ -41,33 +41,34 @@ fn step(number: u8) -> Option<&'static dyn Step> {
     })
 }
 
-/// The number stored for a codec is this and its own.
+/// The stored number of a codec is this plus its own.
 const CODECS: u8 = 96;
 
 /// The largest number of a codec that can stand in a pipeline.
 const LAST_CODEC: u8 = 0x7F - CODECS;
 
-/// Codecs that cannot: `auto`, which chooses among pipelines, and `zstd-dict`, whose forms depend on more than the block.
+/// Codecs that cannot: `auto`, which chooses among pipelines, and `zstd-dict`, whose forms depend on more
+/// than the block.
 const ALONE: [CodecId; 2] = [CodecId::AUTO, CodecId::ZSTD_DICT];
 
-/// The number stored for a codec.
+/// The stored number of a codec.
 pub(super) const fn of_codec(id: CodecId) -> u8 {
     CODECS + id.0
 }
 
-/// All steps of ours.
+/// All steps that are not codecs.
 pub(super) fn steps() -> impl Iterator<Item = Element> {
     (1..CODECS).map_while(|number| step(number).map(|step| Element::Step(number, step)))
 }
 
-/// All codecs, and where each is among [`registry::all`].
+/// All codecs, and the index of each in [`registry::all`].
 pub(super) fn codecs() -> impl Iterator<Item = (usize, &'static dyn Codec)> {
     let whole = |codec: &dyn Codec| codec.id().0 <= LAST_CODEC && !ALONE.contains(&codec.id());
     registry::all().enumerate().filter(move |(_, codec)| whole(*codec))
 }
 
 impl Element {
-    /// What undoes the step with this stored number.
+    /// The element that undoes the step with this stored number.
     pub(crate) fn to_undo(number: u8) -> Option<Self> {
         match number.checked_sub(CODECS) {
             Some(id) if ALONE.contains(&CodecId(id)) => None,
@@ -76,7 +77,7 @@ impl Element {
         }
     }
 
-    /// The number that is stored.
+    /// The stored number.
     pub(crate) fn number(self) -> u8 {
         match self {
             Element::Step(number, _) => number,
@@ -84,7 +85,7 @@ impl Element {
         }
     }
 
-    /// By name, and the code by which [`Element::by_code`] finds it.
+    /// The code, by which [`Element::by_code`] finds it, of the element with this name.
     pub(crate) fn by_name(name: &str) -> Option<u16> {
         if let Some(step) = steps().find(|step| step.name() == name) {
             return Some(step.number().into());
@@ -94,7 +95,8 @@ impl Element {
         Some(u16::from(CODECS) + index as u16)
     }
 
-    /// What has that code: in this process, unlike the numbers, which are stored.
+    /// The element with that code. Codes are valid in this process only, unlike the numbers, which are
+    /// stored.
     pub(crate) fn by_code(code: u16) -> Option<Self> {
         match usize::from(code).checked_sub(CODECS.into()) {
             Some(index) => registry::all().nth(index).map(Element::Codec),

@@ -1,18 +1,16 @@
-//! Pipelines: at most seven steps, each of which works on what the one before it
-//! has made. `delta:8x6+shuffle:8+zstd:1` takes differences, sorts their bytes by
-//! rank, and compresses that.
+//! Pipelines: at most seven steps, each of which works on the output of the one before.
+//! `delta:8x6+shuffle:8+zstd:1` takes differences, sorts their bytes by rank, and compresses the result.
 //!
-//! A step is a transform, a coder, or a codec; codecs do not have to stand last.
-//! Blocks go back and forth between two buffers in the scratch, and behind these
-//! the steps have their own working memory, so nothing is ever allocated.
+//! A step is a transform, a coder, or a codec; codecs may be anywhere, not only at the end. Blocks alternate
+//! between two buffers in the scratch, after which the steps have their own working memory, so nothing is
+//! ever allocated.
 //!
 //! # The number of a pipeline
-//! There are more pipelines than numbers of codecs, and a list of those in use
-//! would have to outlive every block that was written with it. So all pipelines
-//! share one number, [`CodecId::PIPELINE`], and a block tells in its first bytes
-//! which steps are to be undone: one byte each, from a table that only grows.
-//! Whatever process reads it, with whatever pipelines of its own, can. What only
-//! an encoder has to know, such as the level of zstd, is not among it.
+//! There are more pipelines than numbers of codecs, and a list of those in use would have to outlive every
+//! block that was written with it. So all pipelines share one number, [`CodecId::PIPELINE`], and the first
+//! bytes of a block name the steps to undo: one byte each, from a table that only grows. Any process can read
+//! it, whatever pipelines it uses itself. Settings that only an encoder needs, such as the level of zstd, are
+//! not stored.
 //!
 //! ```text
 //! +--------------------+------------------------+--------------------------+
@@ -21,14 +19,12 @@
 //! +--------------------+------------------------+--------------------------+
 //! ```
 //!
-//! Lengths are those that the steps but the last have made, unless a step keeps
-//! the length; seven bits a byte, low ones first, with 0x80 set in all bytes but
-//! the last.
+//! Lengths are those of the outputs of all steps but the last, except for steps that keep the length; seven
+//! bits per byte, low ones first, with 0x80 set in all bytes but the last.
 //!
-//! Who has a table of pipelines that lives as long as the blocks (`auto` does) can
-//! leave the steps out and write down the place in that instead: a [`Chain`] makes
-//! and reads forms without them, and [`PipelineTable`] is such a table. A pipeline
-//! of one codec is that codec, its number included.
+//! A program that has a table of pipelines that lives as long as the blocks (as `auto` does) can leave the
+//! steps out and store the place in that table instead: a [`Chain`] makes and reads forms without them, and
+//! [`PipelineTable`] is such a table. A pipeline of one codec is that codec, and has its number.
 
 mod chain;
 mod element;
@@ -45,17 +41,17 @@ use crate::{Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec};
 /// The most steps of a pipeline.
 pub const MOST_STEPS: usize = 7;
 
-/// The steps that are no codecs, for people.
+/// The steps that are not codecs, for messages.
 pub(crate) const STEP_NAMES: &str = "delta:WxN, xor:WxN (words of W bytes, N times, 1 to 6), shuffle:W, \
     bitshuffle:W, lagdelta:W, zerosup, bwt, mtf, jbe, jbe2, rle, huffman, range";
 
-/// Enough for seven of the longest names: `bitshuffle:8`, and for `+` between.
+/// Enough for seven of the longest names, `bitshuffle:8`, and for `+` in between.
 const NAME: usize = 96;
 
-/// Set in the last of the bytes that tell the steps.
+/// Set in the last of the bytes that name the steps.
 pub(crate) const LAST: u8 = 0x80;
 
-/// The bytes of a form that tell the steps, and the rest.
+/// The bytes of a form that name the steps, and the rest.
 pub(crate) fn split_steps(form: &[u8]) -> Option<(&[u8], &[u8])> {
     let last = form.iter().take(MOST_STEPS).position(|step| step & LAST != 0)?;
     Some(form.split_at(last + 1))
@@ -81,7 +77,7 @@ impl Pipeline {
         self.chain
     }
 
-    /// The codec that is the only step, if so.
+    /// The codec, if it is the only step.
     fn codec(&self) -> Option<&'static dyn Codec> {
         self.chain.codec()
     }
@@ -201,10 +197,10 @@ impl Codec for Pipeline {
     }
 }
 
-/// What reads blocks of every pipeline. As an encoder it is `copy` in a pipeline.
+/// Reads blocks of every pipeline. As an encoder it is `copy` in a pipeline.
 ///
-/// Its `decompress_scratch` is what the worst pipeline would need. With less, it
-/// reads all blocks of pipelines that need no more, and refuses the others.
+/// Its `decompress_scratch` is the need of the worst pipeline. With less, it reads all blocks of pipelines
+/// that need no more, and refuses the others.
 pub(crate) struct Any;
 
 pub(crate) static ANY: Any = Any;

@@ -1,8 +1,8 @@
-//! Tables of pipelines that only grow: for who stores places in them, and for the
-//! registry, which lends out codecs that live for ever.
+//! Tables of pipelines that only grow: for programs that store places in them, and for the registry, whose
+//! codecs live for ever.
 //!
-//! A chain is one number, so a place is taken with one compare-and-swap from zero.
-//! Readers never wait, writers neither, and nothing is there twice.
+//! A chain is one number, so a place is taken with one compare-exchange from zero. Neither readers nor
+//! writers ever wait, and no chain is in the table twice.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -10,10 +10,10 @@ use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::{Chain, Pipeline};
 
-/// At most `N` chains, each at the place that it was first given.
+/// At most `N` chains, each at the place where it was first put.
 ///
-/// A file that holds forms of [`Chain::compress`] stores the places, and with them
-/// once the names of all chains in order: [`PipelineTable::iter`].
+/// A file with forms of [`Chain::compress`] stores the places, and once the names of all chains in order:
+/// [`PipelineTable::iter`].
 #[derive(Debug)]
 pub struct PipelineTable<const N: usize = 256> {
     chains: [AtomicU64; N],
@@ -28,11 +28,10 @@ impl<const N: usize> PipelineTable<N> {
         PipelineTable { chains: [const { AtomicU64::new(0) }; N] }
     }
 
-    /// The place of a chain, a new one if it has none; `None` if the table is
-    /// full.
+    /// The place of a chain, which is added if it has none; `None` if the table is full.
     pub fn append(&self, chain: Chain) -> Option<u16> {
         for (place, there) in self.chains.iter().enumerate() {
-            // Release: whoever finds a later place has seen this one as well.
+            // Release: a thread that finds a later place has also seen this one.
             let found = there.compare_exchange(0, chain.number(), Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(chain.number()) {
                 return Some(place as u16);
@@ -69,8 +68,8 @@ const EMPTY: u8 = 0;
 const TAKEN: u8 = 1;
 const READY: u8 = 2;
 
-// SAFETY: the pipeline is written by the one thread that took the slot, and read
-// by others only after that thread has made it ready.
+// SAFETY: only the thread that took the slot writes the pipeline, and others read it only after that thread
+// has made it ready.
 unsafe impl Sync for Slot {}
 
 impl Slot {
@@ -82,11 +81,10 @@ impl Slot {
         Some(unsafe { (*self.pipeline.get()).assume_init_ref() })
     }
 
-    /// Puts a pipeline here if nobody has taken the slot.
+    /// Puts a pipeline here if the slot is free.
     fn put(&self, pipeline: Pipeline) -> Option<&Pipeline> {
         self.state.compare_exchange(EMPTY, TAKEN, Ordering::Relaxed, Ordering::Relaxed).ok()?;
-        // SAFETY: the slot was empty and is now this thread's alone, until it is
-        // made ready.
+        // SAFETY: the slot was empty and belongs to this thread alone until it is made ready.
         unsafe { (*self.pipeline.get()).write(pipeline) };
         self.state.store(READY, Ordering::Release);
         self.get()
@@ -99,10 +97,9 @@ const SLOTS: usize = 256;
 static INTERNED: [Slot; SLOTS] =
     [const { Slot { state: AtomicU8::new(EMPTY), pipeline: UnsafeCell::new(MaybeUninit::uninit()) } }; SLOTS];
 
-/// The pipeline, in a place where it stays. Two threads that ask at the same
-/// moment may get two places: nobody waits for anybody here, so that a thread
-/// that was stopped in the midst of it, or did not survive a fork, is in
-/// nobody's way. `None` if there is no place any more.
+/// The pipeline, in a place where it stays. Two threads that ask at the same moment may get two places: no
+/// thread waits for another here, so that a thread that was stopped half-way, or did not survive a fork,
+/// blocks nobody. `None` if there are no places left.
 pub(crate) fn interned(pipeline: Pipeline) -> Option<&'static Pipeline> {
     let there = INTERNED.iter().filter_map(Slot::get).find(|there| **there == pipeline);
     there.or_else(|| INTERNED.iter().find_map(|slot| slot.put(pipeline)))

@@ -90,7 +90,7 @@ fn a_pipeline_of_one_codec_is_that_codec() {
 
 #[test]
 fn the_form_tells_the_steps_and_the_lengths() {
-    // Ten zeros: mtf leaves them, rle makes two bytes of them, jbe a byte of bits.
+    // Ten zeros: mtf keeps them, rle makes two bytes of them, jbe one byte of bits.
     let pipeline: Pipeline = "mtf+rle+jbe".parse().unwrap();
     let block = [0; 10];
     let mut memory = ScratchBuf::for_codecs([&pipeline as &dyn Codec], 10);
@@ -99,7 +99,7 @@ fn the_form_tells_the_steps_and_the_lengths() {
     let size = pipeline.compress(&block, &mut dst, usize::MAX, &mut memory.scratch());
     assert_eq!(size, Compressed::Fits(wanted.len()));
     assert_eq!(dst[..wanted.len()], wanted);
-    // Without the steps, for who has a table.
+    // Without the steps, as for a program with a table.
     let size = pipeline.chain().compress(&block, &mut dst, usize::MAX, &mut memory.scratch());
     assert_eq!(size, Compressed::Fits(3));
     assert_eq!(dst[..3], wanted[3..]);
@@ -107,7 +107,7 @@ fn the_form_tells_the_steps_and_the_lengths() {
     pipeline.chain().decompress(&wanted[3..], &mut again, &mut memory.scratch()).unwrap();
     assert_eq!(again, block);
 
-    // Any pipeline reads it, and so does who knows none.
+    // Any pipeline reads it, and so does the decoder that is none.
     let other: Pipeline = "mtf+rle+jbe+lz4".parse().unwrap();
     let any = decoder(CodecId::PIPELINE).unwrap();
     for codec in [&pipeline as &dyn Codec, &other, any] {
@@ -116,7 +116,7 @@ fn the_form_tells_the_steps_and_the_lengths() {
         codec.decompress(&wanted, &mut again, &mut memory.scratch()).unwrap();
         assert_eq!(again, block);
     }
-    // With too little scratch it is refused, not done by halves.
+    // With too little scratch it is refused, not partly done.
     assert!(any.decompress(&wanted, &mut [0; 10], &mut Scratch::empty()).is_err());
 }
 
@@ -165,8 +165,8 @@ fn writers_agree_on_places() {
     assert_eq!(TABLE.iter().count(), names.len());
 }
 
-/// The context of a codec at the end stays from block to block: nothing before it
-/// in the scratch may disturb it.
+/// The context of a codec at the end is kept from block to block: nothing before it in the scratch may
+/// disturb it.
 #[test]
 fn contexts_in_a_pipeline_stay_right() {
     let pipelines: [Pipeline; 2] =

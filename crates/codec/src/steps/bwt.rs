@@ -1,6 +1,5 @@
-//! `bwt`: the transform of M. Burrows and D. Wheeler. All ends of the block are
-//! sorted, and each byte goes where the end behind it came to stand; so bytes
-//! with the same bytes behind them come together.
+//! `bwt`: the transform of M. Burrows and D. Wheeler. All suffixes of the block are sorted, and each byte is
+//! put at the rank of the suffix after it; so bytes that precede similar data come together.
 //!
 //! ```text
 //! +------------------+----------------------------------------+
@@ -9,13 +8,12 @@
 //!  2 bytes, or 4 if the block has more than 65535
 //! ```
 //!
-//! The end of no bytes is the first of all. The row of the whole block, with
-//! nothing before it, has no byte but is stored.
+//! The empty suffix is the first of all. The row of the whole block, which has no byte before it, is stored
+//! instead.
 //!
-//! Sorting is N. Larsson's and K. Sadakane's: first by two bytes, in linear time;
-//! then ends that are alike so far are sorted by the rank of what follows these
-//! bytes, which doubles the bytes compared each time. It takes n log n steps even
-//! for the worst of blocks, and no recursion.
+//! Sorting is N. Larsson's and K. Sadakane's: first by two bytes, in linear time; then suffixes that are
+//! equal so far are sorted by the rank of what follows these bytes, which doubles the number of bytes
+//! compared each time. It takes n log n steps even for the worst blocks, and no recursion.
 
 use crate::parts::{Parts, part};
 use crate::step::Step;
@@ -58,7 +56,7 @@ impl Step for Bwt {
         sort(src, ends, ranks, spare);
         let (row, to) = dst.split_at_mut(head);
         row.copy_from_slice(&ranks[0].to_le_bytes()[..head]);
-        // Nothing is before the whole block.
+        // Nothing precedes the whole block.
         let before = ends.iter().filter_map(|&end| src.get((end as usize).wrapping_sub(1)));
         for (to, &byte) in to.iter_mut().zip(before) {
             *to = byte;
@@ -76,7 +74,7 @@ impl Step for Bwt {
         if whole == 0 || whole > src.len() {
             return Err(Malformed);
         }
-        // For each row, the row of the end that is one byte shorter, and the byte.
+        // For each row, the row of the suffix that is one byte shorter, and the byte.
         let next = Parts::new(scratch.bytes(self.backward_scratch(dst.len()))).take::<u32>(src.len() + 1);
         next[0] = (whole as u32) << 8;
         let mut starts = [0_u32; 256];
@@ -99,16 +97,16 @@ impl Step for Bwt {
             *to = step as u8;
             row = (step >> 8) as usize;
         }
-        // The last is the end of no bytes.
+        // The last is the empty suffix.
         if row == 0 { Ok(()) } else { Err(Malformed) }
     }
 }
 
-/// Fills `ends` with the ends of `src` in order, and `ranks` with the place of
-/// each. All have one more than `src`.
+/// Fills `ends` with the starts of the sorted suffixes of `src`, and `ranks` with the rank of each. Both are
+/// one longer than `src`.
 fn sort(src: &[u8], ends: &mut [u32], ranks: &mut [u32], spare: &mut [u32]) {
     let len = src.len();
-    // The first two bytes, each one more so that 0 stands for none.
+    // The first two bytes, each plus one so that 0 stands for none.
     let first = |end: u32| src.get(end as usize).map_or(0, |&byte| usize::from(byte) + 1);
     let second = |end: u32| first(end + 1);
     count_by(second, 0..=len as u32, spare);
@@ -124,7 +122,7 @@ fn sort(src: &[u8], ends: &mut [u32], ranks: &mut [u32], spare: &mut [u32]) {
             if last > at {
                 sorted = false;
                 let group = &mut ends[at..=last];
-                // Ends shorter than what is known are alone in their groups.
+                // Suffixes shorter than the known length are alone in their groups.
                 let key = |&end: &u32| ranks.get(end as usize + known).copied().unwrap_or(0);
                 group.sort_unstable_by_key(key);
                 let places = &mut spare[at..=last];
@@ -148,7 +146,7 @@ fn sort(src: &[u8], ends: &mut [u32], ranks: &mut [u32], spare: &mut [u32]) {
     }
 }
 
-/// Sorts `from` into `to` by a key up to 256, those with the same in order.
+/// Sorts `from` into `to` by a key up to 256; the sort is stable.
 fn count_by(key: impl Fn(u32) -> usize, from: impl Iterator<Item = u32> + Clone, to: &mut [u32]) {
     let mut starts = [0_u32; 257];
     for end in from.clone() {
@@ -165,7 +163,7 @@ fn count_by(key: impl Fn(u32) -> usize, from: impl Iterator<Item = u32> + Clone,
     }
 }
 
-/// Gives all of a group of ends that are the same the place of the last.
+/// Gives all suffixes of a group of equal ones the rank of the last.
 fn rank(ends: &[u32], ranks: &mut [u32], same: impl Fn(u32, u32) -> bool) {
     let mut of = ends.len() - 1;
     for i in (0..ends.len()).rev() {
@@ -206,7 +204,7 @@ mod tests {
 
     #[test]
     fn banana() {
-        // Ends: "", a, ana, anana, banana, na, nana. Before them: a n n b - a a.
+        // Suffixes: "", a, ana, anana, banana, na, nana. The bytes before them: a n n b - a a.
         let mut memory = crate::ScratchBuf::with_size(Bwt.forward_scratch(6));
         let mut out = [0; 8];
         assert_eq!(Bwt.forward(b"banana", &mut out, &mut memory.scratch()), Some(8));

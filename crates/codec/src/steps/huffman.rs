@@ -1,5 +1,5 @@
-//! `huffman`: D. Huffman's codes for single bytes, no longer than 11 bits, in
-//! canonical order, in four streams that are read side by side.
+//! `huffman`: D. Huffman's codes for single bytes, no longer than 11 bits, in canonical order, in four
+//! streams that are read in parallel.
 //!
 //! ```text
 //! | 0 | the block                                                 if nothing shorter
@@ -8,16 +8,14 @@
 //! | 3 | byte                                                      one byte, repeated
 //! ```
 //!
-//! **Lengths** are those of the codes of bytes 0 to 255, half a byte each, the low
-//! half first: 1 to 11 is a length; 12 to 15 repeat the last one 2 to 5 times; 0
-//! and n below 15 are n + 1 bytes that do not occur, and 0, 15, n, m are 16 + n +
-//! 16 m. They end with byte 255; a half that is left is 0.
+//! **Lengths** are those of the codes of bytes 0 to 255, half a byte each, the low half first: 1 to 11 is a
+//! length; 12 to 15 repeat the last one 2 to 5 times; 0 and n below 15 are n + 1 bytes that do not occur, and
+//! 0, 15, n, m are 16 + n + 16 m. They end with byte 255; an unused half is 0.
 //!
-//! **Codes** count up from zero, shorter ones first, of the same length in the
-//! order of their bytes. In a stream the first code is in the lowest bits, its own
-//! first bit lowest; what is left of the last byte is zero. The four streams hold
-//! a quarter of the bytes each, rounded up, the last what remains. **Sizes** have
-//! two bytes, or four if the block has more than 128 KiB.
+//! **Codes** count up from zero, shorter ones first, of the same length in the order of their bytes. In a
+//! stream the first code is in the lowest bits, its own first bit lowest; the unused bits of the last byte
+//! are zero. The four streams hold a quarter of the bytes each, rounded up; the last holds the rest.
+//! **Sizes** have two bytes, or four if the block has more than 128 KiB.
 
 use crate::bytes::Out;
 use crate::parts::{Parts, part};
@@ -44,11 +42,11 @@ const LONGEST: u32 = 11;
 /// From here on there are four streams.
 const FOUR: usize = 1024;
 
-/// How a block is divided.
+/// The division of a block.
 #[derive(Debug, Clone, Copy)]
 struct Shape {
     streams: usize,
-    /// Bytes of the block in each but the last.
+    /// Bytes of the block in each stream but the last.
     quarter: usize,
     /// Bytes that the size of a stream takes.
     size: usize,
@@ -163,8 +161,7 @@ impl Step for Huffman {
     }
 }
 
-/// Into four tables by turns, so that a row of the same byte does not wait for
-/// its own count.
+/// Counts into four tables in turn, so that a run of the same byte does not wait for its own count.
 fn count(bytes: &[u8], counts: &mut [u32]) {
     let mut tables = [[0_u32; 256]; 4];
     let fours = bytes.chunks_exact(4);

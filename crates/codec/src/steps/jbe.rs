@@ -1,7 +1,6 @@
-//! `jbe`: J-bit encoding (I. Suarjaya, 2012). Zero bytes are left out, and a bit for
-//! each byte tells which. `jbe2` (zBeWalgo) first brings the high halves of eight
-//! bytes together, and so the low ones: numbers below 16, of which move-to-front
-//! makes many, leave zero bytes behind.
+//! `jbe`: J-bit encoding (I. Suarjaya, 2012). Zero bytes are left out, and a bit for each byte says which.
+//! `jbe2` (zBeWalgo) first puts the high halves of eight bytes together, and likewise the low ones: numbers
+//! below 16, of which move-to-front makes many, leave zero bytes.
 //!
 //! ```text
 //! +-----------------------+------------------------+
@@ -12,8 +11,8 @@
 //! becomes                 el al  fl bl  gl cl  hl dl  eh ah  fh bh  gh ch  hh dh
 //! ```
 //!
-//! Bit i of a byte of bits belongs to the i-th of eight bytes; it is one where there
-//! is none any more. Of the last bytes, if they are no eight, `jbe2` moves nothing.
+//! Bit i of a byte of bits belongs to the i-th of eight bytes; it is one where there is no such byte any
+//! more. `jbe2` leaves the last bytes as they are if they are fewer than eight.
 
 use crate::bytes::Out;
 use crate::parts::{Parts, part};
@@ -21,7 +20,7 @@ use crate::step::Step;
 use crate::transforms::zero::{expand, masks, masks_of, squeeze};
 use crate::{Malformed, Scratch};
 
-/// The step `jbe`, or `jbe2` if halves change places.
+/// The step `jbe`; with the exchange of halves, `jbe2`.
 pub(crate) struct JBit {
     pub halves: bool,
 }
@@ -76,8 +75,8 @@ fn encode(src: &[u8], dst: &mut [u8]) -> Option<usize> {
     Some(bits.len() + out.len())
 }
 
-/// The high halves of the first four bytes and the low halves of the last four
-/// change places. It is its own inverse.
+/// Exchanges the high halves of the first four bytes and the low halves of the last four. It is its own
+/// inverse.
 fn swap_halves(bytes: &mut [u8]) {
     for bytes in bytes.chunks_exact_mut(8) {
         for i in 0..4 {

@@ -1,6 +1,5 @@
-//! The steps of zBeWalgo and of compll's chapter on coding, made for small blocks:
-//! nothing has a table larger than it must be, every one knows a way out for
-//! what it cannot make smaller, and none stores what the caller knows.
+//! The steps of zBeWalgo and of compll's chapter on coding, made for small blocks: no step has a larger table
+//! than necessary, each handles data that it cannot make smaller, and none stores what the caller knows.
 
 pub(crate) mod bwt;
 pub(crate) mod huffman;

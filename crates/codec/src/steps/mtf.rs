@@ -1,6 +1,5 @@
-//! `mtf`: move to front. A byte becomes its place in a list of all bytes, and moves
-//! to the front of that; so bytes seen lately become small numbers. The list
-//! begins as 0 to 255.
+//! `mtf`: move to front. A byte becomes its position in a list of all bytes, and moves to the front of the
+//! list; so recent bytes become small numbers. The list begins as 0 to 255.
 
 use crate::step::Step;
 use crate::{Malformed, Scratch};
@@ -42,7 +41,7 @@ impl Step for MoveToFront {
     fn forward(&self, src: &[u8], dst: &mut [u8], _scratch: &mut Scratch<'_>) -> Option<usize> {
         let mut list = list();
         for (&byte, to) in src.iter().zip(dst.get_mut(..src.len())?) {
-            // All before the byte move back by one while it is sought.
+            // All bytes before it move back by one during the search.
             let mut moved = byte;
             let mut place = 0_u8;
             loop {

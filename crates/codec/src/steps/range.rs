@@ -1,9 +1,8 @@
-//! `range`: range coding. Of the numbers from 0 to 2^32 - 1, each bit keeps the share
-//! that it was expected with; what all numbers left have in common is written.
-//! What is expected is learnt from the block itself as it goes (there is no table
-//! to store, which a small block would not earn back): a byte is eight bits, and
-//! each of the 255 places in the tree of its bits has a probability of its own
-//! that moves by less and less.
+//! `range`: range coding. Each bit narrows the interval of numbers, at first 0 to 2^32 - 1, to the share of
+//! its probability; leading bytes that all remaining numbers have in common are written. The probabilities
+//! are learned from the block itself (there is no table to store, which a small block would not earn back): a
+//! byte is eight bits, and each of the 255 places in the tree of its bits has a probability of its own, which
+//! adapts more and more slowly.
 //!
 //! ```text
 //! +---+-----------------------------+
@@ -11,8 +10,8 @@
 //! +---+-----------------------------+
 //! ```
 //!
-//! At the end as few bytes are written, but one at least, as make a number that
-//! is left if zeros follow. The reader knows how many these are.
+//! At the end it writes the fewest bytes, at least one, that denote a remaining number if zeros follow. The
+//! reader knows how many these are.
 
 use crate::bytes::Out;
 use crate::step::Step;
@@ -24,10 +23,10 @@ pub(crate) struct Range;
 const RAW: u8 = 0;
 const CODED: u8 = 1;
 
-/// After so many bits, a probability moves no slower any more.
+/// After this many bits, a probability adapts no more slowly.
 const SLOWEST: u32 = 126;
 
-/// 65536 / (n + 1.5), by which the n-th bit moves a probability.
+/// 65536 / (n + 1.5), the rate at which the n-th bit moves a probability.
 static SPEEDS: [u16; SLOWEST as usize + 1] = speeds();
 
 const fn speeds() -> [u16; SLOWEST as usize + 1] {
@@ -40,7 +39,7 @@ const fn speeds() -> [u16; SLOWEST as usize + 1] {
     speeds
 }
 
-/// The tree: how likely a one is at each place, and how many bits were seen.
+/// The tree: the probability of a one at each place, and how many bits were seen.
 struct Model {
     /// A probability of 22 bits, then a count of 10.
     places: [u32; 256],
@@ -51,7 +50,7 @@ impl Model {
         Model { places: [1 << 31; 256] }
     }
 
-    /// Of 65536, never quite none or all.
+    /// In 65536ths, never quite zero or one.
     #[inline(always)]
     fn one(&self, place: usize) -> u32 {
         (self.places[place & 0xFF] >> 16).clamp(24, 65536 - 24)
@@ -68,7 +67,7 @@ impl Model {
     }
 }
 
-/// The numbers that are left.
+/// The interval of remaining numbers.
 struct Interval {
     low: u32,
     high: u32,
@@ -95,7 +94,7 @@ impl Interval {
         }
     }
 
-    /// Whether all numbers begin with the same byte, which is dropped then.
+    /// If all numbers begin with the same byte, removes it and returns it.
     #[inline(always)]
     fn shift(&mut self) -> Option<u8> {
         if (self.low ^ self.high) >> 24 != 0 {
@@ -107,8 +106,7 @@ impl Interval {
         Some(byte)
     }
 
-    /// The number left that ends with the most zero bytes, and how many bytes
-    /// come before these.
+    /// The remaining number that ends with the most zero bytes, and how many bytes precede these.
     fn last(&self) -> (u32, usize) {
         for bytes in 1..4 {
             let zeros = u32::MAX >> (8 * bytes);
@@ -156,7 +154,7 @@ impl Step for Range {
     }
 
     fn forward(&self, src: &[u8], dst: &mut [u8], _scratch: &mut Scratch<'_>) -> Option<usize> {
-        // Longer than the block itself it is not worth it.
+        // A form longer than the block itself is not worth it.
         let room = dst.len().min(src.len() + 1);
         let mut out = Out::after(&mut dst[..room], 0)?;
         out.put([CODED])?;
@@ -210,7 +208,7 @@ impl Step for Range {
 mod tests {
     use super::*;
 
-    /// What is left after a bit is never nothing, however long it goes on.
+    /// The interval is never empty after a bit, however long the input.
     #[test]
     fn the_interval_never_closes() {
         let mut left = Interval { low: 0x1234_5600, high: 0x1300_0000 };

@@ -12,10 +12,10 @@ use crate::{Malformed, Scratch};
 /// The step `rle`.
 pub(crate) struct Rle;
 
-/// The shortest run worth two bytes in the midst of others.
+/// The shortest run that is worth two bytes among literals.
 const SHORTEST: usize = 3;
 const LONGEST: usize = SHORTEST + 0x7F;
-/// The most bytes behind one control byte.
+/// The most bytes after one control byte.
 const LITERALS: usize = 0x80;
 
 impl Step for Rle {
@@ -69,7 +69,7 @@ impl Step for Rle {
     }
 }
 
-/// How many bytes are as the first, up to the longest run.
+/// How many bytes equal the first one, up to the longest run.
 #[inline]
 fn run(src: &[u8]) -> usize {
     let src = &src[..src.len().min(LONGEST)];

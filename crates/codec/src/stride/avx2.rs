@@ -1,7 +1,6 @@
-//! The loops with AVX2: 32 bytes at a time. There is no instruction that
-//! compresses or expands bytes under a mask; a shuffle with a control from a
-//! table does it for the eight bytes of a word. (BMI2 has `pext` and `pdep` for
-//! that, which are slow on some processors that have AVX2.)
+//! The loops with AVX2: 32 bytes at a time. AVX2 has no instruction that compresses or expands bytes under a
+//! mask; a shuffle with a control from a table does it for the eight bytes of a word. (BMI2 has `pext` and
+//! `pdep` for that, which are slow on some processors that have AVX2.)
 
 mod decode;
 mod encode;
@@ -20,8 +19,8 @@ use super::kernels::{BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Mis
 use super::scratch::{Choice, Compressor, Decompressor};
 use crate::{Compressed, Malformed};
 
-/// The proof that the processor has what these loops use: made only by functions
-/// that are compiled for it.
+/// The proof that the processor has the instructions of these loops: only functions that are compiled for it
+/// make one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Avx2(());
 
@@ -43,7 +42,7 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8], work: &mut Decompressor) ->
     super::decode::decompress(Avx2(()), src, dst, work)
 }
 
-/// Hands each loop on to the function that is compiled for the processor.
+/// Forwards each loop to the function that is compiled for the processor.
 macro_rules! hand_on {
     ($(fn $name:ident(self $(, $argument:ident: $type:ty)* $(,)?) $(-> $result:ty)?;)*) => {$(
         #[inline]
@@ -103,5 +102,5 @@ fn fetch(bytes: &[u8]) {
     }
 }
 
-/// Stands for what begins before the block does.
+/// Stands for references that begin before the block.
 static ZEROS: [u8; WIDE_GRANULE] = [0; WIDE_GRANULE];

@@ -1,5 +1,4 @@
-//! The loops with AVX-512: 64 bytes at a time, and bytes are compressed and
-//! expanded under a mask by the instructions made for it (VBMI2).
+//! The loops with AVX-512: 64 bytes at a time, VBMI2 instructions compress and expand bytes under a mask.
 
 mod decode;
 mod encode;
@@ -18,8 +17,8 @@ use super::kernels::{BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Mis
 use super::scratch::{Choice, Compressor, Decompressor};
 use crate::{Compressed, Malformed};
 
-/// The proof that the processor has what these loops use: made only by functions
-/// that are compiled for it.
+/// The proof that the processor has the instructions of these loops: only functions that are compiled for it
+/// make one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Avx512(());
 
@@ -45,7 +44,7 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8], work: &mut Decompressor) ->
     super::decode::decompress(Avx512(()), src, dst, work)
 }
 
-/// Hands each loop on to the function that is compiled for the processor.
+/// Forwards each loop to the function that is compiled for the processor.
 macro_rules! hand_on {
     ($(fn $name:ident(self $(, $argument:ident: $type:ty)* $(,)?) $(-> $result:ty)?;)*) => {$(
         #[inline]
@@ -97,7 +96,7 @@ impl Kernels for Avx512 {
     }
 }
 
-/// The low `count` bits, all for 64 and more.
+/// The low `count` bits; all bits for 64 and more.
 #[inline]
 fn low(count: usize) -> u64 {
     if count < 64 { (1 << count) - 1 } else { u64::MAX }
@@ -146,5 +145,5 @@ fn bytes_and_flags(numbers: [__m512i; 2]) -> (__m512i, u64) {
     (bytes, u64::from(a) | u64::from(b) << 32)
 }
 
-/// Stands for what begins before the block does.
+/// Stands for references that begin before the block.
 static ZEROS: [u8; 2 * WIDE_GRANULE] = [0; 2 * WIDE_GRANULE];

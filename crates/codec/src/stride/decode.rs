@@ -1,7 +1,6 @@
-//! The decompressor. It trusts nothing: each stream is taken from what is left
-//! of the input or the block is damaged, each index is checked before it is
-//! used, and what the inner loop reads is in the block or in rows of the
-//! scratch that are long enough for the worst that the streams can say.
+//! The decompressor. It trusts nothing: each stream must be within the remaining input, or the block is
+//! damaged; each index is checked before it is used; and the inner loop reads only the block and rows of the
+//! scratch that are long enough for the worst that the streams can demand.
 
 use super::format::{
     CODED, COMMON, ESCAPE, FILL, FILL_LEN, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW, SEGMENT, STATIC,
@@ -46,7 +45,7 @@ pub(super) fn decompress<K: Kernels>(
     if input.0.is_empty() { Ok(()) } else { Err(Malformed) }
 }
 
-/// What is left of the compressed form.
+/// The remaining compressed form.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
@@ -57,7 +56,7 @@ impl<'a> Input<'a> {
         Ok(taken)
     }
 
-    /// The same, with what a vector may read behind them.
+    /// The same, with the bytes after it that a vector may read.
     #[inline(always)]
     fn take_padded<'b>(&mut self, count: usize, spare: &'b mut [u8]) -> Result<&'b [u8], Malformed>
     where
@@ -116,11 +115,11 @@ fn coded<K: Kernels>(
     if kernels.rebuild(dst, at, granules, wide, work) == literals { Ok(()) } else { Err(Malformed) }
 }
 
-/// Controls that pick four symbols out of eight, from the n-th on.
+/// Controls that select four of eight symbols, from the n-th on.
 const PICK: [u64; 4] =
     [0x0706_0504_0302_0100, 0x0908_0706_0504_0302, 0x0B0A_0908_0706_0504, 0x0D0C_0B0A_0908_0706];
 
-/// The distances, and for each how far back the guesses are.
+/// The distances, and for each how far back its guesses are.
 #[inline(always)]
 fn distances(
     kind: u8,
@@ -128,7 +127,7 @@ fn distances(
     count: usize,
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
-    // What no distance was given for starts from zeros, and its guesses are zero.
+    // Without a distance, granules start from zeros, and their guesses are zero.
     work.distances.fill(NOWHERE);
     if kind & WIDE == 0 {
         work.guesses.fill([u64::MAX, 0]);
@@ -157,15 +156,15 @@ fn distances(
     if odd && bytes[bytes.len() - 1] > 15 { Err(Malformed) } else { Ok(()) }
 }
 
-/// The first `count` codes in lines of 64, the last filled with zeros: so the
-/// compiler can do without the ends of loops, which nobody could foresee.
+/// The first `count` codes in lines of 64, the last filled with zeros: so loops need no unpredictable end
+/// conditions.
 #[inline(always)]
 fn in_lines(codes: &mut Literals, count: usize) -> &[[u8; 64]] {
     codes[count..count + 64].fill(0);
     codes[..count.next_multiple_of(64)].as_chunks().0
 }
 
-/// Which granules change to another distance, and to which.
+/// Which granules change to another distance, and to which one.
 #[inline(always)]
 fn changes<K: Kernels>(
     kernels: K,
@@ -194,7 +193,7 @@ fn changes<K: Kernels>(
     Ok(())
 }
 
-/// Which words have another symbol than guessed, and which.
+/// Which words have another symbol than guessed, and which one.
 #[inline(always)]
 fn symbols<K: Kernels>(
     kernels: K,
@@ -240,7 +239,7 @@ fn symbols<K: Kernels>(
     if !kernels.look_up(codes, misses, &table, known, masks, &flags, miss_masks, miss_flags) {
         return Err(Malformed);
     }
-    // Bits behind the last are zero.
+    // Bits after the last are zero.
     match from_reference.last() {
         Some(&last) if !escapes.is_multiple_of(8) && last >> (escapes % 8) != 0 => Err(Malformed),
         _ => Ok(()),
@@ -262,7 +261,7 @@ fn packed<K: Kernels>(
     let ones: u32 = (0..count / 64).map(|i| word(i).count_ones()).sum();
     let last = word(count / 64) & ((1 << (count % 64)) - 1);
     let with = (ones + last.count_ones()) as usize;
-    // Bits behind the last are zero, so that no more have a code than there are.
+    // Bits after the last are zero, so that no more literals have a code than there are.
     if !count.is_multiple_of(8) && bits[count / 8] >> (count % 8) != 0 {
         return Err(Malformed);
     }
@@ -276,8 +275,7 @@ fn packed<K: Kernels>(
     Ok(())
 }
 
-/// The inverse of zero suppression for a row of `bits` bits; the answer is how
-/// many of them are set.
+/// The inverse of zero suppression for a row of `bits` bits; returns how many of them are set.
 #[inline(always)]
 fn restore(
     kernels: impl Kernels,
@@ -294,8 +292,7 @@ fn restore(
     let count = which.count_ones() as usize;
     let given = input.take_padded(count, &mut spare)?;
     let whole = kernels.restore(which, given, row);
-    // Bytes that are given are not zero, and bits behind the last are, among
-    // the flags and in the last byte.
+    // Stored bytes are not zero, and bits after the last are, both in the flags and in the last byte.
     let flags_beyond = len < 64 && which >> len != 0;
     let bits_beyond = !bits.is_multiple_of(8) && row[bits / 8] >> (bits % 8) != 0;
     if !whole | flags_beyond | bits_beyond {

@@ -7,15 +7,15 @@ use super::vote::Sampling;
 pub(super) struct Effort {
     /// How many distances a segment may have, at most 16.
     pub distances: usize,
-    /// Where the vote looks for them.
+    /// Where the vote samples.
     pub sampling: Sampling,
     /// Whether each segment has a table of symbols of its own.
     pub own_table: bool,
     /// Whether granules are wide; then symbols are not guessed.
     pub wide: bool,
-    /// One literal in so many is counted to find the common ones.
+    /// One literal in this many is counted to find the common ones.
     pub count_every: usize,
-    /// Literals are packed if that saves more than one in so many of them and the
-    /// table. With 8 it pays at all; unpacking takes time.
+    /// Literals are packed if that saves more than one in this many of them plus the table. With 8, packing
+    /// pays at all; but unpacking takes time.
     pub packing_saves: usize,
 }

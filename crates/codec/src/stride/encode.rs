@@ -1,7 +1,7 @@
 //! The compressor: for each segment the cheapest of the three kinds.
 //!
-//! A coded segment is made in the scratch and copied to where it belongs if it
-//! fits there; so the threshold never changes what is made.
+//! A coded segment is made in the scratch and copied to its place if it fits; so the threshold never changes
+//! the form.
 
 use super::effort::Effort;
 use super::format::{
@@ -15,7 +15,7 @@ use super::scratch::{Choice, Compressor, OUT};
 use super::vote::{Distances, Sampling, Voter};
 use crate::{Compressed, same_filled};
 
-/// What a segment becomes.
+/// How a segment is coded.
 enum Segment {
     Raw,
     Fill(u64),
@@ -38,7 +38,7 @@ pub(super) fn compress<K: Kernels>(
     let mut used = 0;
     for at in (0..block.len()).step_by(SEGMENT) {
         let segment = &block[at..block.len().min(at + SEGMENT)];
-        // Blocks that go are cold, and parts of the loops skip lines.
+        // Blocks that are compressed are cold, and parts of the loops skip lines.
         kernels.fetch(segment);
         let made = match same_filled(segment).filter(|_| segment.len() > FILL_LEN) {
             Some(word) => Segment::Fill(word),
@@ -74,7 +74,7 @@ pub(super) fn compress<K: Kernels>(
     Compressed::Fits(used)
 }
 
-/// One segment on its way.
+/// The state of one segment.
 struct Coder<'a, K> {
     kernels: K,
     effort: &'a Effort,
@@ -97,7 +97,7 @@ impl<K: Kernels> Coder<'_, K> {
             return Segment::Raw;
         }
         let words = granules * granule(wide) / 8;
-        // Noise shall cost little: few places are asked whether it repeats.
+        // Noise should cost little: few places are sampled.
         let flat = flat(self.segment);
         let sampling = if flat { Sampling { density: 31, always: 0, share: 8 } } else { sampling };
         let most = self.effort.distances;
@@ -175,7 +175,7 @@ impl<K: Kernels> Coder<'_, K> {
         if used > self.segment.len() { Segment::Raw } else { Segment::Coded(used) }
     }
 
-    /// Which granules change to another distance, and to which.
+    /// Which granules change to another distance, and to which one.
     #[inline(always)]
     fn changes(&mut self, granules: usize, mut used: usize) -> usize {
         let mut changed = [0; 64];
@@ -186,7 +186,7 @@ impl<K: Kernels> Coder<'_, K> {
         used + count.div_ceil(2)
     }
 
-    /// The table, the words whose symbol was guessed wrong, and their symbols.
+    /// The table, the words whose symbol was guessed wrongly, and their symbols.
     #[inline(always)]
     fn symbols(&mut self, words: usize, misses: usize, mut used: usize) -> usize {
         let Choice { misses: row, missed, .. } = &mut *self.choice;
@@ -267,8 +267,8 @@ fn narrow(distances: &[u16], out: &mut [u8], used: usize) -> usize {
     used + (3 * distances.len()).div_ceil(2)
 }
 
-/// Zero suppression: a bit for each byte that is not zero, then those bytes.
-/// The row is `len` bytes, and zeros.
+/// Zero suppression: a bit for each byte that is not zero, then those bytes. The row is `len` bytes, followed
+/// by zeros.
 #[inline(always)]
 fn suppress(kernels: impl Kernels, row: &BitRow, len: usize, out: &mut [u8], used: usize) -> usize {
     let flags = len.div_ceil(8);
@@ -277,11 +277,11 @@ fn suppress(kernels: impl Kernels, row: &BitRow, len: usize, out: &mut [u8], use
     used + flags + which.count_ones() as usize
 }
 
-/// Whether the bytes look like noise, judged by one word of each line: whether
-/// two bytes at random places are equal hardly more often than by chance.
+/// Whether the bytes look like noise, judged by one word of each line: whether two bytes at random places are
+/// equal hardly more often than by chance.
 #[inline(always)]
 fn flat(segment: &[u8]) -> bool {
-    // Most segments hold more zeros than noise would, and need no counting.
+    // Most segments have more zeros than noise would, and need no counting.
     let (mut zeros, mut i) = (0, 0);
     while 256 * i + 64 <= segment.len() {
         let word = scalar::word(segment, 256 * i + 8 * (i % 8));
@@ -299,8 +299,8 @@ fn flat(segment: &[u8]) -> bool {
         }
         total += 8;
     }
-    // Ordered pairs of equal bytes; of noise there are total² / 256, give or
-    // take 5 %, of a table of numbers or a text several times that.
+    // Ordered pairs of equal bytes: noise has total² / 256, give or take 5 %; a table of numbers or a text
+    // has several times that.
     let pairs: u32 = counts.iter().map(|&count| u32::from(count) * u32::from(count)).sum();
     total >= 256 && u64::from(pairs - total) * 256 * 2 < u64::from(total) * u64::from(total) * 3
 }

@@ -1,5 +1,5 @@
-//! The layout of the compressed form; `docs/formats/stride.md` specifies it
-//! byte by byte and says why it is as it is.
+//! The layout of the compressed form; `docs/formats/stride.md` specifies it byte by byte and gives the
+//! reasons.
 //!
 //! ```text
 //! block = segments of 4096 bytes, the last may be shorter; each becomes
@@ -14,11 +14,10 @@
 //!           | tail: what is no whole granule |
 //! ```
 //!
-//! A **granule** is 32 bytes, in a WIDE segment 64, and has one distance; its
-//! **reference** is what lies that many bytes before it. A **word** is 8 bytes; its **symbol** says
-//! with nine bits whether it starts from the reference or from zeros
-//! (bit 8) and which of its bytes differ from that (bits 0-7, the mask). Those
-//! bytes are the **literals**.
+//! A **granule** is 32 bytes, in a WIDE segment 64, and has one distance; its **reference** is the data that
+//! many bytes before it. A **word** is 8 bytes; its **symbol** says with nine bits whether it starts from the
+//! reference or from zeros (bit 8) and which of its bytes differ from that (bits 0-7, the mask). Those bytes
+//! are the **literals**.
 
 /// Bytes that are coded together.
 pub(super) const SEGMENT: usize = 4096;
@@ -42,7 +41,7 @@ pub(super) const KIND: u8 = 3;
 /// In the first byte of the last segment, and of no other.
 pub(super) const LAST: u8 = 1 << 7;
 
-/// What else the first byte of a coded segment says. All other bits are zero.
+/// Further flags in the first byte of a coded segment. All other bits are zero.
 pub(super) const STATIC: u8 = 1 << 2;
 pub(super) const PACKED: u8 = 1 << 3;
 pub(super) const NARROW: u8 = 1 << 4;
@@ -50,9 +49,9 @@ pub(super) const WIDE: u8 = 1 << 5;
 
 /// Bit 8 of a symbol: the word starts from its reference.
 pub(super) const FROM_REFERENCE: u16 = 1 << 8;
-/// The code that stands for a symbol that is not in the table.
+/// The code for a symbol that is not in the table.
 pub(super) const ESCAPE: u8 = 15;
-/// The literals that a packed segment has short codes for.
+/// The number of literals that have short codes in a packed segment.
 pub(super) const COMMON: usize = 16;
 
 /// Bytes of a FILL segment.
@@ -62,9 +61,8 @@ pub(super) const FILL_LEN: usize = 11;
 pub(super) static STATIC_TABLE: [u16; 15] =
     [0x100, 0x103, 0x0FF, 0x101, 0x000, 0x001, 0x107, 0x03F, 0x10F, 0x00F, 0x110, 0x1C0, 0x102, 0x007, 0x003];
 
-/// How many words back the symbol lies that is the guess for the symbol of a
-/// word with this distance. Since no distance is
-/// shorter than a granule, it never lies in the same.
+/// How many words back the guess for a word's symbol is, for this distance. Since no distance is shorter than
+/// a granule, it is never in the same granule.
 pub(super) fn words_back(distance: usize) -> usize {
     distance.div_ceil(8)
 }

@@ -1,39 +1,36 @@
-//! The inner loops that every path has its own version of.
+//! The inner loops, of which every path has its own version.
 //!
-//! A value of a type with this trait is the proof that the processor has what
-//! its loops need: it can be made only after asking (see [`crate::cpu`]). The
-//! scalar version says what each loop computes; the others must compute the
-//! same, byte for byte, and tests hold them to it.
+//! A value of a type with this trait proves that the processor has the instructions of its loops: it can be
+//! made only after a check (see [`crate::cpu`]). The scalar version defines what each loop computes; the
+//! others must compute the same, byte for byte, and tests verify that.
 
 use super::format::{GRANULES, WORDS};
 pub(super) use super::rows::{BitRow, ByteRow, Flags, LiteralBits, Literals, Misses, Places};
 use super::scratch::{Choice, Decompressor};
 
-/// The bytes that [`Kernels::samples`] looks at: one before, 64, two behind.
+/// The bytes that [`Kernels::samples`] examines: one before, 64, two after.
 pub(super) const VIEW: usize = 67;
 
 /// The loops.
 pub(super) trait Kernels: core::marker::Copy {
-    /// Has `bytes` brought near, which will be read soon.
+    /// Prefetches `bytes`, which will be read soon.
     fn fetch(self, bytes: &[u8]);
 
-    /// Which of 64 places are worth a vote: those where a run of nonzero bytes
-    /// begins, and those whose bytes say so, so that a string is sampled at the
-    /// same places wherever it stands. `density` 15 takes one in 16 of the
-    /// latter, 3 one in 4.
+    /// Which of 64 places are worth a vote: those where a run of nonzero bytes begins, and those selected by
+    /// their bytes, so that a string is sampled at the same places wherever it is. Of the latter, `density`
+    /// 15 takes one in 16, and 3 one in 4.
     fn samples(self, view: &[u8; VIEW], density: u8) -> u64;
 
-    /// Appends the places in `samples` to the `count` that there are; the first
-    /// bit is the place `base`. The answer is how many there are then.
+    /// Appends the places in `samples` to the existing `count`; the first bit is the place `base`. Returns
+    /// the new count.
     fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
 
-    /// For `granules`, `wide` or not, of `src` from `at` on, finds which of `distances` leaves
-    /// the fewest literals, and notes it (`index`) with the bytes that differ
-    /// (`differs`) and those that are not zero (`nonzero`). On a tie the
-    /// distance of the granule before wins, then the first.
+    /// For `granules`, `wide` or not, of `src` from `at` on, finds which of `distances` leaves the fewest
+    /// literals, and stores it (`index`), with the bytes that differ (`differs`) and those that are not zero
+    /// (`nonzero`). On a tie the previous granule's distance wins, then the first.
     ///
-    /// `src` reaches to the end of these granules at least; there are 1 to 16
-    /// distances, none shorter than a granule.
+    /// `src` reaches at least to the end of these granules; there are 1 to 16 distances, none shorter than a
+    /// granule.
     fn search(
         self,
         src: &[u8],
@@ -44,12 +41,12 @@ pub(super) trait Kernels: core::marker::Copy {
         choice: &mut Choice,
     );
 
-    /// Notes in `changed` which granules have another index than the one before,
-    /// the first than 0, and those indices in `codes`. The answer is how many.
+    /// Stores in `changed` which granules have another index than the one before (the first: than 0), and
+    /// those indices in `codes`. Returns how many.
     fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
 
-    /// Makes `mask` and `symbols` of `differs` and `nonzero`: the reference is
-    /// taken where that leaves fewer literals than zeros do.
+    /// Makes `mask` and `symbols` from `differs` and `nonzero`: a word starts from the reference if that
+    /// leaves fewer literals than zeros do.
     fn symbols(self, words: usize, choice: &mut Choice);
 
     /// Collects the literals of the `words` of `segment`, a multiple of four.
@@ -58,10 +55,9 @@ pub(super) trait Kernels: core::marker::Copy {
     /// Compares `symbols` with `guesses`: `missed`, `misses` and their count.
     fn misses(self, words: usize, choice: &mut Choice) -> usize;
 
-    /// Looks up `count` misses in `table`, which holds at most fifteen different
-    /// symbols. The code of one is its place there, or 15, an escape:
-    /// the masks of these go to `masks`, bit 8 of each to `flags`, which was zero
-    /// before. The answer is how many.
+    /// Looks up `count` misses in `table`, which holds at most fifteen different symbols. The code of a
+    /// symbol is its place there, or 15, an escape: the masks of escapes go to `masks`, bit 8 of each to
+    /// `flags`, which was zero before. Returns how many.
     fn code(
         self,
         misses: &Misses,
@@ -72,10 +68,9 @@ pub(super) trait Kernels: core::marker::Copy {
         flags: &mut Flags,
     ) -> usize;
 
-    /// The inverse of `code`, with `table`, which ends with a zero, for the codes below `known`; there
-    /// are as many `masks` as codes 15. False if a code is neither. The masks go
-    /// to `to_masks`, and to `to_flags` 0xFF for bit 8, or 0. Behind the masks
-    /// are 64 bytes more.
+    /// The inverse of `code`, with `table`, which ends with a zero, for the codes below `known`; there are as
+    /// many `masks` as codes 15. False if a code is neither. The masks go to `to_masks`, and 0xFF or 0 for
+    /// bit 8 to `to_flags`. After the masks there are 64 more bytes.
     #[allow(clippy::too_many_arguments, reason = "rows of one scratch")]
     fn look_up(
         self,
@@ -89,21 +84,20 @@ pub(super) trait Kernels: core::marker::Copy {
         to_flags: &mut ByteRow,
     ) -> bool;
 
-    /// Moves the bytes of `row` that are not zero to the front of `out`, which
-    /// has 64, and tells which they were, a bit each.
+    /// Moves the bytes of `row` that are not zero to the front of `out`, which has 64 bytes, and returns
+    /// which they were, a bit each.
     fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
 
-    /// The inverse of `suppress`; there are as many bytes as `which` has bits,
-    /// and 64 more. False if one of them is zero.
+    /// The inverse of `suppress`; there are as many bytes as `which` has ones, and 64 more. False if one of
+    /// them is zero.
     fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) -> bool;
 
-    /// The sixteen literals with the highest counts, in ascending order; among
-    /// equals the lower ones. All counts together are `total`, at most 4096.
+    /// The sixteen literals with the highest counts, in ascending order; among equals the lower ones. The sum
+    /// of all counts is `total`, at most 4096.
     fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16];
 
-    /// Splits `count` literals by whether they are among the `common` ones, which
-    /// are in ascending order: a bit for each in `bits` (set if so), the codes
-    /// of those, and the others. The answer is how many have a code.
+    /// Splits `count` literals by whether they are among the `common` ones, which are in ascending order: a
+    /// bit for each in `bits` (set if so), the codes of those, and the others. Returns how many have a code.
     fn split(
         self,
         literals: &Literals,
@@ -114,19 +108,16 @@ pub(super) trait Kernels: core::marker::Copy {
         rest: &mut Literals,
     ) -> usize;
 
-    /// Packs `count` codes below 16 two to a byte, the first half of them in the
-    /// low halves of the bytes, the second in the high halves,
-    /// into the first `count.div_ceil(2)` bytes of `out`; what follows them up
-    /// to 64 bytes is written with anything.
+    /// Packs `count` codes below 16 two to a byte, the first half of them in the low halves of the bytes, the
+    /// second in the high halves, into the first `count.div_ceil(2)` bytes of `out`; up to 64 bytes after
+    /// them are overwritten arbitrarily.
     fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
 
-    /// The inverse of `pack`, of `count.div_ceil(2)` bytes, behind which are 64
-    /// more.
+    /// The inverse of `pack`, for `count.div_ceil(2)` bytes, after which there are 64 more.
     fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
 
-    /// Puts `count` literals together again, from `codes` (of which `common` is
-    /// the table) where `bits` says so and from `rest` elsewhere. Behind the bits
-    /// and behind the rest are 64 bytes more.
+    /// Restores `count` literals, from `codes` (whose table is `common`) where `bits` says so and from `rest`
+    /// elsewhere. After the bits and after the rest there are 64 more bytes.
     fn join(
         self,
         bits: &[u8],
@@ -137,9 +128,8 @@ pub(super) trait Kernels: core::marker::Copy {
         literals: &mut Literals,
     );
 
-    /// Rebuilds `granules`, `wide` or not, of `dst` from `at` on and tells how many literals
-    /// that took. It may be more than there are: then the block is damaged and
-    /// what `dst` got is rubbish.
+    /// Rebuilds `granules`, `wide` or not, of `dst` from `at` on and returns how many literals that took. It
+    /// may be more than there are: then the block is damaged and the content of `dst` is garbage.
     fn rebuild(
         self,
         dst: &mut [u8],
@@ -152,7 +142,7 @@ pub(super) trait Kernels: core::marker::Copy {
 
 const _: () = assert!(WORDS == 4 * GRANULES);
 
-/// The bits of the highest count that seventeen of them may all have.
+/// The bits of the highest count that seventeen literals may all have.
 #[inline(always)]
 pub(super) fn bits_of_edge(total: usize) -> u32 {
     (total / 17).checked_ilog2().map_or(0, |bit| bit + 1)

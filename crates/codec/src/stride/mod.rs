@@ -1,12 +1,10 @@
 //! `stride:1` to `stride:3`: words predicted from the records before them.
 //!
-//! Memory is full of records: nodes, objects, rows. A page repeats itself at
-//! the distances at which its records follow one another, and what repeats is
-//! the shape more than the content: the same fields, other low bytes. So each
-//! 32 bytes are predicted as what lies one of a few **distances** before them,
-//! the distances that a vote over the page found; what is kept is, for each
-//! word, which bytes differ, and those bytes. Runs of such bytes are exactly
-//! what vector units expand and compress with one instruction.
+//! Memory is full of records: nodes, objects, rows. A page repeats itself at the distances at which its
+//! records follow one another, and the structure repeats more than the content: the same fields, with other
+//! low bytes. So each 32 bytes are predicted from the data one of a few **distances** before them, which a
+//! vote over the page found; for each word the form stores which bytes differ, and those bytes. Vector units
+//! expand and compress such runs of bytes with one instruction.
 //!
 //! ```text
 //!   vote -> search -> symbols ---> guess, code   --> streams of docs/formats/
@@ -15,15 +13,15 @@
 //!     `- which distances there are
 //! ```
 //!
-//! One format serves all settings, they differ in how hard they look. The loops
-//! exist for plain Rust, AVX2 and AVX-512 (see [`crate::cpu`]) and make the same
-//! bytes; all that is decided, and all that is checked, is shared. Invariants:
+//! All settings share one format; they differ in how hard they search. The loops exist in plain Rust, AVX2
+//! and AVX-512 (see [`crate::cpu`]) and make the same bytes; all decisions and all checks are shared.
+//! Invariants:
 //!
 //! - The compressed form depends on the block and the setting alone: not on the
 //!   path, the threshold, or the scratch.
-//! - It is at most one byte for each segment of 4096 larger than the block.
-//! - Scratch does not grow with the block, but for the 2 bytes of a counter for
-//!   each possible distance, 128 KiB at most.
+//! - It is larger than the block by at most one byte for each segment of 4096.
+//! - Scratch does not grow with the block, except for a counter of 2 bytes for each possible distance, 128
+//!   KiB at most.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -56,7 +54,7 @@ pub(crate) struct Stride {
     effort: Effort,
 }
 
-/// One place in four of those that are multiples of eight.
+/// One in four of the places that are multiples of eight.
 const SPARSE: u64 = 0x0000_0001_0000_0001;
 
 /// All settings, the fastest first.
@@ -105,7 +103,7 @@ impl Codec for Stride {
         CodecId::STRIDE
     }
 
-    /// A byte for each segment that is kept as it is.
+    /// One byte for each segment that is stored as it is.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add(len.div_ceil(SEGMENT))
     }

@@ -17,12 +17,11 @@ impl Table {
     }
 }
 
-/// The symbols of `row`, all below 512, that come twice or more, at most
-/// fifteen, the most frequent first.
+/// The symbols of `row`, all below 512, that occur twice or more, at most fifteen, the most frequent first.
 #[inline(always)]
 pub(super) fn most_frequent(row: &[u16]) -> Table {
     let mut counts = [0_u16; 512];
-    // Symbols in the order in which they come a second time.
+    // Symbols in the order of their second occurrence.
     let (mut twice, mut found) = ([0_u16; 513], 0);
     for &symbol in row {
         let symbol = symbol & 511;
@@ -49,15 +48,15 @@ pub(super) fn most_frequent(row: &[u16]) -> Table {
     Table { list: best.map(|key| !(key as u16)), len }
 }
 
-/// The sixteen most frequent of `literals`, if short codes for them seem to pay
-/// as the effort demands.
+/// The sixteen most frequent of `literals`, if short codes for them seem to pay as much as the effort
+/// demands.
 #[inline(always)]
 pub(super) fn common(kernels: impl Kernels, literals: &[u8], effort: &Effort) -> Option<[u8; COMMON]> {
     let every = effort.count_every;
     if literals.len() < 64 {
         return None;
     }
-    // Two rows of counters, for literals often come in runs.
+    // Two rows of counters, since literals often come in runs.
     let mut rows = [[0_u16; 256]; 2];
     let mut counted = 0;
     for pair in literals.chunks_exact(2 * every) {
@@ -68,7 +67,7 @@ pub(super) fn common(kernels: impl Kernels, literals: &[u8], effort: &Effort) ->
     let counts: [u16; 256] = core::array::from_fn(|i| rows[0][i] + rows[1][i]);
     let best = kernels.common(&counts, counted);
     let covered: usize = best.iter().map(|&literal| usize::from(counts[usize::from(literal)])).sum();
-    // Half a byte for each common one; it costs a bit for each, and the table.
+    // Each common one saves half a byte; the cost is a bit for each literal, and the table.
     let saved = literals.len() * covered / counted / 2;
     (saved > literals.len() / effort.packing_saves + COMMON).then_some(best)
 }

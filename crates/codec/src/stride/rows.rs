@@ -2,7 +2,7 @@
 
 use super::format::{SEGMENT, WORDS};
 
-/// What one vector may reach past the end of a row.
+/// How far a vector may reach past the end of a row.
 pub(super) const SLACK: usize = 64;
 
 /// A row of bytes that vectors may overrun.
@@ -12,9 +12,9 @@ pub(super) type Literals = Row<{ SEGMENT + SLACK }>;
 /// A bit for each literal of a segment.
 pub(super) type LiteralBits = Row<{ SEGMENT / 8 + SLACK }>;
 
-/// Room for the places of a segment that vote.
+/// Room for the sampled places of a segment.
 pub(super) type Places = [u16; SEGMENT + SLACK];
-/// Room for the symbols that were guessed wrong.
+/// Room for the symbols that were guessed wrongly.
 pub(super) type Misses = [u16; WORDS + SLACK / 2];
 /// A byte for each of them.
 pub(super) type ByteRow = [u8; WORDS + SLACK];

@@ -1,5 +1,5 @@
-//! The loops as plainly as possible: the reference for the other paths, and
-//! what processors without them run.
+//! The loops as plainly as possible: the reference for the other paths, and the fallback for processors
+//! without them.
 
 use super::format::{ESCAPE, FROM_REFERENCE, granule};
 use super::kernels::{
@@ -35,7 +35,7 @@ fn bytes(mask: u8) -> u64 {
     (high >> 7) * 0xFF
 }
 
-/// The code of each symbol, 15 for those without.
+/// The code of each symbol, 15 for symbols without one.
 #[inline(always)]
 pub(super) fn codes_of_symbols(table: &[u16]) -> [u8; 512] {
     let mut codes = [ESCAPE; 512];
@@ -45,7 +45,7 @@ pub(super) fn codes_of_symbols(table: &[u16]) -> [u8; 512] {
     codes
 }
 
-/// The code of each literal, 0x80 for those without.
+/// The code of each literal, 0x80 for literals without one.
 pub(super) fn codes_of(common: &[u8; 16]) -> [u8; 256] {
     let mut codes = [0x80; 256];
     for (code, &literal) in common.iter().enumerate() {
@@ -54,18 +54,18 @@ pub(super) fn codes_of(common: &[u8; 16]) -> [u8; 256] {
     codes
 }
 
-/// [`Kernels::common`] as a compiler can make vector code of it.
+/// [`Kernels::common`], written so that a compiler can vectorise it.
 #[inline(always)]
 pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
     let reach = |least: i16| counts.iter().map(|&count| i16::from(count as i16 >= least)).sum::<i16>();
-    // The highest count that more than sixteen reach, or zero, bit by bit.
+    // The highest count that more than sixteen reach, or zero, determined bit by bit.
     let mut edge = 0;
     for bit in (0..bits_of_edge(total)).rev() {
         if reach(edge + (1 << bit)) > 16 {
             edge += 1 << bit;
         }
     }
-    // All above it, and to make sixteen some that have just that.
+    // All above it, and some with exactly that count, to make sixteen.
     let (mut common, mut len) = ([0; 16], 0);
     let mut wanted = 16 - reach(edge + 1);
     for (literal, &count) in counts.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Kernels for Scalar {
             let at = at + size * g;
             let mut best = (u32::MAX, 0);
             for (q, &distance) in distances.iter().enumerate() {
-                // What begins before the block does is zeros.
+                // Data before the start of the block are zeros.
                 let there = at.checked_sub(usize::from(distance));
                 let mut cost = u32::from(q != last);
                 for i in 0..words {

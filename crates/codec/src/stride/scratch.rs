@@ -1,8 +1,7 @@
-//! The working memory of both directions, laid into the caller's scratch.
+//! The working memory of both directions, laid out in the caller's scratch.
 //!
-//! Everything is plain bytes and numbers, for which any content is valid: no
-//! call expects anything of what it finds. Rows are longer than what they hold
-//! by what a vector may write or read past their end.
+//! Everything is plain bytes and numbers, for which any content is valid: no call relies on previous content.
+//! Rows are longer than their content by what a vector may write or read past the end.
 
 use core::ptr::NonNull;
 
@@ -10,8 +9,8 @@ use super::format::{GRANULES, MAX_DISTANCES, SEGMENT, WORDS};
 pub(super) use super::rows::SLACK;
 use super::rows::{BitRow, ByteRow, Misses, Places};
 
-/// The most bytes that a coded segment can take before anyone looks at
-/// whether it is worth it: 4 + distances 32 + changes 18 + indices 64 + table 18
+/// The most bytes that a coded segment can take before it is known whether it pays: 4 + distances 32 +
+/// changes 18 + indices 64 + table 18
 /// + misses 72 + codes 256 + escapes 576 + literals 18 + 512 + 4096 + tail 31.
 pub(super) const OUT: usize = 5760;
 
@@ -23,7 +22,7 @@ pub(super) struct Choice {
     pub differs: [u8; WORDS + SLACK],
     pub nonzero: [u8; WORDS + SLACK],
     pub mask: [u8; WORDS + SLACK],
-    /// The symbols, behind one granule of zeros.
+    /// The symbols, after one granule of zeros.
     pub symbols: [u16; 4 + WORDS + SLACK / 2 - 4],
     /// The guess for each symbol.
     pub guesses: [u16; WORDS + SLACK / 2],
@@ -71,11 +70,10 @@ pub(super) struct Decompressor {
     pub codes: [u8; SEGMENT + SLACK],
     pub rest: [u8; SEGMENT + SLACK],
     pub packed: [u8; SEGMENT / 8 + SLACK],
-    /// The symbols, behind two granules of zeros.
+    /// The symbols, after two granules of zeros.
     pub symbols: [u16; 8 + WORDS + SLACK / 2 - 8],
-    /// The masks of the symbols that were guessed wrong, and 0xFF for each of them
-    /// that starts from the reference; where a path wants both together, they
-    /// become `misses`.
+    /// The masks of the symbols that were guessed wrongly, and 0xFF for each of them that starts from the
+    /// reference; a path that needs both joined makes `misses` of them.
     pub miss_masks: ByteRow,
     pub miss_flags: ByteRow,
     pub misses: Misses,
@@ -83,17 +81,17 @@ pub(super) struct Decompressor {
     pub changed: BitRow,
     /// The index before the first change, then one for each change.
     pub indices: [u8; 1 + GRANULES + SLACK],
-    /// The masks of all words, and which of their bytes come from the reference,
-    /// where a path sees to these first.
+    /// The masks of all words, and which of their bytes come from the reference, for paths that compute these
+    /// first.
     pub masks: [u8; WORDS],
     pub kept: [u8; WORDS],
     /// How many literals each word has.
     pub counts: [u8; WORDS],
-    /// The distances, behind them [`NOWHERE`].
+    /// The distances, followed by [`NOWHERE`].
     pub distances: [usize; MAX_DISTANCES],
-    /// For each distance, how many granules before a granule, counted from the
-    /// first of the two before the segment, the first granule of its guesses is,
-    /// and the control that picks them out of that and the next.
+    /// For each distance: the first granule of its guesses, as a number of granules before the granule,
+    /// counted from the first of the two before the segment; and the control that selects the guesses from
+    /// that granule and the next.
     pub guesses: [[u64; 2]; MAX_DISTANCES],
 }
 
@@ -110,11 +108,11 @@ pub(super) fn compress_size(len: usize) -> usize {
 /// The compressor's memory and counters in `memory`.
 ///
 /// # Safety
-/// `memory` must be aligned to 64 bytes, hold `compress_size(len)` initialised
-/// bytes, and be nobody else's for as long as the result lives.
+/// `memory` must be aligned to 64 bytes, hold `compress_size(len)` initialised bytes, and belong to nobody
+/// else as long as the result lives.
 pub(super) unsafe fn compressor<'a>(memory: NonNull<u8>, len: usize) -> (&'a mut Compressor, &'a mut [u16]) {
-    // SAFETY: the caller's promise; both types are valid for any bytes, the
-    // first has an alignment of 64 and a size that is a multiple of it.
+    // SAFETY: as the caller guarantees; both types are valid for any bytes, the first has an alignment of 64
+    // and a size that is a multiple of it.
     unsafe {
         let counts = memory.add(size_of::<Compressor>()).cast();
         let counts = core::slice::from_raw_parts_mut(counts.as_ptr(), counters(len));
@@ -125,9 +123,9 @@ pub(super) unsafe fn compressor<'a>(memory: NonNull<u8>, len: usize) -> (&'a mut
 /// The decompressor's memory in `memory`.
 ///
 /// # Safety
-/// `memory` must be aligned to 64 bytes, hold as many initialised bytes as a
-/// [`Decompressor`], and be nobody else's for as long as the result lives.
+/// `memory` must be aligned to 64 bytes, hold as many initialised bytes as a [`Decompressor`], and belong to
+/// nobody else as long as the result lives.
 pub(super) unsafe fn decompressor<'a>(memory: NonNull<u8>) -> &'a mut Decompressor {
-    // SAFETY: the caller's promise; the type is valid for any bytes.
+    // SAFETY: as the caller guarantees; the type is valid for any bytes.
     unsafe { memory.cast().as_mut() }
 }

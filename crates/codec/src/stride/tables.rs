@@ -4,11 +4,10 @@
 //! An entry is a control for a byte shuffle: an index, or [`NONE`] for a byte
 //! that becomes zero, which is also how x86's `pshufb` reads it.
 
-/// A control byte for "nothing comes here".
+/// A control byte for "nothing is put here".
 pub(super) const NONE: u8 = 0x80;
 
-/// `SPREAD[m][j]`: which byte of a dense row goes to place `j`, if bit `j` of
-/// `m` is set.
+/// `SPREAD[m][j]`: which byte of a dense row goes to place `j`, if bit `j` of `m` is set.
 pub(super) static SPREAD: [[u8; 8]; 256] = {
     let mut table = [[NONE; 8]; 256];
     let mut m = 0;
@@ -65,13 +64,12 @@ const fn lanes() -> [[u8; 8]; 16] {
     table
 }
 
-/// The same pointer, but the compiler does not know. It would join two reads
-/// side by side to one; and a read of what was written a moment ago is fast
-/// only if all of it was written by one write.
+/// The same pointer, which the compiler does not know to be the same. It would merge two adjacent reads into
+/// one; and a read of bytes that were just written is fast only if one write wrote all of them.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn apart<T>(mut pointer: *const T) -> *const T {
-    // SAFETY: no instruction; the pointer is not followed.
+    // SAFETY: no instruction; the pointer is not dereferenced.
     #[allow(clippy::pointers_in_nomem_asm_block, reason = "it is not followed")]
     unsafe {
         core::arch::asm!("/* {0} */", inout(reg) pointer, options(pure, nomem, nostack, preserves_flags))

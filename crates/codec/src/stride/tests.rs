@@ -1,4 +1,4 @@
-//! All paths make the same bytes and read the same from any bytes.
+//! All paths make the same bytes, and read any bytes alike.
 
 use std::vec;
 use std::vec::Vec;
@@ -9,7 +9,7 @@ use super::{SETTINGS, Stride};
 use crate::cpu::{self, Path};
 use crate::{Codec, Compressed, MAX_BLOCK, Malformed, Scratch, ScratchBuf};
 
-/// A small generator, so that failures repeat. SplitMix64.
+/// A small generator, so that failures are reproducible. SplitMix64.
 struct Random(u64);
 
 impl Random {
@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// What a field of a record holds, from one record to the next.
+/// The content of a field of a record, from one record to the next.
 fn field(kind: u64, record: u64, random: &mut Random) -> u64 {
     match kind % 8 {
         0 => 0,
@@ -88,7 +88,7 @@ fn decompress(
     len: usize,
     scratch: &mut Scratch<'_>,
 ) -> Result<Vec<u8>, Malformed> {
-    // Nothing may depend on what was in the scratch before.
+    // Nothing may depend on the previous content of the scratch.
     let size = codec.decompress_scratch(len);
     // SAFETY: that much was taken, and nobody else has it.
     unsafe { scratch.take(size).write_bytes(0xA5, size) };
@@ -172,7 +172,7 @@ fn paths_agree_on_damaged_forms() {
             for _ in 0..40 {
                 let mut damaged = form.clone();
                 for _ in 0..=random.below(3) {
-                    // Mostly in the header, where most is decided.
+                    // Mostly in the header, which determines most.
                     let reach = if random.below(2) == 0 { damaged.len().min(40) } else { damaged.len() };
                     damaged[random.below(reach)] ^= 1 << random.below(8);
                 }
@@ -186,8 +186,8 @@ fn paths_agree_on_damaged_forms() {
     }
 }
 
-/// A form in which every granule changes to another distance, the first too: the
-/// longest list of indices there can be. All but the last granule are literals.
+/// A form in which every granule changes to another distance, including the first: the longest possible list
+/// of indices. All but the last granule are literals.
 #[test]
 fn the_last_of_all_changes_counts() {
     let mut form = vec![0x80 | 2 | 4 | 16, 2];
@@ -223,7 +223,7 @@ proptest! {
     fn paths_agree_on_any_bytes(form in prop::collection::vec(any::<u8>(), 0..600), len in 1_usize..5000, coded in any::<bool>()) {
         let mut form = form;
         if coded && form.len() > 4 {
-            // A header that is likely to be accepted.
+            // A header that will probably be accepted.
             form[0] = form[0] & 0x3C | 0x82;
             form[1] &= 15;
             form[3] &= 1;

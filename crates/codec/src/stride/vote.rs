@@ -1,30 +1,28 @@
 //! Finds the distances at which a segment repeats itself.
 //!
-//! Places of the segment are sampled; each asks where the same six bytes were
-//! last seen and gives the distance to there a vote. The distances with most
-//! votes win. Distances are in bytes: a row of a database or a text repeats at
-//! any. Sampling a word at every place would cost more than all the rest, and
-//! sampling only the multiples of eight would miss whatever is not aligned. So
-//! the content says where to sample (see [`Kernels::samples`]); what repeats is
-//! then sampled at the same places in both copies.
+//! Places of the segment are sampled; each one looks up the last occurrence of its six bytes and gives the
+//! distance to it a vote. The distances with the most votes win. Distances are in bytes: a row of a database
+//! or a text repeats at any. Sampling a word at every place would cost more than everything else, and
+//! sampling only multiples of eight would miss unaligned data. So the content selects the places (see
+//! [`Kernels::samples`]); repeated data are then sampled at the same places in both copies.
 
 use super::format::MAX_DISTANCES;
 use super::kernels::{Kernels, VIEW};
 use super::scratch::{MAX_SEEN_BITS, Vote};
 
-/// How closely to look.
+/// How closely to sample.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sampling {
     /// The density of [`Kernels::samples`]; 0 is every place.
     pub density: u8,
-    /// The places of a line that are sampled whatever they hold.
+    /// The places of a line that are sampled whatever their content.
     pub always: u64,
-    /// How many sixteenths of a segment are sampled, from its beginning: a half
-    /// tells nearly as much as the whole.
+    /// How many sixteenths of a segment are sampled, from its start: a half shows nearly as much as the
+    /// whole.
     pub share: usize,
 }
 
-/// Where the vote stands in a block.
+/// The state of the vote in a block.
 pub(super) struct Voter<'a> {
     vote: &'a mut Vote,
     /// Votes for each distance; zero between segments.
@@ -32,7 +30,7 @@ pub(super) struct Voter<'a> {
     seen_bits: u32,
 }
 
-/// The distances that won, the one with most votes first.
+/// The distances that won, the one with the most votes first.
 pub(super) struct Distances {
     list: [u16; MAX_DISTANCES],
     len: usize,
@@ -40,7 +38,7 @@ pub(super) struct Distances {
 }
 
 impl Distances {
-    /// Whether nothing was found to repeat.
+    /// Whether no repetition was found.
     #[inline(always)]
     pub(super) fn found_none(&self) -> bool {
         self.none
@@ -53,8 +51,7 @@ impl Distances {
 }
 
 impl<'a> Voter<'a> {
-    /// A vote for a block of that length; `counts` are as many as
-    /// [`super::scratch::counters`] says.
+    /// A vote for a block of that length; `counts` has the length that [`super::scratch::counters`] returns.
     #[inline(always)]
     pub(super) fn new(vote: &'a mut Vote, counts: &'a mut [u16], len: usize, sampling: Sampling) -> Self {
         let more = if sampling.density == 0 { 2 } else { 0 };
@@ -65,8 +62,8 @@ impl<'a> Voter<'a> {
         Voter { vote, counts, seen_bits }
     }
 
-    /// Holds the vote over the segment of `len` bytes at `at`. At most `most`
-    /// distances win, and none shorter than `least` remains.
+    /// Holds the vote over the segment of `len` bytes at `at`. At most `most` distances win, none shorter
+    /// than `least`.
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "one caller")]
     pub(super) fn distances(
@@ -79,7 +76,7 @@ impl<'a> Voter<'a> {
         most: usize,
         least: usize,
     ) -> Distances {
-        // The last seven places have no whole word.
+        // The last seven places do not have a whole word.
         let places = len.saturating_sub(7).min((len * sampling.share).div_ceil(16));
         let mut count = 0;
         for line in (0..places).step_by(64) {
@@ -109,12 +106,12 @@ impl<'a> Voter<'a> {
         self.count(voted, most, least)
     }
 
-    /// Each of the first `count` places asks where its bytes were seen last.
-    /// The answer is how many distances got a vote.
+    /// Each of the first `count` places looks up the last occurrence of its bytes. Returns how many distances
+    /// got a vote.
     ///
     /// # Safety
-    /// From each of these places of the segment at `at`, `block` must hold eight
-    /// bytes, and it must be as long as was told to `new`.
+    /// From each of these places of the segment at `at`, `block` must hold eight bytes, and it must have the
+    /// length that was given to `new`.
     #[inline(always)]
     unsafe fn ask(&mut self, block: &[u8], at: usize, count: usize) -> usize {
         let Vote { seen, voted, places } = &mut *self.vote;
@@ -147,18 +144,16 @@ impl<'a> Voter<'a> {
         found
     }
 
-    /// The winners among the first `voted` distances, and all counters zero
-    /// again. Those shorter than `least` are multiplied until they are not, and
-    /// `least` itself joins them if there is room: it takes care of neighbours
-    /// that are alike, which a vote over equal words does not see.
+    /// The winners among the first `voted` distances; all counters are zero again. Distances shorter than
+    /// `least` are multiplied until they are not, and `least` itself is added if there is room: it covers
+    /// neighbours that are alike, which a vote over equal words does not see.
     #[inline(always)]
     fn count(&mut self, voted: usize, most: usize, least: usize) -> Distances {
         // Votes above, distance below: sorting by that, the shorter distance
         // wins a tie.
         let mut best = [0_u32; MAX_DISTANCES];
         let mut len = 0;
-        // Most have a single vote. They go first, without a branch that nobody
-        // could foresee.
+        // Most have a single vote. They are dropped first, without a branch, which would be unpredictable.
         let mut several = 0;
         for i in 0..voted {
             let distance = self.vote.voted[i];
@@ -171,7 +166,7 @@ impl<'a> Voter<'a> {
         for &distance in &self.vote.voted[..several] {
             let count = core::mem::take(&mut self.counts[usize::from(distance)]);
             let key = u32::from(count) << 16 | u32::from(!distance);
-            // A place may have seen itself, in a table that nobody wrote to yet.
+            // A place may have found itself, in a table that has not been written yet.
             if distance == 0 || key <= best[most - 1] {
                 continue;
             }

@@ -1,11 +1,9 @@
-//! `delta:WxN` and `xor:WxN`: each word of W bytes less the one before it, N times
-//! over. What changes evenly becomes small, or zero; the words before the first
-//! count as zero. Words are little endian; bytes that fill no word stay as they
-//! are.
+//! `delta:WxN` and `xor:WxN`: each word of W bytes minus (or xor) the one before it, N times over. Data that
+//! change evenly become small, or zero; the words before the first count as zero. Words are little endian;
+//! bytes that fill no word stay unchanged.
 //!
-//! Forward, a piece of the block is loaded with the N words before it, and the
-//! differences are taken N times in place, in loops of which the compiler makes
-//! vectors. Backward, N sums run along side by side.
+//! Forward, a piece of the block is loaded with the N words before it, and the differences are taken N times
+//! in place, in loops that the compiler vectorises. Backward, N sums run in parallel.
 
 use core::marker::PhantomData;
 
@@ -16,7 +14,7 @@ use crate::{Malformed, Scratch};
 /// The largest N.
 const MOST: usize = 6;
 
-/// Words that are changed together.
+/// Words that are processed together.
 const PIECE: usize = 128;
 
 /// A number in the block.
@@ -68,7 +66,7 @@ macro_rules! words {
 }
 words!(u8, i8; u16, i16; u32, i32; u64, i64);
 
-/// Subtraction, or what stands for it.
+/// Subtraction, or the operation in its place.
 pub(crate) trait Operation: Sync + 'static {
     fn less<T: Word>(a: T, b: T) -> T;
     fn more<T: Word>(a: T, b: T) -> T;
@@ -183,7 +181,7 @@ unsafe fn differences_avx2<O: Operation, T: Word>(src: &[u8], dst: &mut [u8], or
 #[inline(always)]
 fn differences_in_pieces<O: Operation, T: Word>(src: &[u8], dst: &mut [u8], order: usize) {
     let end = src.len() / T::BYTES * T::BYTES;
-    // The words before the piece, then the piece.
+    // The words before the piece, followed by the piece.
     let mut words = [T::default(); MOST + PIECE];
     let pieces = src[..end].chunks(PIECE * T::BYTES).zip(dst[..end].chunks_mut(PIECE * T::BYTES));
     let mut before = [T::default(); MOST];

@@ -1,6 +1,6 @@
-//! `lagdelta:W`: each word less the one a **lag** before it, which is found for each
-//! block: the length of a record, or of a row of a grid. Where that is better, the
-//! same again: what is left is then the second difference at that lag.
+//! `lagdelta:W`: each word minus the one a **lag** before it, which is found for each block: the length of a
+//! record, or of a row of a grid. If that is better, it is done twice: the result is then the second
+//! difference at that lag.
 //!
 //! ```text
 //!   bits 0-14   15
@@ -10,8 +10,8 @@
 //!  2 bytes, little endian
 //! ```
 //!
-//! A lag of 0 means that the words are as they were. The words before the first
-//! count as zero. How the lag is found is free to change; see [`search`].
+//! A lag of 0 means that the words are unchanged. The words before the first count as zero. How the lag is
+//! found is free to change; see [`search`].
 
 mod search;
 
@@ -28,10 +28,10 @@ pub(crate) static LAG_DELTA_2: LagDelta<2> = LagDelta;
 pub(crate) static LAG_DELTA_4: LagDelta<4> = LagDelta;
 pub(crate) static LAG_DELTA_8: LagDelta<8> = LagDelta;
 
-/// The largest that the format has.
+/// The largest lag of the format.
 const FORMAT_LAGS: usize = 0x7FFF;
 
-/// What is done to a block.
+/// The operation on a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Lag {
     words: usize,
@@ -115,7 +115,7 @@ fn take_each<T: Word>(src: &[u8], dst: &mut [u8], lag: Lag) {
     let back = lag.words * T::BYTES;
     let end = src.len() / T::BYTES * T::BYTES;
     let at = |start: usize, less: usize| src[start - less..].chunks_exact(T::BYTES).map(T::load);
-    // As far as there is nothing before, once before, and twice before.
+    // The parts with no predecessor, one predecessor, and two.
     dst[..back].copy_from_slice(&src[..back]);
     if lag.twice {
         let double = |word: T| word.add(word);

@@ -1,5 +1,4 @@
-//! Transforms for typed data. All but [`lag`] keep the length: they change only
-//! how well the next step does.
+//! Transforms for typed data. All but [`lag`] keep the length: they only help the next step.
 
 pub(crate) mod bit_shuffle;
 pub(crate) mod difference;

@@ -1,5 +1,5 @@
-//! `shuffle:W`: bytes of equal rank together. What is alike in neighbouring
-//! numbers, sign and exponent for one, comes to stand in a row.
+//! `shuffle:W`: puts bytes of equal rank together. Bytes that are alike in neighbouring numbers, for example
+//! sign and exponent, come to be in a row.
 //!
 //! ```text
 //! words of 4     a0 a1 a2 a3 | b0 b1 b2 b3 | c0 c1 c2 c3 | d0
@@ -8,12 +8,11 @@
 //!                row 0      row 1      row 2      row 3      as it is
 //! ```
 //!
-//! The fast way takes 16 words at a time, whose bytes have numbers of 4 + log2 W
-//! bits: word, then byte. To bring the word bits to the low end means to rotate
-//! the number four times, and to rotate it once means to interleave the first
-//! half of the bytes with the second, which is what the `unpack` instructions
-//! do. Back it takes log2 W rotations. SSE2, which every x86-64 processor has,
-//! is enough for that; AVX2 does two such groups side by side.
+//! The fast version takes 16 words at a time, whose bytes have indices of 4 + log2 W bits: word, then byte.
+//! Moving the word bits to the low end means rotating the index four times; one rotation means interleaving
+//! the first half of the bytes with the second, which the `unpack` instructions do. The inverse takes log2 W
+//! rotations. SSE2, which every x86-64 processor has, suffices for that; AVX2 does two such groups in
+//! parallel.
 
 use crate::step::Step;
 use crate::{Malformed, Scratch};
@@ -65,7 +64,7 @@ impl<const W: usize> Step for Shuffle<W> {
     }
 }
 
-/// Into rows. Both are as long.
+/// Into rows. Both have the same length.
 pub(super) fn shuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
     assert_eq!(src.len(), dst.len());
     let words = src.len() / W;
@@ -81,7 +80,7 @@ pub(super) fn shuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
     dst[words * W..].copy_from_slice(&src[words * W..]);
 }
 
-/// Out of rows. Both are as long.
+/// Out of rows. Both have the same length.
 pub(super) fn unshuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
     assert_eq!(src.len(), dst.len());
     let words = src.len() / W;
@@ -102,7 +101,7 @@ mod x86 {
     use crate::cpu::{Path, path};
     use core::arch::x86_64::*;
 
-    /// How many of the words are done; the rest is left to the caller.
+    /// Returns how many of the words are done; the rest is left to the caller.
     #[inline]
     pub(super) fn shuffle<const W: usize>(src: &[u8], dst: &mut [u8], words: usize) -> usize {
         assert!(words * W <= src.len().min(dst.len()));
@@ -143,7 +142,7 @@ mod x86 {
             done = unsafe { unshuffle_avx2::<W>(src.as_ptr(), dst.as_mut_ptr(), words) };
         }
         while done + 16 <= words {
-            // SAFETY: as in `shuffle`, with the two changed.
+            // SAFETY: as in `shuffle`, with source and destination exchanged.
             unsafe {
                 let mut r = [_mm_setzero_si128(); W];
                 for (row, r) in r.iter_mut().enumerate() {
@@ -199,7 +198,7 @@ mod x86 {
     }
 
     /// # Safety
-    /// The processor has AVX2 and popcnt; `src` and `dst` are of `words * W` bytes at least.
+    /// The processor has AVX2 and popcnt; `src` and `dst` have at least `words * W` bytes.
     #[target_feature(enable = "avx2,popcnt")]
     unsafe fn shuffle_avx2<const W: usize>(src: *const u8, dst: *mut u8, words: usize) -> usize {
         let mut done = 0;
@@ -232,7 +231,7 @@ mod x86 {
     unsafe fn unshuffle_avx2<const W: usize>(src: *const u8, dst: *mut u8, words: usize) -> usize {
         let mut done = 0;
         while done + 32 <= words {
-            // SAFETY: as in `shuffle_avx2`, with the two changed.
+            // SAFETY: as in `shuffle_avx2`, with source and destination exchanged.
             unsafe {
                 let mut r = [_mm256_setzero_si256(); W];
                 for (row, r) in r.iter_mut().enumerate() {

@@ -1,6 +1,5 @@
-//! `zerosup`: zero bytes left out. A bit for each byte tells whether it is zero; of
-//! these masks, which are mostly zero themselves where it pays, the zero ones
-//! are left out in the same way.
+//! `zerosup`: leaves out zero bytes. A bit for each byte says whether it is zero. Where this pays, the masks
+//! of these bits are mostly zero themselves, and the zero ones are left out in the same manner.
 //!
 //! ```text
 //! +--------------------+---------------------+-----------------+
@@ -9,13 +8,12 @@
 //! +--------------------+---------------------+-----------------+
 //! ```
 //!
-//! Bit i of a mask belongs to the i-th of its eight bytes. The last masks have
-//! ones for bytes that are not there, by which a block of another length is
-//! noticed.
+//! Bit i of a mask belongs to the i-th of its eight bytes. The last masks have ones for bytes that do not
+//! exist, so that a block of another length is detected.
 //!
-//! [`masks_of`], [`squeeze`] and [`expand`] do one level of that, and serve `jbe`
-//! as well. AVX2 has no instruction that moves chosen bytes together, but it
-//! moves eight bytes in any order, and there are only 256 masks.
+//! [`masks_of`], [`squeeze`] and [`expand`] do one level of that, and serve `jbe` as well. AVX2 has no
+//! instruction that moves selected bytes together, but it permutes eight bytes in any order, and there are
+//! only 256 masks.
 
 use crate::bytes::Out;
 use crate::cpu::either;
@@ -26,7 +24,7 @@ use crate::{Malformed, Scratch};
 /// The transform `zerosup`.
 pub(crate) struct ZeroSuppression;
 
-/// The number of masks for so many bytes.
+/// The number of masks for this many bytes.
 pub(crate) const fn masks(len: usize) -> usize {
     len.div_ceil(8)
 }
@@ -70,7 +68,7 @@ impl Step for ZeroSuppression {
     }
 }
 
-/// Eight bytes, or what is there and then zeros.
+/// Eight bytes; missing ones are zeros.
 #[inline(always)]
 fn load(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
@@ -79,7 +77,7 @@ fn load(bytes: &[u8]) -> u64 {
     }
 }
 
-/// The bits of a mask for bytes that are there.
+/// The bits of a mask for existing bytes.
 #[inline(always)]
 fn there(bytes: usize) -> u8 {
     if bytes >= 8 { 0xFF } else { !(0xFF << bytes) }
@@ -89,7 +87,7 @@ fn there(bytes: usize) -> u8 {
 #[inline(always)]
 fn mask(word: u64) -> u8 {
     const LOW: u64 = 0x7F7F_7F7F_7F7F_7F7F;
-    // The high bit of each byte that is not zero, then these bits together.
+    // The high bit of each byte that is not zero; then these bits together.
     let set = (((word & LOW) + LOW) | word) & !LOW;
     ((set >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
@@ -126,8 +124,7 @@ fn masks_each(src: &[u8], masks: &mut [u8]) {
     }
 }
 
-/// Writes the bytes of `src` whose bits are set in `masks`; `None` if there are
-/// too many.
+/// Writes the bytes of `src` whose bits are set in `masks`; `None` if they do not fit.
 pub(crate) fn squeeze(src: &[u8], masks: &[u8], out: &mut Out<'_>) -> Option<()> {
     either!(squeeze_avx2(src, masks, out), squeeze_each(src, masks, out))
 }
@@ -171,12 +168,12 @@ unsafe fn squeeze_avx2(src: &[u8], masks: &[u8], out: &mut Out<'_>) -> Option<()
         }
         out.skip(mask.count_ones() as usize)?;
     }
-    // `zip` has taken a mask only where there was a piece.
+    // `zip` has taken a mask only for a complete piece.
     squeeze_each(pieces.remainder(), masks.as_slice(), out)
 }
 
-/// Fills `dst`: where a bit of `masks` is set, the next byte of `src`, zero
-/// elsewhere. Returns what is left of `src`.
+/// Fills `dst`: where a bit of `masks` is set, the next byte of `src`, zero elsewhere. Returns the rest of
+/// `src`.
 pub(crate) fn expand<'a>(src: &'a [u8], masks: &[u8], dst: &mut [u8]) -> Result<&'a [u8], Malformed> {
     let last = if dst.len().is_multiple_of(8) { 0xFF } else { there(dst.len() % 8) };
     let ones: usize = masks.iter().map(|mask| mask.count_ones() as usize).sum();
@@ -200,7 +197,7 @@ fn expand_each(mut src: &[u8], masks: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// Into bytes that are zero.
+/// Into bytes that are zero before.
 #[inline(always)]
 fn expand_one<'a>(mut src: &'a [u8], mask: u8, to: &mut [u8]) -> &'a [u8] {
     let mut mask = u32::from(mask);
@@ -236,12 +233,11 @@ unsafe fn expand_avx2(mut src: &[u8], masks: &[u8], dst: &mut [u8]) {
     expand_each(src, &masks[done..], &mut dst[8 * done..]);
 }
 
-/// Which byte comes to each place if those with a set bit move together.
+/// For each place, which byte is moved there when those with a set bit move together.
 #[cfg(target_arch = "x86_64")]
 static TOGETHER: [[u8; 8]; 256] = orders(true);
 
-/// Which byte comes to each place if bytes move apart to where bits are set.
-/// 0x80 makes a zero.
+/// For each place, which byte is moved there when bytes move apart to the set bits. 0x80 makes a zero.
 #[cfg(target_arch = "x86_64")]
 static APART: [[u8; 8]; 256] = orders(false);
 
@@ -298,7 +294,7 @@ mod tests {
                     let size = step.forward(&block, &mut out, &mut memory.scratch());
                     assert_eq!(size, Some(wanted.len()), "{len} {every} {path:?}");
                     assert!(out[..wanted.len()] == wanted, "{len} {every} {path:?}");
-                    // No more room than that, and less.
+                    // With exactly enough room, and with less.
                     let (exact, none) = out.split_at_mut(wanted.len());
                     assert_eq!(step.forward(&block, exact, &mut memory.scratch()), Some(wanted.len()));
                     assert_eq!(exact, wanted);

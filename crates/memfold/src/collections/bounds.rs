@@ -1,4 +1,4 @@
-//! Nodes, elements and strings about as long as the longest node that lies in a block with others.
+//! Nodes, elements and strings about as long as the longest node that shares a block with others.
 
 use std::format;
 use std::string::{String, ToString};
@@ -10,12 +10,12 @@ use super::tree::At;
 use super::{List, SlabList, SlabMap, Table, Tree};
 use crate::heap::{Error, Heap, Options};
 
-/// Only leaves have no room for them, of which the error says so, and no block that would.
+/// Only leaves may have no room for them; the error says so, and no block size would help.
 fn may_be_an_element<T>(result: Result<T, Error>, len: usize) {
     match result {
         Ok(_) => panic!("leaves are shorter than that"),
         Err(error) => {
-            // A map's element is a key and a value.
+            // A map's element consists of a key and a value.
             assert!(matches!(error, Error::Element(size) if size == len || size == len + 8), "{error:?}");
             let said = error.to_string();
             assert!(said.contains("whatever the heap's blocks") && !said.contains("take blocks"), "{said}");

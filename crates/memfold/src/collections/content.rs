@@ -1,4 +1,5 @@
-//! What collections of nodes hold: plain values, all of one length, or strings and byte slices of any.
+//! Elements of collections of nodes: plain values, all of one length, or strings and byte slices of any
+//! length.
 
 use std::string::String;
 use std::vec;
@@ -6,20 +7,20 @@ use std::vec::Vec;
 
 use crate::heap::{Plain, View};
 
-/// What is kept in the heap: a plain value ([`Plain`] and `Copy`), `str`, or `[u8]`.
+/// What can be stored in the heap: a plain value ([`Plain`] and `Copy`), `str`, or `[u8]`.
 pub trait Content: sealed::Sealed {
-    /// What comes back: the value itself, a `String`, or a `Vec<u8>`.
+    /// What reading returns: the value itself, a `String`, or a `Vec<u8>`.
     type Owned;
-    /// Bytes of an element, if all have as many.
+    /// Bytes of an element, if all have the same length.
     #[doc(hidden)]
     const FIXED: Option<usize>;
-    /// What is stored.
+    /// The bytes to store.
     #[doc(hidden)]
     fn bytes(&self) -> &[u8];
-    /// What was stored, of exactly these bytes; `None` if they are none of an element's.
+    /// The element with exactly these bytes; `None` if no element has them.
     #[doc(hidden)]
     fn from_bytes(bytes: &[u8]) -> Option<Self::Owned>;
-    /// The same, of `len` bytes of a node from `from` on.
+    /// The same from the `len` bytes of a node at `from`.
     #[doc(hidden)]
     fn read(node: View<'_>, from: usize, len: usize) -> Option<Self::Owned>;
 }

@@ -1,4 +1,5 @@
-//! What elements take when nearly all of them are compressed: `cargo test --release -p memfold --lib collections::figures -- --nocapture` prints it.
+//! Memory per element when nearly all elements are compressed: `cargo test --release -p memfold --lib
+//! collections::figures -- --nocapture` prints it.
 
 use std::format;
 use std::println;
@@ -14,7 +15,8 @@ use crate::random::Random;
 
 const COUNT: u64 = 100_000;
 
-/// Prints bytes of an element, and fails if the compressed ones are `most` or more. Tables are mostly what any heap has, however few elements.
+/// Prints the bytes per element, and fails if the compressed ones are `most` or more. Most of the tables are
+/// there in any heap, however few elements it has.
 fn report(what: &str, heap: &Heap, most: f64) {
     let (stats, each) = (heap.stats(), |bytes: u64| bytes as f64 / COUNT as f64);
     let (nodes, payload) = (each(stats.node_bytes), each(stats.payload_bytes));
@@ -29,7 +31,7 @@ fn heap() -> Heap {
     Heap::new(Options::new().limit(Limit::Blocks(8))).unwrap()
 }
 
-/// Sizes and names as those of files.
+/// Sizes and names like those of files.
 fn file(number: u64, random: &mut Random) -> (u64, String) {
     let (bits, kind) = (random.below(20), ["c", "h", "txt", "rs", "o"][random.index(5)]);
     let name = ["test", "main", "util", "readme"][random.index(4)];

@@ -1,22 +1,23 @@
-//! Links between nodes: handles that stand in nodes as eight bytes each, zero for none.
+//! Links between nodes: handles stored in nodes as eight bytes each, zero for none.
 //!
-//! What holds: links are changed all or none. Each is changed only if it is what it should be, so a handle that has become another node's changes nothing.
+//! Invariants: either all links of an operation are changed or none. A link is changed only if it has the
+//! expected value, so a handle that has become another node's changes nothing.
 
 use crate::heap::{Error, Handle, Session};
 
 /// Bytes of a link.
 pub const LINK: usize = size_of::<u64>();
 
-/// A link that is to be another one.
+/// A link to be changed.
 #[derive(Debug, Clone, Copy)]
 pub struct Link {
-    /// The node in which it stands.
+    /// The node that contains it.
     pub node: Handle,
-    /// Where in it.
+    /// Its offset in the node.
     pub at: usize,
-    /// What it is.
+    /// Its expected value.
     pub from: u64,
-    /// What it is to be.
+    /// Its new value.
     pub to: u64,
 }
 
@@ -25,16 +26,17 @@ pub struct Link {
 pub struct Failure {
     /// Why.
     pub error: Error,
-    /// All are as they were. They are not if a node could be changed and, right afterwards, could not be changed back.
+    /// All are as they were. This is false if a node could be changed, and could not be changed back right
+    /// afterwards.
     pub undone: bool,
 }
 
-/// The number of a link.
+/// The value of a link.
 pub fn bits(link: Option<Handle>) -> u64 {
     link.map_or(0, Handle::to_bits)
 }
 
-/// Changes one link; [`Error::Stale`] if it is another one than it should be.
+/// Changes one link; [`Error::Stale`] if it does not have the expected value.
 fn change(session: &Session<'_>, Link { node, at, from, to }: Link) -> Result<(), Error> {
     session
         .change_in_place(node, |bytes| {
@@ -51,7 +53,8 @@ fn change(session: &Session<'_>, Link { node, at, from, to }: Link) -> Result<()
         .ok_or(Error::Stale)
 }
 
-/// Changes links number 0 to `count`, or none. Where there is no link, nothing is to be changed.
+/// Changes links number 0 to `count`, or none. If `link` returns none for a number, there is nothing to
+/// change.
 pub fn change_all(
     session: &Session<'_>,
     count: usize,
@@ -65,7 +68,7 @@ pub fn change_all(
     Ok(())
 }
 
-/// Changes links number 0 to `count` back; whether all could be.
+/// Changes links number 0 to `count` back; returns whether that succeeded for all.
 pub fn undo(session: &Session<'_>, count: usize, link: impl Fn(usize) -> Option<Link>) -> bool {
     (0..count).rev().filter_map(link).all(|link| {
         let back = Link { from: link.to, to: link.from, ..link };
@@ -83,12 +86,12 @@ pub struct Few {
 impl Few {
     const MOST: usize = 8;
 
-    /// None yet.
+    /// No links yet.
     pub fn new() -> Self {
         Few { links: [None; Few::MOST], count: 0 }
     }
 
-    /// One more. There is room for eight, more than any operation needs.
+    /// Adds a link. There is room for eight, more than any operation needs.
     pub fn add(&mut self, node: Handle, at: usize, from: u64, to: u64) {
         debug_assert!(self.count < Few::MOST);
         if from != to
@@ -108,7 +111,7 @@ impl Few {
         change_all(session, self.count, self.links())
     }
 
-    /// Changes all of them, and then does something more; if that fails, they are changed back.
+    /// Changes all of them, and then calls `more`; if that fails, they are changed back.
     pub fn change_and(
         &self,
         session: &Session<'_>,
@@ -118,7 +121,7 @@ impl Few {
         more().map_err(|error| Failure { error, undone: self.undo(session) })
     }
 
-    /// Changes all of them back; whether that could be done.
+    /// Changes all of them back; returns whether that succeeded.
     pub fn undo(&self, session: &Session<'_>) -> bool {
         undo(session, self.count, self.links())
     }

@@ -1,10 +1,10 @@
-//! Collections whose elements lie in a compressed heap.
+//! Collections whose elements are stored in a compressed heap.
 //!
 //! ```text
 //!   SlabList ──> sublayers in plain memory ──> leaves in the heap: slabs of elements, side by side
 //!   List     ──> node <──> node <──> node      an element each, linked by their handles
 //!   Tree     ──> node ──> its children         parent, children, siblings; entries of one file in a ring
-//!   Table    ──> columns ──> block groups      elements of one column side by side; those of any length by reference
+//!   Table    ──> columns ──> block groups      a column's elements side by side, or references to them
 //! ```
 
 #[cfg(test)]

@@ -1,27 +1,28 @@
-//! Nodes in another order: their links are written in the order in which they lie, so that each block is brought once.
+//! Reordering nodes: their links are written in the order in which the nodes lie, so that each block is
+//! faulted in once.
 
 use std::vec::Vec;
 
 use super::links::{Link, bits};
 use crate::heap::{Error, Handle};
 
-/// Room for so many.
+/// A vector with room for `count` elements.
 pub fn room<E>(count: usize) -> Result<Vec<E>, Error> {
     let mut all = Vec::new();
     all.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
     Ok(all)
 }
 
-/// One more, if there is memory for it.
+/// Adds an element, if there is memory for it.
 pub fn push<E>(all: &mut Vec<E>, one: E) -> Result<(), Error> {
     all.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
     all.push(one);
     Ok(())
 }
 
-/// Nodes that are to be linked in another order.
+/// Nodes to be linked in another order.
 pub struct Sorted {
-    /// In their old order.
+    /// The nodes in their old order.
     nodes: Vec<Handle>,
     /// Their old numbers, in the new order.
     order: Vec<u32>,
@@ -49,7 +50,8 @@ impl Sorted {
         Some((self.order.first().map(node)?, self.order.last().map(node)?))
     }
 
-    /// The link of a node, by its old number, to the next one or to the one before. The last one leads to the first if `last_on`, the first back to the last if `first_back`.
+    /// The link of a node, by its old number, to the next one or to the previous one. The last one links to
+    /// the first if `last_on`, the first back to the last if `first_back`.
     pub fn link(
         &self,
         number: usize,

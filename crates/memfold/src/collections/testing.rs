@@ -13,7 +13,8 @@ pub fn options() -> Options {
     Options::new().limit(Limit::Blocks(3)).block_size(4 << 10)
 }
 
-/// Heaps of all kinds on which the same has to come out: with how many rounds of operations take no long time there.
+/// Heaps of all kinds that must give the same results; each with a number of rounds that does not take long
+/// there.
 pub fn heaps() -> [(Heap, usize); 3] {
     [
         (Heap::new(options()).unwrap(), 60),
@@ -22,9 +23,9 @@ pub fn heaps() -> [(Heap, usize); 3] {
     ]
 }
 
-/// Takes random steps. In each one something fails: the first node that it makes, changes or frees, then the
-/// second and so on, with each attempt to free a node after it, until the step succeeds. `look` is shown what each
-/// failure left, with its number. Returns how many there were.
+/// Takes random steps. In each one an error is injected: into the first node operation (make, change or
+/// free), then into the second and so on, and into every free after it, until the step succeeds. `look` sees
+/// the state after each failure, with its number. Returns how many there were.
 pub fn steps_that_fail<S>(
     session: &Session<'_>,
     subject: &mut S,
@@ -42,16 +43,16 @@ pub fn steps_that_fail<S>(
             assert_eq!(error, Error::Pinned);
             failed += 1;
             look(subject, failed);
-            // Sorting does thousands of things: there not every one of them fails.
+            // Sorting does thousands of operations: not every one of them is made to fail.
             before += 1 + before / 8;
         }
     }
     failed
 }
 
-/// zstd that refuses to decompress when it is told to: what could not be read can be read later.
+/// zstd that refuses to decompress when told to: the block can be read later.
 pub struct Flaky {
-    /// Blocks that come before those that are refused, and how many those are.
+    /// How many blocks are decompressed before some are refused, and how many are refused.
     before: AtomicU64,
     refused: AtomicU64,
 }
@@ -63,7 +64,7 @@ impl Flaky {
         (Heap::new(options().own_codec(flaky.clone())).unwrap(), flaky)
     }
 
-    /// What `operation` comes to if, after so many blocks, so many are refused.
+    /// The result of `operation` when `refused` blocks are refused after `before` blocks.
     pub fn with<R>(&self, before: u64, refused: u64, operation: impl FnOnce() -> R) -> R {
         self.before.store(before, Relaxed);
         self.refused.store(refused, Relaxed);

@@ -19,7 +19,7 @@ use crate::heap::block::table::{Block, Residency};
 use crate::heap::stored::lost::Lost;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Something that must hold of a heap, and does not.
+/// An invariant of a heap that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation(String);
 
@@ -41,7 +41,7 @@ fn holds(what: bool, else_say: impl FnOnce() -> String) -> Result<(), Violation>
     if what { Ok(()) } else { Err(Violation(else_say())) }
 }
 
-/// The caller is the only one who has the heap; `me` is his session, or 0 for none.
+/// Checks a heap that the caller has exclusively; `me` is the caller's session, or 0 for none.
 pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
     let rooms = locked(&core.rooms);
     let (end, vacant) = rooms.numbers();
@@ -95,7 +95,7 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
             node.to_bits()
         )));
     }
-    // All else is looked at first.
+    // Everything else is checked first.
     core.add_lost_parts(&mut lost);
     holds(lost.is_empty(), || format!("{lost}"))
 }
@@ -117,7 +117,7 @@ fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
     })
 }
 
-/// Bytes at a multiple of 64, as an image must be.
+/// Bytes aligned to 64, as an image must be.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line(#[expect(dead_code, reason = "reached by pointers to the whole")] [u8; 64]);
@@ -126,7 +126,7 @@ struct Line(#[expect(dead_code, reason = "reached by pointers to the whole")] [u
 fn check_block(core: &Core, number: u32, block: &Block) -> Result<bool, Violation> {
     let say = |what: &str| Violation(format!("block {number}: {what}"));
     let shape = core.shape_of(block.kind.load(Relaxed)).ok_or_else(|| say("its kind is none"))?;
-    // All that is kept of it, as it would be compressed.
+    // All of its data, as they would be compressed.
     let form = shape.form(core.options.block_size);
     let mut memory = vec![Line([0; 64]); form.end().div_ceil(64)];
     let bytes = NonNull::from(memory.as_mut_slice()).cast::<u8>();
@@ -140,7 +140,7 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<bool, Violatio
             })?;
             let clean = frame.dirty.load(Relaxed) != block.has_copy();
             holds(clean, || format!("block {number} is changed and has a copy, or neither"))?;
-            // SAFETY: nobody else has the heap.
+            // SAFETY: nobody else uses the heap.
             let joined = unsafe { core.join(at, block, frame, shape, to) };
             joined.map_err(|_| say("its frame has not all of its marks"))?;
         }

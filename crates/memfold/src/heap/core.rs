@@ -28,17 +28,17 @@ use crate::heap::sync::participants::Participants;
 use crate::heap::twin::Plain;
 use crate::store::{MAX_PAYLOAD, Tiered, Tuning};
 
-/// Nodes of one size get blocks of their own if as many of them fit into one.
+/// Nodes of one size get blocks of their own if at least this many of them fit into one.
 pub const EQUAL_NODES: usize = 16;
-/// Different sizes that have blocks of their own, at most.
+/// The most sizes that have blocks of their own.
 const SHAPES: u32 = 1024;
 
 /// See the module.
 pub struct Core {
     pub options: Settled,
-    /// Which of the options can be changed: see [`Limit::to_bits`](super::Limit::to_bits).
+    /// The limit, which can be changed: see [`Limit::to_bits`](super::Limit::to_bits).
     pub limit: AtomicU64,
-    /// What memory is free, for limits that follow it.
+    /// Free memory, for limits that follow it.
     pub headroom: Headroom,
     /// Blocks of nodes of different sizes, and how those are grouped.
     pub shape: mixed::Shape,
@@ -52,36 +52,36 @@ pub struct Core {
     pub rooms: Mutex<FreeSpace>,
     pub participants: Participants,
     pub store: Tiered<SystemMemory>,
-    /// Bytes of what is kept of a block at most, before it is compressed.
+    /// The most bytes that the copy of a block has before it is compressed.
     pub most_kept: usize,
     /// Memory to compress in.
     pub works: Works,
-    /// Moves on when a block is brought back.
+    /// Advances whenever a block is faulted in.
     pub clock: AtomicU32,
     pub counts: Counts,
     nowhere: Box<(Frame, Block)>,
-    /// 64 bits of the program's own, see [`Heap::set_root`](super::Heap::set_root).
+    /// 64 bits that belong to the program, see [`Heap::set_root`](super::Heap::set_root).
     pub root: AtomicU64,
     pub(super) plain: Option<Plain>,
     pub large: Mutex<large::Table>,
-    /// See `stored/lost.rs`; and a node of each block that was compressed, if there is a tier: 1 << 31, check << 16,
-    /// place.
+    /// See `stored/lost.rs`. `nodes_noted`: if there is a tier, one node of each block that was compressed: 1
+    /// << 31, check << 16, place.
     pub given_up: Mutex<GivenUp>,
     pub nodes_noted: Segments<AtomicU32>,
     pub board: Board,
-    /// Where the hand stands that chooses what is spilled, and the largest number of a block.
+    /// The clock hand that chooses the blocks to spill, and the largest block number.
     pub spill_at: AtomicU32,
     pub spill_end: AtomicU32,
 }
 
-/// Frames without a block, and what decides which block goes.
+/// The frames without a block, and the eviction policy.
 ///
-/// A frame is free, known to the policy, or chosen: then who chose it is about to evict its block. Meanwhile the block may be vacated, and
-/// another one come into the frame.
+/// A frame is free, or known to the policy, or chosen: then the thread that chose it is about to evict its
+/// block. Meanwhile the block may be vacated, and another may take the frame.
 pub struct Pool {
     pub free: Vec<u32>,
     pub chosen: Vec<u32>,
-    /// Frames that gave their memory back. Those with the lowest numbers get it first.
+    /// Frames whose memory was returned. Those with the lowest numbers get memory again first.
     pub empty: BinaryHeap<Reverse<u32>>,
     /// Frames that have memory.
     pub made: u32,
@@ -95,11 +95,11 @@ pub struct Counts {
     pub peeks: AtomicU64,
     pub evictions: AtomicU64,
     pub compressions: AtomicU64,
-    /// Blocks that were brought ahead of their use.
+    /// Blocks that were faulted in ahead of their use.
     pub ahead: AtomicU64,
     /// Copies that were put into the store or taken out.
     pub moves: AtomicU64,
-    /// Frames above the least, see `residency/budget.rs`.
+    /// Frames beyond the minimum, see `residency/budget.rs`.
     pub more_frames: AtomicU32,
     /// Blocks in use.
     pub blocks: AtomicU32,
@@ -133,10 +133,10 @@ impl Core {
         }
         let options = Settled { block_size: size, ..options };
         let most_places = (size / options.alignment).min(mixed::MOST_UNITS.max(equal::MOST_NODES));
-        // An array that has a block for itself may be a quarter longer when it is grouped.
+        // An array that is alone in its block may be a quarter longer when it is grouped.
         let most_kept = Form::new(size, most_places).end().max((size + size / 4).min(MAX_PAYLOAD));
         let store = Tiered::new(SystemMemory, options.codec, None);
-        // Nothing here has to find memory without delay, so no class keeps a reserve.
+        // Nothing here must find memory without delay, so no class keeps a reserve.
         store.store().set_tuning(Tuning { fill_ratio: 64, ..Tuning::DEFAULT });
         let plain = options.plain.then(|| Plain::new(options.alignment));
         Core {
@@ -180,7 +180,7 @@ impl Core {
         self.shapes.get(kind.checked_sub(1)?)
     }
 
-    /// What a kind means; `None` for one that there is not.
+    /// The shape of blocks of this kind; `None` if there is no such kind.
     #[inline]
     pub fn shape_of(&self, kind: u32) -> Option<Shape> {
         match kind {
@@ -189,14 +189,15 @@ impl Core {
         }
     }
 
-    /// The longest node that fits into a block with all that the heap keeps there itself, so that it has no more pages than the block.
+    /// The longest node that fits into a block together with the heap's own data there, so that it takes no
+    /// more pages than the block.
     pub fn longest_alone(&self) -> usize {
         let (size, align) = (self.options.block_size, self.options.alignment);
         let first = 8usize.next_multiple_of(align);
         size.saturating_sub(64 + first) / align * align
     }
 
-    /// The kind of blocks for nodes of this size alone, if such blocks are worth it.
+    /// The kind of blocks that hold only nodes of this size, if such blocks pay.
     pub fn equal_kind(&self, len: usize) -> Option<u32> {
         let shape = equal::Shape::new(self.options.block_size, self.options.alignment, len);
         if shape.nodes() < EQUAL_NODES && len != self.longest_alone() {
@@ -227,7 +228,7 @@ impl Core {
 
     /// The marks of a block in a frame of that number.
     pub fn marks(&self, number: u32, block: &Block, shape: Shape) -> Marks {
-        // Who sees that there are checks sees that there is memory for them.
+        // A thread that sees that there are checks also sees that there is memory for them.
         self.frames.marks(number, shape, block.marked.load(Acquire))
     }
 
@@ -236,7 +237,8 @@ impl Core {
         (&self.nowhere.0, &self.nowhere.1)
     }
 
-    /// The block is changed now: what the store has of it is of no use any more. For who has the right to change it.
+    /// Marks the block dirty: its copy in the store becomes invalid. The caller has the right to change the
+    /// block.
     #[inline]
     pub fn changed(&self, number: u32, frame: &Frame) {
         if !frame.dirty.load(Relaxed) && !frame.dirty.swap(true, Relaxed) {
@@ -244,11 +246,11 @@ impl Core {
         }
     }
 
-    /// Frees what the store has of a block.
+    /// Frees the block's copy in the store.
     pub fn drop_copy(&self, number: u32) {
         match self.blocks.get(number).and_then(|block| block.take_copy()) {
             Some(Copy::Stored(copy)) => {
-                // A copy that the store does not know is one that was damaged: nothing to free.
+                // A copy that the store does not know is damaged: there is nothing to free.
                 let _ = self.store.store().free(copy, number.into(), &self.blocks);
                 self.upkeep();
             }
@@ -259,8 +261,8 @@ impl Core {
 }
 
 impl Drop for Core {
-    /// A tier that others use too does not keep what nobody can ask for any more. One that goes with this heap is
-    /// not told of each copy.
+    /// A tier that others share must not keep copies that nobody can ask for any more. A tier that ends with
+    /// this heap is not told of each copy.
     fn drop(&mut self) {
         let Some(tier) = self.options.away.0.as_ref().filter(|tier| Arc::strong_count(tier) > 1) else {
             return;

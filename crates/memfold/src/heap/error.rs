@@ -1,46 +1,48 @@
-//! What can go wrong with a heap.
+//! Errors of a heap.
 
 use std::fmt;
 
 /// Bytes of the longest element of a list, whose leaves are those of blocks of 64 KiB.
 const LONGEST_ELEMENT: usize = 21_816;
 
-/// An operation was refused. The heap is as it was; only a write to a node longer than a block may have been done in part, unless it was refused for [`Limit`](Error::Limit)
-/// or [`OutOfMemory`](Error::OutOfMemory).
+/// An operation was refused. The heap is unchanged, with one exception: a write to a node longer than a block
+/// may have been done in part, unless the error is [`Limit`](Error::Limit) or
+/// [`OutOfMemory`](Error::OutOfMemory).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The handle names no live node: it was freed, or is not of this heap.
+    /// The handle names no live node: it was freed, or belongs to another heap.
     Stale,
     /// A size of zero, or of more than [`MAX_NODE`](super::MAX_NODE).
     Size(usize),
-    /// A list's elements have so many bytes: two of them and a copy of one do not fit into a leaf. Blocks of 64
-    /// KiB have the longest leaves.
+    /// The list's elements have this many bytes: a leaf can't hold two of them and a copy of one. Blocks of
+    /// 64 KiB have the longest leaves.
     Element(usize),
-    /// The value to be read or written has another size than the node, or the node's alignment is less than the type's.
+    /// The value to be read or written differs in size from the node, or the node's alignment is less than
+    /// the type's.
     Mismatch {
         /// Bytes of the node.
         node: usize,
         /// Bytes of the value.
         value: usize,
     },
-    /// The heap may not take more memory: its limit is reached, and nothing is left to be evicted. With a limit
-    /// that follows what memory is free, that is nearly used up.
+    /// The heap may take no more memory: its limit is reached, and nothing is left to evict. With a limit
+    /// that follows free memory, that memory is nearly used up.
     Limit,
     /// Every frame that the limit allows is pinned.
     Pinned,
-    /// The node is being written, or moved, by a guard of this thread or of another one that did not let go of it. A guard keeps others from one in eight
-    /// nodes of its block, too.
+    /// A guard, of this thread or another, is writing the node or moving it. A guard also keeps others from
+    /// one in eight nodes of its block.
     Busy,
-    /// The heap has as many sessions as it can.
+    /// The heap has the most sessions that it can have.
     Sessions,
     /// The system has no more memory.
     OutOfMemory,
-    /// A block is not what it was: something wrote past a node, or the memory is at fault. The node is lost.
+    /// A block's content has changed: something wrote past a node, or the memory is faulty. The node is lost.
     Damaged,
-    /// The tier that a block was spilled to does not have it any more. The node is lost; it can be freed.
+    /// The tier that a block was spilled to no longer has it. The node is lost; it can be freed.
     Lost,
-    /// The tier that a block was spilled to does not answer. It may yet.
+    /// The tier that a block was spilled to does not answer. It may answer later.
     Away,
 }
 

@@ -1,5 +1,5 @@
-//! Errors on purpose, for tests: the n-th time that a session makes, changes or frees a node fails, and from then
-//! on each time that it frees one.
+//! Injected errors, for tests: the n-th time that a session makes, changes or frees a node fails, and from
+//! then on every free fails.
 
 use std::cell::Cell;
 
@@ -9,7 +9,7 @@ use crate::heap::access::session::Session;
 /// See the module.
 #[derive(Default)]
 pub struct Faults {
-    /// Times that go well before one fails; `None`: none does.
+    /// Operations that succeed before one fails; `None`: none fails.
     before: Cell<Option<u64>>,
     frees: Cell<bool>,
 }
@@ -31,18 +31,18 @@ impl Faults {
 }
 
 impl Session<'_> {
-    /// From now on something fails after so many times.
+    /// Makes an operation fail after `before` more of them.
     pub(crate) fn fail_after(&self, before: u64) {
         self.faults.before.set(Some(before));
     }
 
-    /// Nothing fails any more; whether something did.
+    /// Ends the injection; returns whether an operation failed.
     pub(crate) fn stop_failing(&self) -> bool {
         self.faults.before.set(None);
         self.faults.frees.replace(false)
     }
 
-    /// What `operation` comes to if something fails after so many times, and whether it did.
+    /// The result of `operation` when something fails after `before` operations, and whether something did.
     pub(crate) fn with_fault<R>(&self, before: u64, operation: impl FnOnce() -> R) -> (R, bool) {
         self.fail_after(before);
         let result = operation();

@@ -1,4 +1,4 @@
-//! The compressed heap: nodes by the million, of which only those in use are uncompressed.
+//! The compressed heap: millions of nodes, of which only those in use are uncompressed.
 //!
 //! ```
 //! use memfold::heap::{Heap, Options};
@@ -15,11 +15,11 @@
 //!
 //! # Limits
 //!
-//! A [`Limit`] says how much is uncompressed. With the default, [`Limit::Free`], a heap whose nodes fit into half
-//! of the memory that is free compresses nothing. On Linux it follows what the machine and each memory cgroup of
-//! the process have free, so a container's limit holds: blocks are compressed when it comes near, and refused
-//! ([`Error::Limit`]) before it is reached. Elsewhere, and where `/proc` can't be read, it is [`Limit::Share`].
-//! `docs/heap.md` has the rules and what each limit costs.
+//! A [`Limit`] sets how much may be uncompressed. With the default, [`Limit::Free`], a heap compresses
+//! nothing if its nodes fit into half of the free memory. On Linux it follows the free memory of the machine
+//! and of each memory cgroup of the process, so a container's limit holds: blocks are compressed when that
+//! limit is near, and allocations are refused ([`Error::Limit`]) before it is reached. Elsewhere, and where
+//! `/proc` can't be read, it is [`Limit::Share`]. `docs/heap.md` has the rules and what each limit costs.
 //!
 //! # Parts
 //!
@@ -35,10 +35,11 @@
 //! ```
 //!
 //! Invariants:
-//! - A block is in a frame, or has a copy, or both, and then they are equal. Its lock is held to change where it is.
-//! - To change a block takes the right to: as its owner, or by a claim (`sync/claim.rs`).
-//! - A reader takes no lock and writes nothing. It reads, checks that the frame's tenancy and the node's stripe have not
-//!   changed, and reads again if they have.
+//! - A block is in a frame, or has a copy, or both; if both, the two are equal. Its lock is held to change
+//!   where it is.
+//! - A thread that changes a block has the right to: as its owner, or by a claim (`sync/claim.rs`).
+//! - A reader takes no lock and writes nothing. It reads, checks that the frame's tenancy and the node's
+//!   stripe have not changed, and reads again if they have.
 //! - A block is evicted only while no guard holds one of its stripes and no session has pinned it.
 //! - Lock order: a block; then another block, by trying only; then the free space or the pool of frames; then the
 //!   store's locks.
@@ -91,10 +92,10 @@ const MOST_SESSIONS: u32 = u16::MAX as u32;
 
 /// See the module.
 pub struct Heap {
-    /// Dropped first: it uses what follows.
+    /// Dropped first: it uses the fields that follow.
     _background: Option<Background>,
     core: Arc<Core>,
-    /// A codec of the user's own. Dropped after the core, which uses it to the end.
+    /// A user-supplied codec. Dropped after the core, which uses it to the end.
     _own: Option<own::Own>,
 }
 
@@ -115,28 +116,30 @@ impl Heap {
         &self.core
     }
 
-    /// Another limit from now on. Where it is less than before, blocks go as others come; where it is [`Limit::Bytes`] and more than that is in use, nothing is lost:
-    /// only what would need more is refused.
+    /// Sets another limit. If it is lower than before, blocks are evicted as others are faulted in. If it is
+    /// [`Limit::Bytes`] and the heap uses more than that, nothing is lost: only operations that need more
+    /// memory are refused.
     pub fn set_limit(&self, limit: Limit) -> Result<(), BadOption> {
         self.core.set_limit(limit)
     }
 
-    /// Access for this thread. A heap has up to 65,535 sessions at a time; one more is [`Error::Sessions`]. A session that is forgotten (`mem::forget`) keeps its place
-    /// until [`Heap::check`] or [`Heap::save_to`].
+    /// Opens a session: this thread's access to the heap. A heap has up to 65,535 sessions at a time; one
+    /// more is [`Error::Sessions`]. A forgotten session (`mem::forget`) keeps its place until [`Heap::check`]
+    /// or [`Heap::save_to`].
     pub fn session(&self) -> Result<Session<'_>, Error> {
         Session::new(self)
     }
 
-    /// Looks at everything in the heap, and says what contradicts what: for tests, and for programs whose
-    /// pointers may have gone astray. Blocks that are compressed are decompressed, and stay where they are. What
-    /// sessions kept that were forgotten (`mem::forget`) is given back before.
+    /// Checks every invariant of the heap and reports the first contradiction. This is for tests, and for
+    /// programs that may have written through stray pointers. Compressed blocks are decompressed for the
+    /// check, and stay compressed. What forgotten sessions (`mem::forget`) still held is released first.
     pub fn check(&mut self) -> Result<(), Violation> {
         let _pause = self.core.board.pause();
         self.core.end_forgotten();
         check::check(self.core(), 0)
     }
 
-    /// Counts of everything, of one block after the other.
+    /// Statistics. They are read block by block, not at one moment.
     pub fn stats(&self) -> Stats {
         let core = self.core();
         let store = core.store.store().stats();
@@ -157,11 +160,11 @@ impl Heap {
             resident += node_bytes;
         }
         let large = core.large_counts();
-        // A file may have named parts that are none.
+        // A file may have named parts that are no nodes.
         nodes = (nodes + large.nodes).saturating_sub(large.parts);
         node_bytes = (node_bytes + large.bytes).saturating_sub(large.part_bytes);
         let other = core.bytes_without_store() + large.memory;
-        // Before evictions: each is counted after its eviction.
+        // Read before evictions: a compression is counted after its eviction.
         let compressions = core.counts.compressions.load(Acquire);
         Stats {
             nodes,
@@ -187,15 +190,16 @@ impl fmt::Debug for Heap {
     }
 }
 
-/// What a heap holds, and what it costs: the bytes of memory are `frame_bytes`, `payload_bytes` and `table_bytes` together.
+/// What a heap holds, and what it costs. The memory it takes is `frame_bytes`, `payload_bytes` and
+/// `table_bytes` together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Live nodes.
     pub nodes: u64,
-    /// Bytes that they were asked for with.
+    /// The bytes that those nodes were allocated with.
     pub node_bytes: u64,
-    /// Blocks that they are in.
+    /// Blocks in use.
     pub blocks: u64,
     /// Memory for uncompressed blocks.
     pub frame_bytes: u64,
@@ -203,19 +207,19 @@ pub struct Stats {
     pub payload_bytes: u64,
     /// Compressed blocks that are on a tier, not in memory.
     pub spilled_bytes: u64,
-    /// How the tier is.
+    /// The state of the tier.
     pub tier: TierHealth,
-    /// Everything else: tables, buffers, and what the store takes beside its payload.
+    /// All other memory: tables, buffers, and the store's overhead.
     pub table_bytes: u64,
-    /// Blocks that were brought back.
+    /// Blocks that were faulted in.
     pub faults: u64,
-    /// Times that something was found in a block that stayed compressed.
+    /// How often a node was found in a block that stayed compressed.
     pub peeks: u64,
-    /// Blocks that were brought back ahead of their use.
+    /// Blocks that were faulted in ahead of their use.
     pub ahead: u64,
-    /// Blocks that left their frames.
+    /// Blocks that were evicted.
     pub evictions: u64,
-    /// Those of them that had to be compressed, because they had been changed.
+    /// Evictions that had to compress the block, because it was dirty.
     pub compressions: u64,
 }
 

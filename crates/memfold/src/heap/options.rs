@@ -1,4 +1,4 @@
-//! How a heap is to be.
+//! Options of a heap.
 
 use std::format;
 use std::string::String;
@@ -12,34 +12,37 @@ use crate::heap::residency::policy::PolicyKind;
 use crate::heap::stored::own::Own;
 use crate::heap::stored::tier::Away;
 
-/// Bytes of a block at least and at most.
+/// The smallest and the largest block, bytes.
 pub const BLOCK_BYTES: std::ops::RangeInclusive<usize> = 1 << 10..=16 << 20;
-/// Alignment of nodes at least and at most, bytes.
+/// The smallest and the largest alignment of nodes, bytes.
 pub const ALIGNMENTS: std::ops::RangeInclusive<usize> = 1..=4096;
 
-/// How much a heap may have uncompressed, or in all.
+/// How much of a heap may be uncompressed, or how much memory it may take in all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Limit {
-    /// The default: uncompressed blocks have half of the memory that is free, and the rest of it is left to the
-    /// program, to others, and to compressed blocks. It follows what is free, on the machine and in each cgroup
-    /// that limits the process, see [the module](super#limits).
+    /// The default: uncompressed blocks may take half of the free memory; the rest is left to the program, to
+    /// other programs, and to compressed blocks. The limit follows the free memory of the machine and of each
+    /// cgroup that limits the process, see [the module](super#limits).
     #[default]
     Free,
-    /// Uncompressed blocks have all memory that is free, but for a reserve: nothing is compressed before memory
-    /// is short. It follows what is free as [`Free`](Limit::Free) does.
+    /// Uncompressed blocks may take all free memory except a reserve: nothing is compressed before memory is
+    /// short. The limit follows free memory as [`Free`](Limit::Free) does.
     All,
-    /// One resident block for each [`SHARE`](super::SHARE) that there are, at least [`LEAST_RESIDENT`](super::LEAST_RESIDENT); more as long as
-    /// blocks are brought back soon after they left, up to one for [`MOST_SHARE`](super::MOST_SHARE), or [`MOST_RESIDENT`](super::MOST_RESIDENT).
+    /// One resident block for every [`SHARE`](super::SHARE) blocks, at least
+    /// [`LEAST_RESIDENT`](super::LEAST_RESIDENT). More while blocks are faulted in soon after their eviction:
+    /// up to one for every [`MOST_SHARE`](super::MOST_SHARE) blocks, or
+    /// [`MOST_RESIDENT`](super::MOST_RESIDENT).
     Share,
-    /// So many resident blocks (compll's way). With fewer than sessions and pins need at a time, operations fail with [`Error::Pinned`](super::Error::Pinned).
+    /// This many resident blocks (as compll does). If sessions and pins need more at a time, operations fail
+    /// with [`Error::Pinned`](super::Error::Pinned).
     Blocks(u32),
-    /// So many bytes for everything: frames, compressed blocks, tables and buffers.
+    /// This many bytes for everything: frames, compressed blocks, tables and buffers.
     Bytes(u64),
 }
 
 impl Limit {
-    /// An error if it leaves no room for a block of so many bytes.
+    /// Returns an error if the limit leaves no room for a block of `block_size` bytes.
     pub(crate) fn check(self, block_size: usize) -> Result<(), BadOption> {
         match self {
             Limit::Blocks(0) => Err(BadOption("give one resident block at least".into())),
@@ -50,7 +53,7 @@ impl Limit {
         }
     }
 
-    /// Whether it follows what memory is free.
+    /// Whether the limit follows free memory.
     pub(crate) fn follows_free(self) -> bool {
         matches!(self, Limit::Free | Limit::All)
     }
@@ -62,7 +65,7 @@ impl Limit {
             Limit::Free => FREE,
             Limit::All => ALL,
             Limit::Blocks(blocks) => BLOCKS | u64::from(blocks),
-            // No machine has so many.
+            // No machine has that many bytes.
             Limit::Bytes(bytes) => bytes.min(BLOCKS - 1),
         }
     }
@@ -83,27 +86,30 @@ const SHARE: u64 = u64::MAX;
 const FREE: u64 = u64::MAX - 1;
 const ALL: u64 = u64::MAX - 2;
 
-/// Which blocks are brought ahead of their use, by a thread of the heap's own, when a node was asked for whose block was not resident.
+/// Which blocks a thread of the heap faults in ahead of their use, after a node was asked for whose block was
+/// not resident.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Ahead {
     /// None.
     #[default]
     Off,
-    /// So many blocks that were made after it.
+    /// The next blocks in the order in which they were made, this many.
     Neighbours(u32),
-    /// Those to which the node leads: a [`Handle`](super::Handle) stands in it as eight bytes, as numbers do in memory, at each of these offsets.
+    /// The blocks of the nodes to which this node links: it holds a [`Handle`](super::Handle), as eight bytes
+    /// in native byte order, at each of these offsets.
     Links(Vec<u32>),
 }
 
-/// What kind of heap.
+/// Kinds of heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum HeapKind {
     /// A compressed heap.
     #[default]
     Compressed,
-    /// Each node is an allocation of its own, and nothing is compressed: so that sanitizers and valgrind see what a program does to its nodes.
+    /// Each node is an allocation of its own, and nothing is compressed, so that sanitizers and valgrind see
+    /// what a program does to its nodes.
     Plain,
 }
 
@@ -121,7 +127,7 @@ pub struct Options {
     alignment: usize,
     limit: Limit,
     codec: String,
-    /// In place of `codec`; the heap keeps it as long as its core.
+    /// Used instead of `codec`; the heap keeps it as long as its core.
     pub(crate) own: Option<Own>,
     policy: PolicyKind,
     paranoid: bool,
@@ -138,7 +144,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Blocks of 32 KiB, nodes at multiples of 8 bytes, `zstd:1`, [`Limit::Free`], SIEVE says which blocks go.
+    /// Blocks of 32 KiB, nodes at multiples of 8 bytes, `zstd:1`, [`Limit::Free`], and SIEVE as the eviction
+    /// policy.
     pub fn new() -> Self {
         Options {
             block_size: 32 << 10,
@@ -167,57 +174,60 @@ impl Options {
         self
     }
 
-    /// How much may be uncompressed, or there at all.
+    /// How much may be uncompressed, or how much memory the heap may take in all.
     pub fn limit(mut self, limit: Limit) -> Self {
         self.limit = limit;
         self
     }
 
-    /// What compresses, by the name of a codec, a pipeline or `auto`.
+    /// The codec for blocks, by the name of a codec, a pipeline or `auto`.
     pub fn codec(mut self, name: &str) -> Self {
         self.codec = name.into();
         self.own = None;
         self
     }
 
-    /// What compresses: a codec that is in no registry, in place of one by name. It is called by whichever thread
-    /// needs a block to go or come, and by several at once.
+    /// A user-supplied codec for blocks, instead of one by name. Any thread that evicts a block or faults one
+    /// in calls it, several at once.
     ///
-    /// The heap does not trust it. A block that it says it can't compress is kept as it is, and so is one for which it claims more bytes than it
-    /// had room for, or panics. A block that does not come back as it was is [`Error::Damaged`](super::Error::Damaged). Its number
-    /// ([`Codec::id`]) does not matter. It must not use the heap, which is locked while it is called.
+    /// The heap does not trust it. A block stays uncompressed if the codec says that it can't compress it,
+    /// claims more bytes than it had room for, or panics. If a block does not decompress to what it was, that
+    /// is [`Error::Damaged`](super::Error::Damaged). Its number ([`Codec::id`]) does not matter. It must not
+    /// use the heap, which is locked during the call.
     pub fn own_codec(mut self, codec: Arc<dyn Codec + Send + Sync>) -> Self {
         self.own = Some(Own::new(codec));
         self
     }
 
-    /// Which blocks go.
+    /// The policy that chooses which blocks are evicted.
     pub fn policy(mut self, policy: PolicyKind) -> Self {
         self.policy = policy;
         self
     }
 
-    /// Evicts at every opportunity and never gives a handle out twice: slow, and finds stale pointers and handles.
+    /// Evicts at every opportunity and never gives a handle out twice: slow, and finds stale pointers and
+    /// handles.
     pub fn paranoid(mut self, paranoid: bool) -> Self {
         self.paranoid = paranoid;
         self
     }
 
-    /// Whether a thread of the heap's own evicts ahead of need, so that who needs room seldom has to wait for the compression of a block.
+    /// Whether a thread of the heap evicts ahead of need, so that other threads seldom wait for the
+    /// compression of a block when they need a frame.
     pub fn background(mut self, on: bool) -> Self {
         self.background = on;
         self
     }
 
-    /// What is brought ahead of its use.
+    /// Which blocks are faulted in ahead of their use.
     pub fn ahead(mut self, ahead: Ahead) -> Self {
         self.ahead = ahead;
         self
     }
 
-    /// Where blocks go that are compressed and do not fit into [`Limit::Bytes`]: a file, an NBD server, Redis. Those that were not used for long go, a quarter
-    /// of the limit is left for what is uncompressed.
-    /// It is meant for one heap; heaps made from clones of these options share it.
+    /// Where compressed blocks are spilled that do not fit into [`Limit::Bytes`]: a file, an NBD server,
+    /// Redis. The least recently used blocks are spilled; a quarter of the limit is left for uncompressed
+    /// blocks. The tier is meant for one heap; heaps made from clones of these options share it.
     #[cfg(feature = "spill")]
     pub fn spill(mut self, spilled: memfold_spill::Spilled) -> Self {
         self.away = Away(Some(Arc::new(spilled)));
@@ -248,7 +258,7 @@ impl Options {
         }
         self.limit.check(self.block_size)?;
         let found = match &self.own {
-            // SAFETY: only a heap's core gets it, and the heap drops `own` after that.
+            // SAFETY: only a heap's core gets the codec, and the heap drops `own` after its core.
             Some(own) => unsafe { own.codec() },
             None => {
                 codec(&self.codec).map_err(|unknown| BadOption(format!("'{}': {unknown}", self.codec)))?
@@ -274,7 +284,7 @@ impl Options {
     }
 }
 
-/// Options that were found good.
+/// Options that have been checked.
 #[derive(Clone)]
 pub(crate) struct Settled {
     pub block_size: usize,

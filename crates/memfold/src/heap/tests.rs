@@ -23,7 +23,7 @@ fn small(block: usize) -> Options {
     Options::new().block_size(block).limit(Limit::Blocks(3)).codec("lz4")
 }
 
-/// Random operations, everything checked against the model. Stale handles are kept too, and must be refused.
+/// Random operations, everything checked against the model. Stale handles are tried too, and must be refused.
 fn against_model(options: Options, steps: usize, sizes: &[usize], seed: u64) {
     let mut heap = Heap::new(options).unwrap();
     let mut session = heap.session().unwrap();
@@ -189,7 +189,7 @@ fn guards_of_a_large_node_have_it_in_one_piece() {
     {
         let first = session.pin(node).unwrap();
         let mut second = session.pin(node).unwrap();
-        // SAFETY: of all: one thread, and no slice lives while it writes.
+        // SAFETY: here and below: one thread, and no slice lives while it writes.
         unsafe {
             second.as_mut_ptr().unwrap().add(5000).write(77);
             assert_eq!(
@@ -253,7 +253,7 @@ fn one_place_used_again_and_again() {
             }
         }
         session.free(keeper).unwrap();
-        // Of all questions about a place that was used again, one in 256 may be answered wrongly.
+        // Of all uses of a handle whose place was reused, at most one in 256 may succeed.
         assert!(passed <= if paranoid { 0 } else { 2000 * 300 / 256 }, "{passed}");
     }
 }
@@ -301,7 +301,7 @@ fn what_is_pinned_stays() {
     }
     let mut first = session.pin(nodes[0]).unwrap();
     let second = session.pin(nodes[50]).unwrap();
-    // SAFETY: of all: this thread alone has the heap.
+    // SAFETY: here and below: this thread alone has the heap.
     unsafe {
         first.as_mut_ptr().unwrap().write(77);
         for (i, &node) in nodes.iter().enumerate().skip(1) {
@@ -310,7 +310,7 @@ fn what_is_pinned_stays() {
         assert_eq!((first.bytes()[0], first.bytes()[1], second.bytes()[199]), (77, 0, 50));
     }
     assert_eq!((first.len(), second.len()), (200, 200));
-    // A third one leaves no frame for what is not pinned.
+    // A third pin leaves no frame for blocks that are not pinned.
     let third = session.pin(nodes[99]).unwrap();
     assert_eq!(session.read(nodes[25]), Err(Error::Pinned));
     assert_eq!(session.read(nodes[99]).unwrap()[0], 99);
@@ -341,7 +341,7 @@ fn values_and_texts_come_back() {
 #[test]
 fn nodes_are_grouped_when_that_pays() {
     let mut random = Random(12);
-    // Numbers of which only the lower bytes differ; and text, which is best left as it is.
+    // Numbers that differ only in the lower bytes; and text, which is best left as it is.
     let numbers: Vec<[u64; 5]> = (0..20_000)
         .map(|i| [i, random.below(1000), 1 << 40 | random.below(1 << 20), 0x1000 + 16 * i, random.below(3)])
         .collect();
@@ -374,7 +374,7 @@ fn nodes_are_grouped_when_that_pays() {
         }
         heap.stats().payload_bytes
     };
-    // What the codec alone makes of the same bytes, in pieces as long as blocks.
+    // What the codec makes of the same bytes without the heap, in pieces as long as blocks.
     let alone = |bytes: Vec<u8>| {
         let codec = memfold_codec::codec("zstd:1").unwrap();
         let mut memory = memfold_codec::ScratchBuf::for_codecs([codec], 32 << 10);
@@ -419,7 +419,7 @@ fn options_out_of_range_are_refused() {
 
 #[test]
 fn what_nodes_lead_to_is_brought_ahead() {
-    // A list whose nodes lie in as many blocks, one way or the other.
+    // A list whose nodes lie in as many blocks, in one order or another.
     for (step, ahead) in [(1_u64, Ahead::Neighbours(1)), (37, Ahead::Links(vec![0]))] {
         let heap = Heap::new(small(4096).limit(Limit::Blocks(16)).ahead(ahead)).unwrap();
         let mut session = heap.session().unwrap();
@@ -466,7 +466,7 @@ fn a_limit_in_bytes_is_held() {
         stats.memory_bytes() <= most && stats.node_bytes > most && stats.frame_bytes < most / 4,
         "{stats:?}"
     );
-    // All is there still, and what is freed makes room.
+    // Everything is still there, and freeing makes room.
     for (node, bytes) in &nodes {
         assert_eq!(session.read(*node).as_ref(), Ok(bytes));
     }
@@ -477,7 +477,7 @@ fn a_limit_in_bytes_is_held() {
     for _ in 0..1000 {
         session.alloc(200).unwrap();
     }
-    // Frames go back as well when few blocks are left.
+    // Frames are also returned when few blocks are left.
     let resident = |heap: &Heap| heap.stats().frame_bytes;
     let heap = Heap::new(Options::new().limit(Limit::Share).codec("lz4")).unwrap();
     let session = heap.session().unwrap();
@@ -527,10 +527,10 @@ fn what_was_written_past_a_node_is_found() {
     let nodes: Vec<Handle> = (0..100).map(|i| session.alloc(20 + i % 50).unwrap()).collect();
     let mut pin = session.pin(nodes[10]).unwrap();
     let end = pin.as_mut_ptr().unwrap().wrapping_add(pin.len());
-    // SAFETY: bytes of the heap, though not of this node: that is the fault to be found.
+    // SAFETY: bytes of the heap, though not of this node: the test is that this is detected.
     unsafe { end.write_bytes(0xFF, 12) };
     drop(pin);
-    // The rest goes on, and the damaged nodes are an error.
+    // The rest stays usable, and the damaged nodes are an error.
     let refused = nodes.iter().filter(|&&node| session.read(node).is_err()).count();
     assert!(refused <= 2);
     for &node in &nodes {

@@ -1,9 +1,12 @@
 //! The debugging twin: the same interface, each node an allocation of its own (compll, section 6.3).
 //!
-//! A program that has gone wrong is run with [`HeapKind::Plain`](crate::heap::HeapKind) under a sanitizer or valgrind, which then see what it does to its nodes: each is
-//! exactly as long as it was asked for, lies alone, is gone when it is freed, and moves when it is resized. Nothing is compressed and all is locked.
+//! A program that misbehaves is run with [`HeapKind::Plain`](crate::heap::HeapKind) under a sanitizer or
+//! valgrind, which then see what it does to its nodes. Each node has exactly the length that was asked for,
+//! is an allocation of its own, is released when it is freed, and moves when it is resized. Nothing is
+//! compressed, and one lock covers everything.
 //!
-//! A handle is a number in a table, with a generation: a stale one is refused always, up to 2^32 uses of its number.
+//! A handle is a number in a table, with a generation: a stale one is always refused, up to 2^32 uses of its
+//! number.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -45,7 +48,8 @@ struct Table {
 pub struct Plain {
     table: Mutex<Table>,
     align: usize,
-    /// Its stripes keep others from nodes that are written: of all nodes, by their handles' places.
+    /// Its stripes keep others from nodes that are being written: from all nodes, by the places in their
+    /// handles.
     pub frame: Frame,
 }
 
@@ -69,7 +73,7 @@ impl Table {
 }
 
 impl Plain {
-    /// Without nodes, which will lie at multiples of `align`.
+    /// An empty heap, whose nodes lie at multiples of `align`.
     pub fn new(align: usize) -> Self {
         Plain { table: Mutex::default(), align, frame: Frame::new() }
     }
@@ -89,7 +93,7 @@ impl Plain {
 
     fn give(&self, node: Node) {
         if let Ok(layout) = self.layout(node.len) {
-            // SAFETY: made with this layout, and in no table any more.
+            // SAFETY: made with this layout, and no longer in the table.
             unsafe { dealloc(node.bytes.as_ptr(), layout) };
         }
     }
@@ -130,7 +134,7 @@ impl Plain {
         }
     }
 
-    /// Lets `read` look at a node.
+    /// Calls `read` with a node's bytes.
     pub fn look<R>(&self, handle: Handle, read: impl FnOnce(Bytes) -> R) -> Result<R, Error> {
         self.with(handle, |_, spot, _| read(Bytes::alone(spot)))
     }
@@ -180,7 +184,7 @@ impl Plain {
         }
     }
 
-    /// Nodes, and their bytes.
+    /// The number of nodes, and their bytes.
     pub fn counts(&self) -> (u64, u64) {
         let table = locked(&self.table);
         (table.nodes, table.bytes)

@@ -1,25 +1,26 @@
-//! A listener for tests: it raises semaphores as a tracer does, and writes down what fires in its own thread.
+//! A listener for tests: it raises semaphores as a tracer does, and records which probes fire in its own
+//! thread.
 
 use std::cell::RefCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::vec::Vec;
 
-/// There is one listener at a time: what test probes do makes others fire.
+/// There is one listener at a time, since test probes make other probes fire.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The name of a probe, and what it fired with.
+/// The name of a probe, and the arguments with which it fired.
 pub(crate) type Fired = (&'static str, Vec<u64>);
 
 std::thread_local! {
     static HEARD: RefCell<Option<Vec<Fired>>> = const { RefCell::new(None) };
 }
 
-/// What a probe fired with.
+/// Records the arguments with which a probe fired.
 pub(super) fn note(name: &'static str, arguments: &[u64]) {
     HEARD.with_borrow_mut(|heard| heard.iter_mut().for_each(|heard| heard.push((name, arguments.to_vec()))));
 }
 
-/// Listens to probes as long as it lives. Those of other threads fire too, and are not written down.
+/// Listens to probes as long as it lives. Probes in other threads fire too, and are not recorded.
 pub(crate) struct Listener {
     probes: &'static [&'static str],
     _one: MutexGuard<'static, ()>,
@@ -33,7 +34,7 @@ impl Listener {
         Listener { probes, _one: one }
     }
 
-    /// What fired since the last time.
+    /// What has fired since the last call.
     pub(crate) fn heard(&self) -> Vec<Fired> {
         HEARD.with_borrow_mut(|heard| heard.as_mut().map(std::mem::take)).unwrap_or_default()
     }

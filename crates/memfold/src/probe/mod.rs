@@ -1,15 +1,20 @@
-//! Probes: places where a tracer (bpftrace, perf, SystemTap, gdb) can listen to what memfold does, in a program that runs.
+//! Probes: places where a tracer (bpftrace, perf, SystemTap, gdb) can observe memfold in a running program.
 //!
-//! They are USDT probes, notes of SystemTap's format (`note.rs`), of the provider `memfold`. What each says stands here, in one list, and with more words in
-//! `docs/probes.md`, which a test compares with the notes that a build really has.
+//! They are USDT probes, notes in SystemTap's format (`note.rs`), of the provider `memfold`. They are all
+//! listed here, and described in `docs/probes.md`; a test compares that page with the notes in a real build.
 //!
-//! What holds:
-//! - A probe to which nobody listens costs a look at a word that is never written to, and a branch that is never taken. Its arguments are not worked out.
-//! - A probe fires at one place of a binary, out of line, whatever was inlined around it. It takes no lock, allocates nothing and calls nothing, so it may
-//!   stand wherever memfold runs: in handlers of faults, and in forked children.
-//! - All arguments are 64 bits, unsigned; addresses of text are of bytes that end with a zero.
-//! - Test probes (`test_...`) look at the whole structure after each change, while somebody listens to them, and fire with the verdict (`verdict.rs`).
-//! - There are none but on Linux, x86-64 and aarch64, nor under miri, nor in a build with `--cfg memfold_no_probes`: nothing is left of them there.
+//! Invariants:
+//! - If nobody listens to a probe, it costs a read of a word that is never written, and a branch that is
+//!   never taken. Its arguments are not computed.
+//! - A probe fires at one place of a binary, out of line, whatever was inlined around it. It takes no lock,
+//!   allocates nothing and calls nothing, so it may be wherever memfold runs: in fault handlers, and in
+//!   forked children.
+//! - All arguments are unsigned 64-bit numbers; the address of a text is that of its bytes, which end with a
+//!   zero.
+//! - Test probes (`test_...`) check the whole structure after each change, while a tracer listens to them,
+//!   and fire with the verdict (`verdict.rs`).
+//! - Probes exist only on Linux, x86-64 and aarch64; not under miri, and not in a build with `--cfg
+//!   memfold_no_probes`. Otherwise nothing is left of them.
 
 #[cfg(test)]
 pub(crate) mod heard;
@@ -31,7 +36,8 @@ pub const PRESENT: bool = cfg!(all(
     not(any(miri, memfold_no_probes))
 ));
 
-/// Words of semaphores, of which one comparison says whether somebody listens to one of up to four probes: for what takes a few nanoseconds.
+/// Words of semaphores: one comparison of such a word says whether a tracer listens to any of up to four
+/// probes. For operations that take a few nanoseconds.
 macro_rules! words {
     ($($(#[$doc:meta])* $is_heard:ident of $word:ident;)*) => {
         $(
@@ -52,11 +58,11 @@ words! {
     are_adds_heard of adds;
     /// Where elements are removed from lists.
     are_removes_heard of removes;
-    /// Where elements are looked for.
+    /// Where elements are searched for.
     are_finds_heard of finds;
 }
 
-/// Fires a probe, if somebody listens: only then are the arguments worked out, which are numbers or pointers.
+/// Fires a probe, if a tracer listens: only then are the arguments computed, which are numbers or pointers.
 ///
 /// `probe!(heap_alloc, handle.to_bits(), len)`
 #[doc(hidden)]
@@ -69,7 +75,8 @@ macro_rules! probe {
     };
 }
 
-/// Fires a test probe with what a structure is (a number), and what came of looking at it, if somebody listens.
+/// Fires a test probe with the name of a structure (a number) and the result of its check, if a tracer
+/// listens.
 #[cfg(feature = "std")]
 macro_rules! test_probe {
     ($name:ident, $subject:expr, $check:expr) => {
@@ -88,7 +95,7 @@ macro_rules! probes {
         $(
             $(#[$doc])*
             pub mod $name {
-                /// Whether somebody listens.
+                /// Whether a tracer listens.
                 #[inline(always)]
                 pub fn is_enabled() -> bool {
                     let (semaphores, offset) = probes!(@semaphore $name $($word $offset)?);
@@ -97,7 +104,7 @@ macro_rules! probes {
                     })
                 }
 
-                /// As a tracer does it.
+                /// Raises the semaphore as a tracer does.
                 #[cfg(test)]
                 pub(super) fn raise_by(by: i16) {
                     let (semaphores, offset) = probes!(@semaphore $name $($word $offset)?);
@@ -119,7 +126,7 @@ macro_rules! probes {
             }
         )*
 
-        /// Raises the semaphore of a probe by one, or takes one away; false if there is none of this name.
+        /// Raises the semaphore of a probe by one, or lowers it; false if no probe has this name.
         #[cfg(test)]
         fn raise(probe: &str, by: i16) -> bool {
             match probe {
@@ -129,7 +136,7 @@ macro_rules! probes {
             true
         }
 
-        /// All names, with how many arguments each has.
+        /// All names, with the number of arguments of each.
         #[cfg(test)]
         const ALL: &[(&str, usize)] = &[$((stringify!($name), [$(stringify!($argument)),*].len())),*];
     };
@@ -147,42 +154,43 @@ macro_rules! probes {
     };
 }
 
-// The list. An `outcome` is 1 if what was asked for was done, 0 if there was nothing to do, and 2 after an error. Elements are counted, lengths are bytes.
+// The list. An `outcome` is 1 if the operation was done, 0 if there was nothing to do, and 2 after an error.
+// `elements` are counts, `bytes` are lengths.
 probes! {
     /// An element is about to be added to a list.
     list_add_begin(list, elements) in adds at 0;
-    /// It was added, or not.
+    /// The element was added, or not.
     list_add(list, elements, outcome) in adds at 2;
     /// An element is about to be removed from a list.
     list_remove_begin(list, elements) in removes at 0;
-    /// It was removed, or there was none.
+    /// The element was removed, or there was none.
     list_remove(list, elements, outcome) in removes at 2;
-    /// An element is about to be looked for.
+    /// An element is about to be searched for.
     list_find_begin(list, elements) in finds at 0;
-    /// It was found, or not.
+    /// The element was found, or not.
     list_find(list, elements, outcome) in finds at 2;
-    /// Elements with numbers from one to another are about to be removed.
+    /// The elements from one number to another are about to be removed.
     list_remove_range_begin(list, elements);
-    /// So many were.
+    /// Elements were removed: this many.
     list_remove_range(list, elements, removed, outcome);
-    /// An element was put in the place of another one, by number.
+    /// An element was replaced, by number.
     list_set(list, elements, outcome);
     /// All of a list is about to be packed.
     list_reap_begin(list, elements);
-    /// It was, and has so many leaves fewer.
+    /// The list was packed, and has this many leaves fewer.
     list_reap(list, elements, leaves, outcome);
-    /// All elements are about to be taken out of a list.
+    /// All elements are about to be removed from a list.
     list_clear(list, elements);
-    /// The elements of some leaves were put into more leaves.
+    /// The elements of some leaves were spread over more leaves.
     list_split(leaves_before, leaves_after, elements);
-    /// The elements of some leaves were put into as many anew, or into fewer.
+    /// The elements of some leaves were repacked into as many leaves, or fewer.
     list_pack(leaves_before, leaves_after, elements);
     /// A leaf, which holds slabs, was made.
     slab_alloc(handle, bytes, elements);
     /// A leaf is about to be freed.
     slab_free(handle, bytes, elements);
 
-    /// A node was made. The handle is 0 if it could not be.
+    /// A node was made. The handle is 0 after an error.
     heap_alloc(handle, bytes) in nodes at 0;
     /// A node was freed, or not.
     heap_free(handle, outcome) in nodes at 2;
@@ -190,27 +198,28 @@ probes! {
     heap_resize(handle, bytes, new_handle);
     /// A block without nodes was made.
     heap_block_make(block, kind);
-    /// A block that has no nodes any more was given back.
+    /// A block without nodes was made vacant.
     heap_block_vacate(block);
-    /// A block that is not resident is about to be brought back.
+    /// A block that is not resident is about to be faulted in.
     heap_fault_begin(block);
-    /// It was, with so many bytes; 0 after an error.
+    /// The block was faulted in, with this many bytes; 0 after an error.
     heap_fault(block, bytes, frame);
-    /// Something was found in a block that stays compressed.
+    /// A node was found in a block that stays compressed.
     heap_peek(block);
-    /// A block left its frame.
+    /// A block was evicted from its frame.
     heap_evict(block, frame);
     /// A block is about to be put into the store.
     heap_compress_begin(block, bytes);
-    /// It was.
+    /// The block was put into the store.
     heap_compress(block, bytes, grouped);
-    /// A block's copy is about to be taken out of the store.
+    /// A block's copy is about to be read from the store.
     heap_decompress_begin(block, bytes);
-    /// It was, or is damaged.
+    /// The copy was read, or is damaged.
     heap_decompress(block, bytes, outcome);
-    /// A frame was taken for a block, with memory for it, and for checks of its places or not.
+    /// A frame was taken for a block, with memory for it, and with or without memory for checks of its
+    /// places.
     heap_frame_take(frame, checks);
-    /// A frame was given back: it stays as a free one, or gives its memory back.
+    /// A frame was given back: it stays as a free one, or its memory is returned.
     heap_frame_give(frame, stays);
 
     /// A blob was put into the store.
@@ -219,60 +228,60 @@ probes! {
     store_free(owner, reference, bytes);
     /// A blob was moved into a hole.
     store_move(owner, reference, new_reference, bytes);
-    /// Blobs were moved and memory was given back.
+    /// Blobs were moved and memory was returned.
     store_compact(moved, moved_bytes, released_bytes);
     /// A block is about to go through a codec.
     compress_begin(owner, bytes, codec);
-    /// It went; the payload is as long as the block if it is kept as it is.
+    /// The block was compressed; the payload is as long as the block if it is stored as it is.
     compress(owner, bytes, payload_bytes, codec);
-    /// A block is about to be made of what the store has.
+    /// A block is about to be decompressed from its stored form.
     decompress_begin(owner, bytes, payload_bytes, codec);
-    /// It was, or is damaged.
+    /// The block was decompressed, or its form is damaged.
     decompress(owner, bytes, payload_bytes, codec, outcome);
 
     /// A handler is about to serve a touch of a page that is not resident.
     runtime_fault_begin(address, is_write);
-    /// It was served.
+    /// The touch was served.
     runtime_fault(address, is_write);
     /// Pages were copied back from standby.
     runtime_rescue(address, pages);
     /// Pages were decompressed and put in place.
     runtime_restore(address, pages);
-    /// Fresh pages were given.
+    /// Fresh zero pages were put in place.
     runtime_zero(address, pages);
-    /// A range is about to be taken away.
+    /// A range is about to be evicted.
     runtime_evict_begin(address, bytes);
-    /// So many of its pages are on standby now, in this slot; 0 if it could not be taken.
+    /// This many of its pages are on standby now, in this slot; 0 if the range could not be evicted.
     runtime_evict(address, bytes, pages, slot);
-    /// Pages on standby went into the store, and their memory was given back.
+    /// Pages on standby went into the store, and their memory was returned.
     runtime_compress(slot, pages);
-    /// A page in the store was compressed again by the dense codec, or was not worth it.
+    /// A page in the store was recompressed by the dense codec, or that was not worth it.
     runtime_densify(address, outcome);
-    /// A batch is on its way to a tier.
+    /// A batch is about to be written to a tier.
     runtime_spill_begin(batch, pages, bytes);
-    /// It was kept there; so many of its pages are there alone now.
+    /// The tier acknowledged the batch, or not; this many of its pages are only there now.
     runtime_spill(batch, pages, outcome);
-    /// A page, and those that follow it, were asked for from a tier.
+    /// A page, and those that follow it, were requested from a tier.
     runtime_fetch_begin(address, batch, bytes, is_direct);
     /// Pages from a tier were put in place.
     runtime_fetch(address, pages);
 
-    /// After an element was added, or was there.
+    /// After an element was added, or was already there.
     test_list_add(list, verdict, words) in adds at 4;
     /// After an element was removed, or there was none.
     test_list_remove(list, verdict, words) in removes at 4;
     /// After elements from one number to another were removed.
     test_list_remove_range(list, verdict, words);
-    /// After an element was put in the place of another one.
+    /// After an element was replaced.
     test_list_set(list, verdict, words);
     /// After a list was packed.
     test_list_reap(list, verdict, words);
-    /// After leaves were split or packed: without the order of the elements.
+    /// After leaves were split or packed: the check leaves out the order of the elements.
     test_list_spread(list, verdict, words);
-    /// After a node was made: all of the heap.
+    /// After a node was made: a check of the whole heap.
     test_heap_alloc(handle, verdict, words) in nodes at 4;
     /// After a node was freed.
     test_heap_free(handle, verdict, words) in nodes at 6;
-    /// After a node became longer or shorter.
+    /// After a node was resized.
     test_heap_resize(handle, verdict, words);
 }

@@ -1,18 +1,20 @@
-//! What a tracer finds of a probe in the binary: a note of SystemTap's format, version 3, and a semaphore.
+//! A probe in the binary, as a tracer finds it: a note in SystemTap's format, version 3, and a semaphore.
 //!
 //! ```text
 //!   section .note.stapsdt, not loaded with the program:
-//!     | 8 | bytes of the rest | 3 | "stapsdt\0" |                                                    header of the note
-//!     | address of the nop | address of _.stapsdt.base | address of the semaphore |                  8 bytes each
+//!     | 8 | bytes of the rest | 3 | "stapsdt\0" |                                           header of the note
+//!     | address of the nop | address of _.stapsdt.base | address of the semaphore |         8 bytes each
 //!     | "memfold\0" | name of the probe | where its arguments are: "8@%rdi 8@%rsi", 8@: 8 bytes |
 //!   section .stapsdt.base: one byte, whose address says by how much all others were moved after linking
 //!   section .probes: the semaphores, 2 bytes each of a word of 8
 //! ```
 //!
-//! The `nop` is where tracers put their breakpoint. The notes are for whoever reads the file: nothing of them is in memory.
+//! The `nop` is where tracers put their breakpoint. Only a reader of the file sees the notes: they are not
+//! loaded into memory.
 //!
-//! Semaphores are defined here too, as `sys/sdt.h` defines the base: hidden symbols, which each object has that asks for them, and the linker keeps one of. So code reads
-//! them where they are, without the table by which it finds what other libraries might define: that costs as much as all the rest. No two binaries share
+//! Semaphores are defined here too, as `sys/sdt.h` defines the base: as hidden symbols, which each object
+//! that uses them has, and of which the linker keeps one. So code reads them directly, without the table by
+//! which it finds symbols that other libraries may define: that would double the cost. No two binaries share
 //! them, and each has its own notes.
 
 /// Assembly that defines eight bytes of semaphores, if the object does not have them yet.
@@ -58,7 +60,8 @@ macro_rules! definition {
     };
 }
 
-/// What eight bytes of semaphores hold now; 0 where there are no probes. One instruction, where `semaphore` takes two; but what is around it can't be reordered so freely.
+/// The present value of eight bytes of semaphores; 0 where there are no probes. One instruction, where
+/// `semaphore` takes two; but the compiler can reorder the code around it less freely.
 #[cfg(feature = "std")]
 macro_rules! listeners {
     ($prefix:literal, $symbol:ident) => {{
@@ -69,8 +72,8 @@ macro_rules! listeners {
         ))]
         {
             let word: u64;
-            // SAFETY: reads the eight bytes that are defined here, which nobody writes to but tracers, from outside of the program, and tests, atomically. Not
-            // `pure`: they may be others each time.
+            // SAFETY: reads the eight bytes that are defined here, which only tracers write, from outside the
+            // program, and tests, atomically. Not `pure`: their value may differ each time.
             unsafe {
                 #[cfg(target_arch = "x86_64")]
                 core::arch::asm!(
@@ -127,7 +130,8 @@ macro_rules! semaphore {
                     options(pure, nomem, nostack, preserves_flags),
                 );
             }
-            // SAFETY: they are there as long as the code is, aligned, and written to by tracers, from outside of the program, and by tests.
+            // SAFETY: they exist as long as the code does, are aligned, and are written by tracers, from
+            // outside the program, and by tests.
             unsafe { address.as_ref() }
         }
         #[cfg(not(all(
@@ -139,7 +143,7 @@ macro_rules! semaphore {
     }};
 }
 
-/// Puts a nop here, and its note. Arguments are names of variables of 64 bits.
+/// Puts a nop here, and its note. Arguments are names of 64-bit variables.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
@@ -160,8 +164,9 @@ macro_rules! note {
         super::note::note!(@asm $name, $prefix, $symbol, $offset, ($($argument)*), $places, ());
     };
     (@asm $name:ident, $prefix:literal, $symbol:ident, $offset:literal, ($($argument:ident)*), $places:expr, ($($syntax:ident)?)) => {
-        // SAFETY: the only instruction does nothing. What it stands for are bytes in sections that no code reads, the semaphore, and the one byte of the
-        // base, defined as `sys/sdt.h` defines it. Not `nomem`: a tracer reads the text that an argument is the address of.
+        // SAFETY: the only instruction does nothing. The rest are bytes in sections that no code reads, the
+        // semaphore, and the one byte of the base, defined as `sys/sdt.h` defines it. Not `nomem`: if an
+        // argument is the address of a text, a tracer reads the text.
         unsafe {
             core::arch::asm!(
                 "990: nop",
@@ -194,7 +199,7 @@ macro_rules! note {
     };
 }
 
-/// Nothing.
+/// Does nothing.
 #[cfg(not(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),

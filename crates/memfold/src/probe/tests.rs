@@ -1,4 +1,4 @@
-//! Probes as a listener hears them. With tracers, and over whole binaries, `tests/probes` looks at them.
+//! Probes as a listener sees them. `tests/probes` tests them with tracers, and in whole binaries.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ fn small_heap() -> Heap {
     Heap::new(Options::new().limit(Limit::Blocks(3)).block_size(4 << 10)).unwrap()
 }
 
-/// How often each probe fired, by name and, if it has one, outcome or verdict.
+/// How often each probe fired, by name and, where it has one, by outcome or verdict.
 fn counts(heard: &[Fired]) -> HashMap<(&'static str, u64), usize> {
     let mut counts = HashMap::new();
     for (name, arguments) in heard {
@@ -39,7 +39,7 @@ fn fires_only_while_somebody_listens() {
     {
         let listener = Listener::new(&["runtime_evict_begin"]);
         crate::probe!(runtime_evict_begin, argument(), 2);
-        // Where there are no probes nothing is heard, and nothing worked out.
+        // Where there are no probes, nothing is heard and nothing computed.
         let heard: &[_] = if PRESENT { &[("runtime_evict_begin", std::vec![1, 2])] } else { &[] };
         assert_eq!(listener.heard(), heard);
     }
@@ -54,7 +54,7 @@ fn names_are_different_and_short() {
     let all = names.len();
     names.dedup();
     assert_eq!(names.len(), all);
-    // As many arguments as all tracers can read.
+    // No more arguments than all tracers can read.
     assert!(ALL.iter().all(|(name, arguments)| *arguments <= 6 && name.len() < 32));
 }
 
@@ -99,7 +99,7 @@ fn as_many_as_there_were_operations() {
     assert_eq!((count("list_remove", 1), count("list_remove", 0)), (667, 333));
     assert_eq!(count("list_reap", 0), 1);
     assert!(count("list_split", 0) > 0);
-    // All leaves went, and each was a node.
+    // All leaves were freed, and each was a node.
     assert!(count("slab_alloc", 0) > 10);
     assert_eq!(count("slab_alloc", 0), count("slab_free", 0));
     assert_eq!(count("slab_alloc", 0), count("heap_alloc", 0));
@@ -201,10 +201,11 @@ fn heaps_that_are_wrong_or_not_alone() {
     assert_eq!(verdict(), [2]);
     let end = pin.as_ptr().cast_mut();
     drop(pin);
-    // The node behind begins within the bytes that follow.
+    // The next node begins within the bytes that follow.
     assert!(first < second);
     for at in 100..110 {
-        // SAFETY: within the frame of the block that both are in, which has not left: there are three frames, and one block. Damage is what this is for.
+        // SAFETY: within the frame of the block that both are in, which has not been evicted: there are three
+        // frames, and one block. The damage is intended.
         unsafe { end.add(at).write(0xff) };
     }
     session.alloc(10).unwrap();

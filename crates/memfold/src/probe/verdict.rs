@@ -1,16 +1,16 @@
-//! What test probes say of a structure.
+//! The verdict of a test probe on a structure.
 
 use std::fmt::Display;
 use std::string::String;
 
-/// What came of looking at a structure.
+/// The result of checking a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Everything holds: 0.
+    /// All invariants hold: 0.
     Sound,
-    /// Something does not, in words that end with a zero: 1.
+    /// One does not hold; the text says which, and ends with a zero: 1.
     Wrong(String),
-    /// It could not be looked at, and why: 2.
+    /// It could not be checked; the text says why: 2.
     NotLookedAt(&'static core::ffi::CStr),
 }
 
@@ -24,7 +24,7 @@ impl Verdict {
         }
     }
 
-    /// The address of its words, which end with a zero.
+    /// The address of its text, which ends with a zero.
     pub(crate) fn words(&self) -> *const u8 {
         match self {
             Verdict::Sound => c"sound".as_ptr().cast(),

@@ -1,4 +1,4 @@
-//! A blob: its name, its header, and what is checked when it comes back.
+//! A blob: its name, its header, and what is verified when it is read.
 //!
 //! ```text
 //!   Ref     63..60 owner's bits │ 59..49 class │ 48..16 index │ 15..0 generation
@@ -8,26 +8,24 @@
 //!   word 1  63..32 checksum │ 31..16 bytes of pad │ 15..8 tag │ 7..0 guard
 //! ```
 //!
-//! The *checksum* is the payload's hash, combined by exclusive or with a mix
-//! of everything else in the header. So a change of owner or generation
-//! costs a few instructions, and damage that was there before stays visible
-//! after it. The *guard* is a byte of parity over the header alone: who
-//! cannot afford to read the payload (free, the compactor) sees by it that
-//! the slot holds a blob and its header is whole. Neither a fresh page's
-//! zeros nor a header taken back by [`Header::withdraw`] pass it.
+//! The *checksum* is the payload's hash, combined by exclusive or with a mix of everything else in the
+//! header. So a change of owner or generation costs a few instructions, and earlier damage stays visible
+//! after it. The *guard* is a parity byte over the header alone. By it, operations that cannot afford to read
+//! the payload (free, compaction) see that the slot holds a blob and its header is intact. Neither a fresh
+//! page's zeros nor a header withdrawn by [`Header::withdraw`] passes it.
 //!
-//! Headers stand apart from their slots (see `class.rs`): freeing a blob does
-//! not touch its payload, which is likely to be in no cache.
+//! Headers are separate from their slots (see `class.rs`): freeing a blob does not touch its payload, which
+//! is probably in no cache.
 //!
-//! The payload is written first and word 1 last, with release order: if the
-//! guard passes, the blob is written completely.
+//! The payload is written first and word 1 last, with release order: if the guard passes, the blob has been
+//! written completely.
 
 use core::num::NonZeroU64;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::hash;
 
-/// A header as it lies in memory.
+/// A header as it is stored in memory.
 pub(super) type Words = [AtomicU64; 2];
 /// Bytes of a blob's header.
 pub(super) const HEADER: usize = size_of::<Words>();
@@ -39,8 +37,7 @@ const GENERATION_BITS: u32 = 16;
 const CLASS_BITS: u32 = 11;
 const PACKED_INDEX_BITS: u32 = 56 - CLASS_BITS - GENERATION_BITS;
 
-/// The name of a blob: never zero, and only in the low 60 bits, so that who
-/// keeps it has four bits to himself.
+/// The name of a blob: never zero, and only in the low 60 bits, so that its owner has four bits for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Ref(NonZeroU64);
@@ -57,19 +54,19 @@ impl Ref {
         Ref(NonZeroU64::new(bits).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// The reference as a number, to be kept in a slot.
+    /// The reference as a number, to be stored in a slot.
     pub fn to_bits(self) -> u64 {
         self.0.get()
     }
 
-    /// The reference that `bits` holds once the owner's own bits are taken
-    /// off; `None` if there is none.
+    /// The reference in `bits`, without the owner's own bits; `None` if there is none.
     pub fn from_bits(bits: u64) -> Option<Self> {
         // A generation is never zero, so neither is a reference.
         if bits as u16 == 0 { None } else { NonZeroU64::new(bits & Self::MASK).map(Ref) }
     }
 
-    /// The reference in seven bytes, for tables in which an eighth of each entry counts; `None` for a blob beyond the first 2^29 of its size.
+    /// The reference in seven bytes, for tables in which an eighth of each entry matters; `None` for a blob
+    /// beyond the first 2^29 of its size class.
     pub fn pack(self) -> Option<[u8; 7]> {
         let bits = (self.class() as u64) << (56 - CLASS_BITS)
             | self.index() << GENERATION_BITS
@@ -78,7 +75,7 @@ impl Ref {
         (self.index() < 1 << PACKED_INDEX_BITS).then_some(packed)
     }
 
-    /// What [`Ref::pack`] made; `None` if that is no reference.
+    /// The inverse of [`Ref::pack`]; `None` if that is no reference.
     pub fn unpack(packed: [u8; 7]) -> Option<Self> {
         let mut bits = [0; 8];
         bits[..7].copy_from_slice(&packed);
@@ -88,7 +85,7 @@ impl Ref {
         (generation != 0).then(|| Ref::new((bits >> (56 - CLASS_BITS)) as usize, index, generation))
     }
 
-    /// Bytes of the slot that a blob lies in: its payload is a little less.
+    /// Bytes of the blob's slot: its payload is a little shorter.
     pub fn slot_bytes(self) -> usize {
         super::size::slot_bytes(self.class())
     }
@@ -106,25 +103,25 @@ impl Ref {
     }
 }
 
-/// What the two words of a header say.
+/// The fields of a header's two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
     pub owner: u64,
     pub generation: u16,
     pub pad: u16,
     pub tag: u8,
-    /// The hash of the payload, as far as the checksum tells.
+    /// The bits of the payload's hash that the checksum holds.
     pub payload_hash: u32,
 }
 
 impl Header {
-    /// Reads the header at `at`; `None` if there is no whole one.
+    /// Reads the header at `at`; `None` if there is no intact one.
     ///
     /// # Safety
     ///
     /// `at` is the aligned address of a header in committed memory.
     pub(super) unsafe fn read(at: *const Words) -> Option<Self> {
-        // SAFETY: as promised; headers are only ever accessed as atomics.
+        // SAFETY: as the caller guarantees; headers are only ever accessed as atomics.
         let [word0, word1] = unsafe { &*at };
         let word1 = word1.load(Ordering::Acquire);
         let word0 = word0.load(Ordering::Relaxed);
@@ -158,7 +155,7 @@ impl Header {
         at1.store(word1 | u64::from(guard(word0, word1)), Ordering::Release);
     }
 
-    /// Makes a slot with a whole header no blob any more.
+    /// Withdraws an intact header: its slot holds no blob any more.
     ///
     /// # Safety
     ///
@@ -170,14 +167,14 @@ impl Header {
         word1.store(wrong, Ordering::Relaxed);
     }
 
-    /// The checksum's part that comes from the header.
+    /// The part of the checksum that comes from the header.
     fn mixed(&self) -> u32 {
         let word0 = self.owner << GENERATION_BITS | u64::from(self.generation);
         hash::mix(word0, u64::from(self.pad) << 8 | u64::from(self.tag))
     }
 }
 
-/// The parity of all other bytes of a header; not zero for a header of zeros.
+/// The parity of all other bytes of a header; not zero if the header is all zeros.
 fn guard(word0: u64, word1: u64) -> u8 {
     let mut all = word0 ^ (word1 & !0xff);
     all ^= all >> 32;
@@ -186,7 +183,7 @@ fn guard(word0: u64, word1: u64) -> u8 {
     all as u8 ^ 0xa5
 }
 
-/// The 32 bits of a payload's hash that its checksum keeps.
+/// The 32 bits of a payload's hash that the checksum holds.
 pub(super) fn payload_hash(payload: &[u8]) -> u32 {
     let hash = hash::hash(payload);
     (hash ^ hash >> 32) as u32
@@ -213,7 +210,7 @@ mod tests {
         let header =
             Header { owner: 0x1234_5678_9abc, generation: 0x8001, pad: 5, tag: 3, payload_hash: 0xdead_beef };
         let words = [AtomicU64::new(0), AtomicU64::new(0)];
-        // SAFETY: the words are this function's own.
+        // SAFETY: the words belong to this function.
         unsafe {
             assert_eq!(Header::read(&words), None, "zeros are no header");
             header.write(&words);

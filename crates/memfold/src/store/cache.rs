@@ -1,12 +1,11 @@
-//! Words to the processor about what is in its caches and what need not be:
-//! lines that will be wanted soon, and copies that nobody looks at soon.
-//! Where there is no instruction for it, it is done the plain way.
+//! Hints to the processor's caches: lines that will be used soon, and copies that nobody reads soon. Without
+//! such instructions, it does the same without hints.
 
-/// More than this is left to the processor's own prefetching.
+/// Beyond this many bytes, the processor's own prefetching takes over.
 const MOST: usize = 4096;
 const LINE: usize = 64;
 
-/// The line at `at` will be read soon.
+/// Prefetches the line at `at`, which will be read soon.
 #[inline]
 pub(super) fn will_read<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -24,7 +23,7 @@ pub(super) fn will_read<T>(at: *const T) {
     let _ = at;
 }
 
-/// `bytes` at `at` will be read soon.
+/// Prefetches `bytes` at `at`, which will be read soon.
 #[inline]
 pub(crate) fn will_read_all(at: *const u8, bytes: usize) {
     for offset in (0..bytes.min(MOST)).step_by(LINE) {
@@ -32,7 +31,7 @@ pub(crate) fn will_read_all(at: *const u8, bytes: usize) {
     }
 }
 
-/// The line at `at` will be written soon.
+/// Prefetches the line at `at`, which will be written soon.
 #[inline]
 pub(super) fn will_write<T>(at: *const T) {
     #[cfg(target_arch = "x86_64")]
@@ -50,9 +49,8 @@ pub(super) fn will_write<T>(at: *const T) {
     let _ = at;
 }
 
-/// Copies `units` of 16 bytes to where they will not be read soon: past the
-/// caches, so that what is overwritten need not be fetched first. Call
-/// `copied` before others may look.
+/// Copies `units` of 16 bytes to where they will not be read soon: past the caches, so that overwritten lines
+/// need not be fetched first. Call `copied` before other threads may look.
 ///
 /// # Safety
 ///
@@ -61,11 +59,11 @@ pub(super) fn will_write<T>(at: *const T) {
 pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, units: usize) {
     use core::arch::x86_64::{__m128i, _mm_load_si128, _mm_store_si128, _mm_stream_si128};
     let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
-    // Lines that are written only in part are fetched anyway.
+    // Lines that are only partly overwritten are fetched anyway.
     let head = (to.cast::<u8>().align_offset(LINE) / 16).min(units);
     let body = head + (units - head) / 4 * 4;
-    // SAFETY: all within the ranges that the caller vouches for, and aligned
-    // as they are. SSE2 is part of x86-64.
+    // SAFETY: all within the ranges that the caller guarantees, and aligned as they are. SSE2 is part of
+    // x86-64.
     unsafe {
         for i in (0..head).chain(body..units) {
             _mm_store_si128(to.add(i), _mm_load_si128(from.add(i)));
@@ -86,15 +84,15 @@ pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, units: usize) {
 /// As for `copy_nonoverlapping`.
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, units: usize) {
-    // SAFETY: handed on.
+    // SAFETY: the caller keeps the same contract.
     unsafe { core::ptr::copy_nonoverlapping(from, to, units * 16) };
 }
 
-/// What `copy_away` wrote comes before all that this thread writes next.
+/// Orders what `copy_away` wrote before all later writes of this thread.
 #[inline]
 pub(super) fn copied() {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: part of x86-64, no preconditions.
+    // SAFETY: part of x86-64, without preconditions.
     unsafe {
         core::arch::x86_64::_mm_sfence();
     }

@@ -1,4 +1,4 @@
-//! Walks the whole store and verifies what must hold.
+//! Walks the whole store and verifies its invariants.
 
 use super::blob::{self, Header};
 use super::class::{GROUP_SLOTS, Locked};
@@ -6,8 +6,8 @@ use super::memory::Memory;
 use super::{Ref, Store};
 
 impl<M: Memory> Store<M> {
-    /// Verifies every invariant and every blob, and calls `each` for each of
-    /// them. Puts must not be under way. The error says what is wrong.
+    /// Verifies every invariant and every blob, and calls `each` for each blob. No put may be under way. The
+    /// error says what is wrong.
     pub fn check(&self, mut each: impl FnMut(u64, Ref)) -> Result<(), &'static str> {
         for (number, class) in self.classes() {
             class.lock(&self.memory).check(number, &mut each)?;

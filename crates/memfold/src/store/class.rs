@@ -1,8 +1,8 @@
 //! A size class: a dense array of equal slots that never moves.
 //!
-//! Slots come in groups of 64, behind a word with a bit for each live slot and
-//! behind their headers. Groups come in segments, each twice as long as the one before, so an
-//! index becomes an address with a few instructions and growing never copies:
+//! Slots come in groups of 64, after their headers and a word with a bit for each live slot. Groups come in
+//! segments, each twice as long as the one before, so an index becomes an address with a few instructions,
+//! and growing never copies:
 //!
 //! ```text
 //!   segment 0       │ g │ g │
@@ -12,16 +12,15 @@
 //!   group           ├ bits: u64 ┼ unused: u64 ┼ 64 headers ┼ slot 0 ┬ slot 1 ┬ ── ┬ slot 63 ┤
 //! ```
 //!
-//! Everything below `committed` is resident, everything above costs nothing.
-//! `top` is the first index that was never used since the array last shrank
-//! to it; below it are live slots and holes.
+//! Everything below `committed` is resident; everything above costs nothing. `top` is the first index that
+//! has not been used since the array last shrank to it; below it are live slots and holes.
 //!
 //! Invariants, all under the class's lock (see `check.rs`):
-//! - a slot's bit is set from the moment it is taken until it is freed; the
-//!   slot holds a whole blob except while its writer is still writing,
+//! - a slot's bit is set from the moment it is taken until it is freed; the slot holds an intact blob except
+//!   while its writer is still writing,
 //! - no bit at or above `top` is set, no group below `low` has a hole,
-//! - `live` is the number of bits set, `payload` the sum of their blobs,
-//! - what lies below `top` is committed.
+//! - `live` is the number of bits set, `payload` the sum of their payloads,
+//! - everything below `top` is committed.
 
 use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
@@ -38,30 +37,27 @@ pub(super) const GROUP_SLOTS: u64 = 64;
 pub(super) const GROUP_HEADER: usize = 16 + GROUP_SLOTS as usize * HEADER;
 pub(super) const SEGMENTS: usize = 26;
 
-/// The first segment has about this many bytes; the tests make it small so
-/// that there are many segments.
+/// The first segment has about this many bytes; tests make it small, to get many segments.
 const FIRST_SEGMENT: usize = if cfg!(test) { 4096 } else { 65536 };
-/// How many groups a put looks through for a hole before it appends: few, so
-/// that every put is short; enough that less than one hole in 256 slots is
-/// ever passed over for long.
+/// How many groups a put searches for a hole before it appends: few, so that every put is short; enough that
+/// less than one hole in 256 slots stays unused for long.
 const GROUPS_LOOKED_AT: usize = 4;
 
-/// Fresh zeroed pages are classes in their initial state, but for `slot` and
-/// `first_shift`.
+/// A fresh zeroed page holds classes in their initial state, except for `slot` and `first_shift`.
 #[repr(C, align(64))]
 pub(super) struct Class {
     lock: Lock,
-    /// Held while pages above `committed` are given back, for which `lock` is
-    /// not kept: nothing may be committed again until that is done.
+    /// Held while pages above `committed` are returned, during which `lock` is released: nothing may be
+    /// committed again until that is done.
     pub(super) tail: Lock,
     /// Bytes of a slot.
     pub(super) slot: u32,
     /// Segment 0 has `1 << first_shift` groups.
     first_shift: u32,
     state: UnsafeCell<State>,
-    /// Slots that lie wholly in committed memory: readers look no further.
+    /// Slots that lie entirely in committed memory: readers look no further.
     pub(super) ready: AtomicU64,
-    /// How often generations have begun anew.
+    /// How often generations have started over.
     pub(super) wraps: AtomicU64,
     pub(super) segments: [AtomicPtr<u8>; SEGMENTS],
 }
@@ -70,7 +66,7 @@ pub(super) struct Class {
 // at a time; all other fields are atomics or never change after `init`.
 unsafe impl Sync for Class {}
 
-/// What the lock protects.
+/// The fields that the lock protects.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
     /// Slots in use.
@@ -79,17 +75,17 @@ pub(super) struct State {
     pub(super) payload: u64,
     /// One above the highest slot that may be in use.
     pub(super) top: u64,
-    /// Where the next put looks for a hole, a group.
+    /// The group where the next put begins its search for a hole.
     fill: u64,
     /// No group below this one has a hole.
     pub(super) low: u64,
-    /// The segment in which the committed part ends, and how far it reaches.
+    /// The segment in which the committed part ends, and how much of it is committed.
     pub(super) segment: u32,
     generation: u16,
     pub(super) offset: usize,
     /// Bytes committed in all segments.
     pub(super) committed: usize,
-    /// With more slots than these in use, a put asks for the next unit.
+    /// If more slots than these are in use, a put asks for the next unit.
     pub(super) soft: u64,
 }
 
@@ -100,7 +96,7 @@ pub(super) struct Locked<'a, M: Memory> {
 }
 
 impl Class {
-    /// Makes a class of zeroed memory.
+    /// Initialises a class in zeroed memory.
     ///
     /// # Safety
     ///
@@ -109,7 +105,7 @@ impl Class {
         let slot = size::slot_bytes(class);
         let group = slot * GROUP_SLOTS as usize + GROUP_HEADER;
         let groups = FIRST_SEGMENT.div_ceil(group).next_power_of_two();
-        // SAFETY: the fields lie within what the caller gives.
+        // SAFETY: the fields lie within the caller's memory.
         unsafe {
             (&raw mut (*at.as_ptr()).slot).write(slot as u32);
             (&raw mut (*at.as_ptr()).first_shift).write(groups.ilog2());
@@ -121,17 +117,17 @@ impl Class {
         Locked { class: self, memory }
     }
 
-    /// Whether somebody waits for the class's lock.
+    /// Whether another thread waits for the class's lock.
     pub(super) fn is_wanted(&self) -> bool {
         self.lock.is_wanted()
     }
 
-    /// Between two short uses of the class: lets others have it.
+    /// Gives other threads a chance between two short uses of the class.
     pub(super) fn let_others(&self) {
         self.lock.let_others();
     }
 
-    /// Calls `wait` while the lock, which is held, is not.
+    /// Releases the lock, which is held, while `wait` runs.
     pub(super) fn unlock_for<M: Memory>(&self, memory: &M, wait: impl FnOnce()) {
         self.lock.release(memory);
         wait();
@@ -142,14 +138,14 @@ impl Class {
         self.slot as usize * GROUP_SLOTS as usize + GROUP_HEADER
     }
 
-    /// The segment of a group, and where in it the group begins.
+    /// The segment of a group, and the group's offset in it.
     fn locate(&self, group: u64) -> (usize, usize) {
         let segment = ((group >> self.first_shift) + 1).ilog2();
         let before = ((1 << segment) - 1) << self.first_shift;
         (segment as usize, (group - before) as usize * self.group_bytes())
     }
 
-    /// Where a group begins. Only for groups of reserved segments.
+    /// The address of a group, which must be in a reserved segment.
     pub(super) fn group(&self, group: u64) -> *mut u8 {
         let (segment, offset) = self.locate(group);
         let start = self.segments[segment].load(Ordering::Acquire);
@@ -157,18 +153,18 @@ impl Class {
         start.wrapping_add(offset)
     }
 
-    /// Where a slot begins. Only for slots of reserved segments.
+    /// The address of a slot, which must be in a reserved segment.
     pub(super) fn slot(&self, index: u64) -> *mut u8 {
         let in_group = GROUP_HEADER + (index % GROUP_SLOTS) as usize * self.slot as usize;
         self.group(index / GROUP_SLOTS).wrapping_add(in_group)
     }
 
-    /// Where a slot's header is. Only for slots of reserved segments.
+    /// The address of a slot's header; the slot must be in a reserved segment.
     pub(super) fn header(&self, index: u64) -> *const Words {
         self.group(index / GROUP_SLOTS).wrapping_add(16 + (index % GROUP_SLOTS) as usize * HEADER).cast()
     }
 
-    /// The length of a blob with that header, unless it is no header of this class.
+    /// The length of a blob with that header; `None` if it is no header of this class.
     pub(super) fn payload_len(&self, header: Header) -> Option<usize> {
         (self.slot as usize).checked_sub(header.pad as usize)
     }
@@ -178,12 +174,12 @@ impl Class {
         index < self.ready.load(Ordering::Acquire)
     }
 
-    /// Slots that lie wholly before `offset` in `segment`, or in the segments before.
+    /// Slots that lie entirely before `offset` in `segment`, or in the segments before it.
     pub(super) fn slots_before(&self, segment: usize, offset: usize) -> u64 {
         let before = ((1u64 << segment) - 1) << self.first_shift;
         let groups = (1usize << self.first_shift << segment).min(offset / self.group_bytes());
         let rest = offset - groups * self.group_bytes();
-        // Behind the last group is nothing but the rounding to a page.
+        // After the last group there is only the rounding to a page.
         let slots = rest.saturating_sub(GROUP_HEADER) / self.slot as usize;
         let slots = if groups == 1 << self.first_shift << segment { 0 } else { slots };
         (before + groups as u64) * GROUP_SLOTS + slots as u64
@@ -194,7 +190,7 @@ impl Class {
         (self.group_bytes() << self.first_shift << segment).next_multiple_of(memory.page_size())
     }
 
-    /// Gives every segment back.
+    /// Returns every segment.
     ///
     /// # Safety
     ///
@@ -202,7 +198,7 @@ impl Class {
     pub(super) unsafe fn unreserve<M: Memory>(&self, memory: &M) {
         for (i, segment) in self.segments.iter().enumerate() {
             if let Some(start) = NonNull::new(segment.swap(ptr::null_mut(), Ordering::Relaxed)) {
-                // SAFETY: this is a whole reservation, and unused as the caller promises.
+                // SAFETY: this is a whole reservation, and unused, as the caller guarantees.
                 unsafe { memory.unreserve(start, self.segment_bytes(i, memory)) };
             }
         }
@@ -264,8 +260,8 @@ impl<M: Memory> Locked<'_, M> {
         self.top - self.live
     }
 
-    /// Bytes from the beginning of the array to the end of the last slot
-    /// below `top`, the rounding of full segments included.
+    /// Bytes from the start of the array to the end of the last slot below `top`, including the rounding of
+    /// full segments.
     pub(super) fn used_bytes(&self) -> usize {
         let Some(last) = self.top.checked_sub(1) else { return 0 };
         let (segment, offset) = self.class.locate(last / GROUP_SLOTS);
@@ -278,7 +274,7 @@ impl<M: Memory> Locked<'_, M> {
         self.committed - self.used_bytes()
     }
 
-    /// Never zero, and not soon the same again.
+    /// Never zero, and not repeated soon.
     pub(super) fn next_generation(&mut self) -> u16 {
         self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
             self.class.wraps.fetch_add(1, Ordering::Relaxed);
@@ -287,8 +283,7 @@ impl<M: Memory> Locked<'_, M> {
         self.generation
     }
 
-    /// Takes a slot for a blob of `payload` bytes: a hole if one is near,
-    /// else the one at the top.
+    /// Takes a slot for a blob of `payload` bytes: a hole if one is near, otherwise the one at the top.
     pub(super) fn take(&mut self, payload: usize, tuning: Tuning) -> Option<u64> {
         let index = loop {
             if let Some(hole) = self.take_hole() {
@@ -341,8 +336,8 @@ impl<M: Memory> Locked<'_, M> {
         let group = index / GROUP_SLOTS;
         let bits = if index.is_multiple_of(GROUP_SLOTS) { 0 } else { self.bits(group) };
         self.set_bits(group, bits | 1 << (index % GROUP_SLOTS));
-        // The next unit is asked for before this one is full. If there is no
-        // room for it now, the next puts ask again.
+        // The next unit is requested before this one is full. If there is no memory for it now, the next puts
+        // ask again.
         while self.top > self.soft && matches!(self.grow(tuning), Grown::Done(())) {}
         Grown::Done(index)
     }
@@ -364,8 +359,8 @@ impl<M: Memory> Locked<'_, M> {
         self.low = self.low.min(group);
     }
 
-    /// Takes free slots off the top, looking at no more than `groups`
-    /// groups. True if the slot below the top is live, or none is left.
+    /// Lowers the top over free slots, looking at no more than `groups` groups. True if the slot below the
+    /// top is live, or none is left.
     pub(super) fn lower_top(&mut self, groups: usize) -> bool {
         for _ in 0..groups {
             if self.top == 0 {
@@ -382,8 +377,7 @@ impl<M: Memory> Locked<'_, M> {
         self.top == 0
     }
 
-    /// The lowest hole below the top, if there is one within `groups` groups
-    /// from `low` on.
+    /// The lowest hole below the top, if there is one in the first `groups` groups from `low` on.
     pub(super) fn lowest_hole(&mut self, groups: usize) -> Option<u64> {
         for _ in 0..groups {
             let group = self.low;

@@ -1,22 +1,18 @@
-//! Keeping the store dense: the last blobs of a class move into its lowest
-//! holes, and the tail's pages go back to the system.
+//! Compaction, which keeps the store dense: the last blobs of a class move into its lowest holes, and the
+//! pages at the end are returned to the system.
 //!
-//! Nothing here runs on its own: [`Store::maintain`] does what the user's
-//! background thread gives it time for, when the [`Pacer`](super::Pacer) says
-//! so. It begins when holes and unused tails exceed a share of what the store
-//! holds, and then leaves a class only when its holes are few, so that a
-//! burst of deletions costs one sweep over what is left and not a move for
-//! each deletion. Only when a class has become mostly holes does freeing help,
-//! so that even without maintenance a class takes no more than about five
-//! times of what it holds ([`Tuning::help_share`]).
+//! Nothing here runs on its own: [`Store::maintain`] does what the user's background thread gives it time
+//! for, when the [`Pacer`](super::Pacer) says so. It begins when holes and unused tails exceed a share of
+//! what the store holds, and then leaves a class only when its holes are few: so a burst of deletions costs
+//! one sweep over the rest, not a move for each deletion. Freeing helps only once a class consists mostly of
+//! holes, so that even without maintenance a class takes no more than about five times what it holds
+//! ([`Tuning::help_share`]).
 //!
-//! A move holds the class's lock and no other: copy, then
-//! [`Owners::relocate`], then the old slot is free. If the owner says no (it
-//! is pinned, or its slot holds something else by now) the copy is dropped
-//! and nothing has changed. The class is then left alone until the next
-//! call: who pins a blob does so briefly. What a move touches is likely to be
-//! in no cache, so a few moves are planned together and their lines asked
-//! for before the first of them begins.
+//! A move holds the class's lock and no other: copy, then [`Owners::relocate`], then the old slot is free. If
+//! the owner refuses (the blob is pinned, or its slot holds something else by now), the copy is dropped and
+//! nothing has changed. The class is then left alone until the next call: pins are short. The lines that a
+//! move touches are probably in no cache, so a few moves are planned together and their lines prefetched
+//! before the first of them begins.
 
 use core::sync::atomic::Ordering;
 
@@ -27,12 +23,12 @@ use crate::probe;
 
 /// About this many bytes are moved with the lock held: a few microseconds.
 const HOLD: usize = 16 * 1024;
-/// Groups looked through with the lock held.
+/// Groups searched with the lock held.
 const HOLD_GROUPS: usize = 64;
-/// Nothing is done if it would give back less than this.
+/// Nothing is done if it would return less than this.
 const FLOOR: u64 = if cfg!(test) { 0 } else { 256 * 1024 };
 
-/// Freeing helps with classes that have more holes than this, and so much.
+/// Freeing helps with classes that have more bytes of holes than this, and this many.
 const HELP_FLOOR: u64 = if cfg!(test) { 16 * 1024 } else { 1024 * 1024 };
 const HELP: usize = 1024;
 
@@ -43,37 +39,36 @@ pub struct Maintained {
     pub moved: u64,
     /// Bytes of them.
     pub moved_bytes: u64,
-    /// Bytes given back to the system.
+    /// Bytes returned to the system.
     pub released_bytes: u64,
     /// Moves that an owner refused.
     pub refused: u64,
-    /// The budget ran out before the work did: call again.
+    /// The budget was used up before the work was done: call again.
     pub more: bool,
 }
 
 /// What [`Store::maintain`] would have to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Debt {
-    /// There is more of holes and unused tails than there may be, and giving
-    /// it back is worth it.
+    /// Holes and unused tails exceed what is allowed, and returning them is worth it.
     pub due: bool,
     /// Bytes of the slots that hold something.
     pub held_bytes: u64,
     /// Bytes committed for them.
     pub resident_bytes: u64,
-    /// The part of the latter that stays as reserve whatever is done.
+    /// The part of `resident_bytes` that stays as reserve in any case.
     pub kept_bytes: u64,
     /// [`Tuning::loose_share`](super::Tuning).
     pub loose_share: u8,
 }
 
 impl Debt {
-    /// What may be committed where `held` bytes are.
+    /// The bytes that may be committed for `held` bytes.
     pub(super) fn allowed(&self, held: u64) -> u64 {
         held + held / 256 * u64::from(self.loose_share)
     }
 
-    /// The goal that leaves no more than is allowed where `held` bytes are.
+    /// The goal that leaves no more than is allowed for `held` bytes.
     pub(super) fn goal(&self, held: u64) -> Goal {
         let holes = self.allowed(held).saturating_sub(self.held_bytes + self.kept_bytes);
         let share = u128::from(holes) * 1024 / u128::from(self.held_bytes.max(1));
@@ -84,13 +79,13 @@ impl Debt {
 /// How dense [`Store::maintain_to`] makes the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Goal {
-    /// A class is left alone when its holes are so many 1024ths of its blobs.
+    /// A class is left alone when its holes are at most this many 1024ths of its blobs.
     holes_left: u64,
 }
 
 impl Goal {
-    /// As dense as is reasonable: every further blob to be moved into a hole
-    /// costs as much, and the next deletion makes the next hole.
+    /// As dense as is reasonable: filling further holes costs one move each, and the next deletion makes the
+    /// next hole.
     pub const DENSE: Goal = Goal { holes_left: 32 };
     /// No hole is left, whatever that costs.
     pub const FULL: Goal = Goal { holes_left: 0 };
@@ -98,11 +93,11 @@ impl Goal {
 
 enum Step {
     Moved,
-    /// No holes are left that matter.
+    /// Only negligible holes are left.
     Dense,
     /// The last blob cannot be moved now.
     Stuck,
-    /// Nothing found so far: look on.
+    /// Nothing found so far: continue the search.
     Searching,
 }
 
@@ -127,18 +122,17 @@ impl<M: Memory> Store<M> {
         debt
     }
 
-    /// Moves blobs into holes and gives memory back, until the store is
-    /// dense or about `budget` bytes have been moved or given back.
+    /// Moves blobs into holes and returns memory, until the store is dense or about `budget` bytes have been
+    /// moved or returned.
     pub fn maintain(&self, owners: &impl Owners, budget: usize) -> Maintained {
         if self.debt().due { self.maintain_to(Goal::DENSE, owners, budget) } else { Maintained::default() }
     }
 
-    /// As `maintain`, due or not, and not further than `goal`.
+    /// As `maintain`, whether due or not, and no further than `goal`.
     pub fn maintain_to(&self, goal: Goal, owners: &impl Owners, budget: usize) -> Maintained {
         let mut done = Maintained::default();
         let mut left = budget;
-        // Where the last call ran out of budget, this one goes on: all
-        // classes have their turn.
+        // Continues where the last call ran out of budget: all classes have their turn.
         let begin = self.cursor.load(Ordering::Relaxed);
         for (number, class) in self.classes_from(begin) {
             if left == 0 {
@@ -161,7 +155,7 @@ impl<M: Memory> Store<M> {
                 more = given > 0;
             }
         }
-        // The class in which it ran out may have more, even if it was the last.
+        // The class in which the budget ran out may have more, even if it was the last.
         done.more = left == 0;
         if done.moved > 0 || done.released_bytes > 0 {
             probe!(store_compact, done.moved, done.moved_bytes, done.released_bytes);
@@ -169,8 +163,8 @@ impl<M: Memory> Store<M> {
         done
     }
 
-    /// Gives back what classes keep for the blobs that come next, too. For a store that nobody has changed for a while:
-    /// the next put in each class has to ask for memory. Returns the bytes given back.
+    /// Also gives back what classes keep for the next blobs. For a store that has not changed for a while:
+    /// the next put in each class has to ask for memory. Returns the number of bytes given back.
     pub fn release_reserve(&self) -> u64 {
         let tuning = self.tuning();
         self.classes().map(|(_, class)| class.release_reserve(&self.memory, tuning) as u64).sum()
@@ -178,8 +172,8 @@ impl<M: Memory> Store<M> {
 }
 
 impl<M: Memory> Locked<'_, M> {
-    /// Whether the class is so loose that freeing has to help: it holds less
-    /// than a quarter of what it takes.
+    /// Whether the class is so loose that freeing has to help: it holds less than [`Tuning::help_share`] of
+    /// what it takes.
     pub(super) fn needs_help(&self, tuning: Tuning) -> bool {
         self.live * 64 < self.top * u64::from(tuning.help_share)
             && self.holes() * u64::from(self.class.slot) > HELP_FLOOR
@@ -189,7 +183,7 @@ impl<M: Memory> Locked<'_, M> {
         self.holes() <= self.live * goal.holes_left / 1024
     }
 
-    /// Moves a few blobs for somebody who only came to free one.
+    /// Moves a few blobs on behalf of a caller that only frees one.
     pub(super) fn help(&mut self, class: usize, owners: &impl Owners) {
         self.compact(class, Goal::DENSE, owners, &mut { HELP }, &mut Maintained::default());
     }
@@ -213,7 +207,7 @@ impl<M: Memory> Locked<'_, M> {
                 Step::Searching => *hold = hold.saturating_sub(16 * HOLD_GROUPS),
                 Step::Dense | Step::Stuck => return false,
             }
-            // Something has been done; whoever waits need not wait longer.
+            // Some work has been done; waiting threads need not wait longer.
             if self.class.is_wanted() {
                 break;
             }

@@ -1,10 +1,9 @@
-//! The checksum over a payload: it has to notice damage, at the speed of
-//! memory, without tables and on any CPU. It leaves the process only with what
-//! codecs of the program's own made of blocks that are saved: so it stays as it is.
+//! The checksum of a payload: it has to detect damage, at the speed of memory, without tables and on any CPU.
+//! Outside the process it appears only in saved blocks that a user-supplied codec made: so it must not
+//! change.
 //!
-//! Sixteen bytes at a time are multiplied into one of four lanes, 64 x 64 ->
-//! 128 bits with the halves folded together (as wyhash and rapidhash do): one
-//! multiplication for sixteen bytes, four of them under way at once. Eight
+//! Sixteen bytes at a time are multiplied into one of four lanes, 64 x 64 -> 128 bits with the halves folded
+//! together (as wyhash and rapidhash do): one multiplication for sixteen bytes, four of them in flight. Eight
 //! lanes were no faster.
 
 const LANES: usize = 4;
@@ -30,8 +29,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 /// 64 well mixed bits that depend on every bit of `payload` and its length.
 pub(crate) fn hash(payload: &[u8]) -> u64 {
-    // A lane that began with its own key would not notice two words that have
-    // changed places.
+    // If each lane began with its own key, two exchanged words would go unnoticed.
     let [a, b, c, d] = KEYS;
     let mut lanes = [b, c, d, a];
     let mut blocks = payload.chunks_exact(16 * LANES);
@@ -50,8 +48,7 @@ pub(crate) fn hash(payload: &[u8]) -> u64 {
         last[..rest.len()].copy_from_slice(rest);
         lanes[3] = fold(word(&last, 0) ^ KEYS[3], word(&last, 8) ^ lanes[3]);
     }
-    // A product with zero would hide the other factor, so nothing here is
-    // zero for lanes that have not been used.
+    // A product with zero would hide the other factor, so no factor here is zero if lanes have not been used.
     let low = fold(lanes[0] ^ LAST[0], lanes[1] ^ LAST[1] ^ payload.len() as u64);
     let high = fold(lanes[2] ^ LAST[2], lanes[3] ^ LAST[3]);
     fold(low ^ LAST[1], high ^ LAST[2])
@@ -104,7 +101,7 @@ mod tests {
 
     #[test]
     fn lengths_and_places_count() {
-        // Zeros of all lengths, and one set byte in all places: all different.
+        // Zeros of all lengths, and one set byte in all places: all hashes differ.
         let mut seen = HashSet::new();
         for len in 0..600 {
             assert!(seen.insert(hash(&std::vec![0; len])), "{len} zeros");

@@ -1,29 +1,28 @@
-//! A mutex that is free when it is zero, so that fresh pages are full of open
-//! locks. Critical sections are short (a few counters, at most a copy of a
-//! few blobs): a waiter spins for a moment and then waits as the memory
-//! source says.
+//! A mutex that is free when it is zero, so that all locks in a fresh page are free. Critical sections are
+//! short (a few counters, at most a copy of a few blobs): a waiter spins for a moment and then waits as the
+//! memory source says.
 //!
-//! Who takes and releases a lock again and again, the compactor, calls
-//! [`Lock::let_others`] in between: else it would have the lock back before a
-//! waiter sees that it was free, and would pay for waking him each time.
+//! A thread that takes and releases a lock again and again, like the compactor, calls [`Lock::let_others`] in
+//! between: otherwise it would retake the lock before a waiter sees that it was free, and would pay for
+//! waking the waiter each time.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::memory::Memory;
 
-/// Several microseconds on most processors: longer than nearly all critical
-/// sections, shorter than going to sleep and being woken.
+/// Several microseconds on most processors: longer than nearly all critical sections, shorter than falling
+/// asleep and being woken.
 const SPINS: u32 = 150;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may be asleep.
+/// Held, and another thread may be asleep.
 const SLEPT_ON: u32 = 2;
 
 #[repr(C)]
 pub(super) struct Lock {
     state: AtomicU32,
-    /// Those who want the lock and do not have it.
+    /// The threads that want the lock and do not have it.
     waiting: AtomicU32,
 }
 
@@ -52,8 +51,7 @@ impl Lock {
             }
             core::hint::spin_loop();
         }
-        // Whoever comes this way takes the lock as slept on, since others may
-        // be asleep too.
+        // On this path a thread takes the lock as slept on, since others may be asleep too.
         while self.state.swap(SLEPT_ON, Ordering::Acquire) != FREE {
             memory.wait(&self.state, SLEPT_ON);
         }
@@ -65,13 +63,12 @@ impl Lock {
         }
     }
 
-    /// Whether somebody waits for the lock.
+    /// Whether another thread waits for the lock.
     pub(super) fn is_wanted(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) != 0
     }
 
-    /// Gives those who wait for the lock, which the caller does not hold,
-    /// some time to take it.
+    /// Gives waiting threads some time to take the lock, which the caller does not hold.
     pub(super) fn let_others(&self) {
         for _ in 0..SPINS {
             if !self.is_wanted() {

@@ -1,26 +1,25 @@
 //! Where the store's memory comes from, and how its threads wait.
 //!
-//! The store runs in places where no allocator and no libc may be called, so
-//! it asks for address space and pages through [`Memory`]. The life of a
-//! page is the one that every system knows in some form:
+//! The store runs in places where no allocator and no libc may be called, so it asks for address space and
+//! pages through [`Memory`]. A page has the states that every system knows in some form:
 //!
 //! ```text
 //!   reserve ──> reserved ── commit ──> resident ── release ──> reserved
 //!                  └──────── unreserve (the whole reservation) ──> gone
 //! ```
 //!
-//! The store touches resident pages only, and counts every page between
-//! commit and release as resident, whether it has written to it or not.
+//! The store touches only resident pages, and counts every page between commit and release as resident,
+//! whether or not it has written to it.
 
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicU32;
 
-/// A source of pages, and of patience.
+/// A source of pages, and of ways to wait.
 ///
 /// # Safety
 ///
-/// What the methods return must be what they promise: the store reads and
-/// writes committed pages without asking again, and nobody else may.
+/// The methods must keep what they promise: the store reads and writes committed pages without asking again,
+/// and nobody else may.
 pub unsafe trait Memory: Sync {
     /// Bytes of a page: a power of two, at least 4096, at most 65536.
     fn page_size(&self) -> usize {
@@ -31,27 +30,24 @@ pub unsafe trait Memory: Sync {
     /// memory yet. `bytes` is a multiple of the page size.
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>>;
 
-    /// Makes whole pages of a reservation readable, writable and resident,
-    /// ahead of their use, so that no later touch of them needs room. The
-    /// first time they are zero, later they may hold anything. False if there
-    /// is no room; then nothing has changed that the store could notice.
+    /// Makes whole pages of a reservation readable, writable and resident, ahead of their use, so that no
+    /// later touch of them needs memory. They are zero the first time; later they may hold anything. False if
+    /// there is no memory; then nothing has changed that the store could notice.
     ///
     /// # Safety
     ///
     /// The pages are part of one reservation and not committed.
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool;
 
-    /// Gives committed pages back to the system; what they held is lost. They
-    /// stay readable: somebody with a stale reference may be looking at them,
-    /// whatever he finds there.
+    /// Returns committed pages to the system; their content is lost. They stay readable: a thread with a
+    /// stale reference may be reading them, whatever it finds there.
     ///
     /// # Safety
     ///
-    /// The pages are part of one reservation, committed, and nobody uses
-    /// what they hold.
+    /// The pages are part of one reservation, committed, and nobody uses their content.
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize);
 
-    /// Gives a whole reservation back, committed pages included.
+    /// Returns a whole reservation, including committed pages.
     ///
     /// # Safety
     ///
@@ -59,20 +55,20 @@ pub unsafe trait Memory: Sync {
     /// memory any more.
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize);
 
-    /// Waits a while, at most until `word` is no longer `value`. May return
-    /// at any time; a futex wait is what fits, giving up the CPU will do.
+    /// Waits a while, at most until `word` is no longer `value`. May return at any time; a futex wait fits
+    /// best, yielding the CPU suffices.
     fn wait(&self, word: &AtomicU32, value: u32) {
         let _ = (word, value);
         core::hint::spin_loop();
     }
 
-    /// Wakes one of those who wait on `word`.
+    /// Wakes one of the threads that wait on `word`.
     fn wake(&self, word: &AtomicU32) {
         let _ = word;
     }
 }
 
-// SAFETY: every method hands on to the one it stands for.
+// SAFETY: every method forwards to the one of the same name.
 unsafe impl<M: Memory> Memory for &M {
     fn page_size(&self) -> usize {
         (**self).page_size()

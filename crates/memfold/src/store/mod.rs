@@ -1,10 +1,9 @@
-//! The store: keeps compressed blocks, densely, and gives memory back.
+//! The store: keeps compressed blocks densely, and returns memory to the system.
 //!
-//! A blob is put under an *owner*, a number by which its user finds the one
-//! place (a slot of eight bytes) where the blob's reference is kept. The
-//! store finds that place too, through the user's [`Owners`], and so can
-//! move blobs: no allocator can do that, and no allocator can hold what it
-//! holds within a few percent of its size after most of it has been deleted.
+//! A blob is put under an *owner*, a number by which the user finds the one place (a slot of eight bytes)
+//! that holds the blob's reference. The store finds that place too, through the user's [`Owners`], and so can
+//! move blobs. An allocator cannot, and so no allocator stays within a few percent of the size of its content
+//! after most of that has been deleted.
 //!
 //! ```text
 //!   user's slots  [ Ref + 4 bits ] ──────────┐ get, free
@@ -12,26 +11,23 @@
 //!        └─ relocate(owner, from, to) ── [header owner|...|payload] in a class
 //! ```
 //!
-//! What holds, and what is asked of the user:
+//! Guarantees, and what they require of the user:
 //! - Every blob carries a checksum over payload, owner and generation that
 //!   [`Store::get`] verifies; a wrong byte or a stale reference is an error,
 //!   never data.
-//! - A reader sets a pin in its own slot (one of the four bits above
-//!   [`Ref::MASK`], say) before it calls [`Store::get`] and takes it off when
-//!   it is done with the bytes (acquire to pin, release to unpin). `relocate`
-//!   is ONE compare-exchange on that slot, from the plain `from` to the plain
-//!   `to`, which fails while the pin is set. So neither waits for the other.
-//! - Who takes a reference out of its slot for good frees it. A blob whose
-//!   reference is not in its owner's slot (just put, or about to be freed)
-//!   stays where it is.
-//! - Each class of sizes has its own lock, held for the length of a short
-//!   copy at most. No other memory is used than what [`Memory`] hands out,
-//!   and no thread-local data; whenever no thread is inside a call, the
-//!   store's memory is consistent and may be forked.
+//! - A reader sets a pin in its own slot (for example one of the four bits above [`Ref::MASK`]) before it
+//!   calls [`Store::get`], and clears it when it is done with the bytes (acquire to pin, release to unpin).
+//!   `relocate` is ONE compare-exchange on that slot, from the plain `from` to the plain `to`, which fails
+//!   while the pin is set. So neither waits for the other.
+//! - The thread that takes a reference out of its slot for good frees it. A blob whose reference is not in
+//!   its owner's slot (just put, or about to be freed) stays where it is.
+//! - Each size class has its own lock, held at most for a short copy. The store uses no memory but what
+//!   [`Memory`] supplies, and no thread-local data; whenever no thread is inside a call, its memory is
+//!   consistent and may be forked.
 //!
-//! The parts: `size` (classes), `blob` (references and headers), `class`
-//! (dense arrays of slots), `compact` (moving and giving back), `check`, and on
-//! top `tiers` (blocks, compressed in two ways).
+//! The parts: `size` (classes), `blob` (references and headers), `class` (dense arrays of slots), `compact`
+//! (moving blobs and returning memory), `check`, and on top `tiers` (blocks, compressed by one of two
+//! codecs).
 
 mod blob;
 mod cache;
@@ -79,7 +75,7 @@ use crate::probe;
 const CLASSES_PER_CHUNK: usize = 8;
 const CHUNKS: usize = size::CLASSES / CLASSES_PER_CHUNK;
 const _: () = assert!(size_of::<Class>() * CLASSES_PER_CHUNK <= 4096);
-/// Where there are few blobs, classes in use lie so far apart: they are described side by side.
+/// While there are few blobs, the classes in use are this far apart: their descriptions are put side by side.
 const STRIDE: usize = size::MOST_GRAIN;
 const ROWS: usize = size::CLASSES / STRIDE;
 const _: () = assert!(ROWS * STRIDE == size::CLASSES && ROWS.is_multiple_of(CLASSES_PER_CHUNK));
@@ -96,29 +92,27 @@ fn described_at(chunk: usize, place: usize) -> usize {
     place % ROWS * STRIDE + place / ROWS
 }
 
-/// Bytes at each end of a blob that are fetched before a part of it is wanted.
+/// Bytes at each end of a blob that are prefetched before a part of it is read.
 const ENDS: usize = 320;
 
-/// There is no room for the blob; the store is as it was.
+/// There is no memory for the blob; the store is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// The blob is not what was put: it was damaged, or the reference is stale
-/// or another owner's.
+/// The blob is not what was put: it is damaged, or the reference is stale or another owner's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt;
 
 /// Finds the slots in which the users keep their references.
 pub trait Owners {
-    /// The blob of `owner` has been copied: if the owner's slot holds just
-    /// `from`, not pinned, make it `to` by one compare-exchange (acquire and
-    /// release on success) and return true. Called with a lock of the store
-    /// held: it may not call the store, nor wait. An unknown `owner` (a
-    /// damaged header) is false, never a panic.
+    /// The blob of `owner` has been copied: if the owner's slot holds exactly `from`, not pinned, make it
+    /// `to` by one compare-exchange (acquire and release on success) and return true. A lock of the store is
+    /// held during the call: it may neither call the store nor wait. For an unknown `owner` (from a damaged
+    /// header) it returns false and never panics.
     fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool;
 
-    /// `relocate` will be called soon: a hint to bring the slot's cache line.
-    /// Any `owner` may come, as for `relocate`.
+    /// `relocate` will be called soon: a hint to prefetch the slot's cache line. As for `relocate`, `owner`
+    /// may be any number.
     fn prefetch(&self, owner: u64) {
         let _ = owner;
     }
@@ -127,21 +121,21 @@ pub trait Owners {
 /// A blob as it was put.
 #[derive(Debug, Clone, Copy)]
 pub struct Blob<'a> {
-    /// What it holds.
+    /// Its content.
     pub payload: &'a [u8],
     /// The tag it was put with.
     pub tag: u8,
 }
 
-/// What may be set while the store runs.
+/// Settings that may change while the store runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
     /// A class asks for its next unit of memory when the present one is this
     /// many 64ths full; 64 means no reserve.
     pub fill_ratio: u8,
-    /// Maintenance begins when holes and unused tails exceed this many 256ths
-    /// of what the blobs take, and with the pacer's goals it ends there. More
-    /// means less work: fewer moves, fewer pages given back and soon wanted again.
+    /// Maintenance begins when holes and unused tails exceed this many 256ths of what the blobs take, and
+    /// with the pacer's goals it ends there. A larger value means less work: fewer moves, fewer pages
+    /// returned and soon needed again.
     pub loose_share: u8,
     /// Freeing moves a few blobs itself when what a class holds is less than
     /// this many 64ths of what it takes; 0 means that it never does.
@@ -154,7 +148,7 @@ impl Tuning {
     pub const DEFAULT: Tuning = Tuning { fill_ratio: 56, loose_share: 12, help_share: 16 };
 }
 
-/// A slot that has been taken, and is its taker's until he publishes it.
+/// A slot that has been taken, and belongs to the taker until it is published.
 struct Taken<'a> {
     number: usize,
     class: &'a Class,
@@ -167,14 +161,14 @@ impl Taken<'_> {
         self.class.slot(self.index)
     }
 
-    /// The payload is there: makes the slot a blob.
+    /// Makes the slot a blob; the payload is already there.
     fn publish(self, owner: u64, tag: u8, len: usize, payload_hash: u32) -> Ref {
         assert!(owner < OWNER_LIMIT, "an owner has 48 bits");
         let pad = self.class.slot as usize - len;
         debug_assert!(pad < PAD_LIMIT);
         let pad = pad as u16;
         let header = Header { owner, generation: self.generation, pad, tag, payload_hash };
-        // SAFETY: the slot is committed, and this call's own.
+        // SAFETY: the slot is committed, and belongs to this call.
         unsafe { header.write(self.class.header(self.index)) };
         let reference = Ref::new(self.number, self.index, self.generation);
         probe!(store_put, owner, reference.to_bits(), len);
@@ -182,18 +176,18 @@ impl Taken<'_> {
     }
 }
 
-/// Keeps blobs in memory from `M`. See the module's words.
+/// Keeps blobs in memory from `M`. See the module.
 pub struct Store<M: Memory> {
     memory: M,
     tuning: AtomicU32,
-    /// Held while a chunk of class descriptions is made.
+    /// Held while a chunk of class descriptions is created.
     growing: Lock,
-    /// Address space for all descriptions, and those that exist.
+    /// Address space for all descriptions, and which chunks exist.
     table: AtomicPtr<u8>,
     chunks: [AtomicPtr<Class>; CHUNKS],
-    /// The class with which maintenance goes on.
+    /// The class with which maintenance continues.
     cursor: AtomicUsize,
-    /// How many there are, for the choice of classes.
+    /// The number of blobs, for the choice of classes.
     blobs: AtomicUsize,
 }
 
@@ -216,7 +210,7 @@ impl<M: Memory> Store<M> {
         &self.memory
     }
 
-    /// The settings in force.
+    /// The current settings.
     pub fn tuning(&self) -> Tuning {
         let packed = self.tuning.load(Ordering::Relaxed);
         Tuning {
@@ -226,17 +220,15 @@ impl<M: Memory> Store<M> {
         }
     }
 
-    /// Changes the settings, from the next put on.
+    /// Changes the settings; they apply from the next put on.
     pub fn set_tuning(&self, tuning: Tuning) {
         self.tuning.store(pack(tuning), Ordering::Relaxed);
     }
 
-    /// Keeps a copy of `payload` for `owner`, which is less than
-    /// [`OWNER_LIMIT`]. `Full` if there is no memory, or the payload is
-    /// longer than [`MAX_PAYLOAD`].
+    /// Stores a copy of `payload` for `owner`, which is less than [`OWNER_LIMIT`]. `Full` if there is no
+    /// memory, or the payload is longer than [`MAX_PAYLOAD`].
     pub fn put(&self, owner: u64, tag: u8, payload: &[u8]) -> Result<Ref, Full> {
-        // The source is hashed and not the copy: it is in the cache, and what
-        // might happen to the copy is noticed too.
+        // The source is hashed, not the copy: it is in the cache, and damage to the copy is detected too.
         let hash = blob::payload_hash(payload);
         let taken = self.take(payload.len()).ok_or(Full)?;
         // SAFETY: the slot was taken for this call: nobody else reads or
@@ -246,8 +238,8 @@ impl<M: Memory> Store<M> {
         Ok(taken.publish(owner, tag, payload.len(), hash))
     }
 
-    /// As `put`, with `fill` writing the `len` bytes (which hold anything
-    /// before) into place. If it panics the memory is lost, nothing else.
+    /// As `put`, but `fill` writes the `len` bytes in place; they may hold anything before. If it panics, the
+    /// memory is lost, nothing else.
     pub fn put_with(
         &self,
         owner: u64,
@@ -267,14 +259,12 @@ impl<M: Memory> Store<M> {
     ///
     /// # Safety
     ///
-    /// If `r` is a reference to a live blob, that blob is neither freed nor
-    /// moved for as long as the result is used: the owner's slot is pinned,
-    /// or does not hold `r`, and nobody frees it.
+    /// If `r` is a reference to a live blob, that blob is neither freed nor moved while the result is used:
+    /// the owner's slot is pinned, or does not hold `r`, and nobody frees it.
     pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
         let class = self.class(r.class()).ok_or(Corrupt)?;
         if class.is_ready(r.index()) {
-            // Neither header nor payload is likely to be in a cache: not one
-            // after the other.
+            // Header and payload are probably in no cache: fetch them together, not one after the other.
             cache::will_read_all(class.slot(r.index()), class.slot as usize);
         }
         // SAFETY: the caller keeps the same contract.
@@ -282,15 +272,15 @@ impl<M: Memory> Store<M> {
         if blob::payload_hash(blob.payload) == payload_hash { Ok(blob) } else { Err(Corrupt) }
     }
 
-    /// The same without looking at all of the payload: for one with checks of
-    /// its own, of which only a part is wanted.
+    /// The same without reading all of the payload: for a payload with checks of its own, of which only a
+    /// part is needed.
     ///
     /// # Safety
     ///
     /// As for `get`.
     pub unsafe fn get_unverified(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
         if let Some(class) = self.class(r.class()).filter(|class| class.is_ready(r.index())) {
-            // What leads to its parts is at its ends.
+            // The index of its parts is at its ends.
             let (slot, bytes) = (class.slot(r.index()), class.slot as usize);
             let ends = bytes.min(ENDS);
             cache::will_read_all(slot, ends);
@@ -300,7 +290,7 @@ impl<M: Memory> Store<M> {
         unsafe { self.find(r, owner) }.map(|(blob, _)| blob)
     }
 
-    /// A blob, and what its payload's hash should be.
+    /// A blob, and the expected hash of its payload.
     ///
     /// # Safety
     ///
@@ -308,8 +298,8 @@ impl<M: Memory> Store<M> {
     unsafe fn find(&self, r: Ref, owner: u64) -> Result<(Blob<'_>, u32), Corrupt> {
         let class = self.class(r.class()).ok_or(Corrupt)?;
         let (header, len) = header(class, r, owner)?;
-        // SAFETY: the header says that the slot holds a blob of `len` bytes,
-        // which fit in the slot; the caller promises that it stays.
+        // SAFETY: the header says that the slot holds a blob of `len` bytes, which fit in the slot; the
+        // caller guarantees that it stays.
         let payload = unsafe { core::slice::from_raw_parts(class.slot(r.index()), len) };
         Ok((Blob { payload, tag: header.tag }, header.payload_hash))
     }
@@ -329,7 +319,7 @@ impl<M: Memory> Store<M> {
         if !locked.is_live(r.index()) {
             return Err(Corrupt);
         }
-        // SAFETY: a live slot; readers are done with it, as they promised.
+        // SAFETY: a live slot; readers are done with it, as the callers of `get` guarantee.
         unsafe { Header::withdraw(class.header(r.index())) };
         locked.give_back(r.index(), len);
         probe!(store_free, owner, r.to_bits(), len);
@@ -347,8 +337,8 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Hands a blob from one owner to another, without touching its payload.
-    /// Afterwards it is found, and may be moved, through the new one's slot.
+    /// Transfers a blob from one owner to another, without touching its payload. Afterwards it is found, and
+    /// may be moved, through the new owner's slot.
     pub fn reown(&self, r: Ref, old: u64, new: u64) -> Result<(), Corrupt> {
         assert!(new < OWNER_LIMIT, "an owner has 48 bits");
         let class = self.class(r.class()).ok_or(Corrupt)?;
@@ -359,8 +349,8 @@ impl<M: Memory> Store<M> {
         Ok(())
     }
 
-    /// Takes a slot for `len` bytes, in the class that fits or, when that
-    /// one cannot grow, in one that is a little larger and has room.
+    /// Takes a slot for `len` bytes, in the class that fits or, if that one cannot grow, in one that is a
+    /// little larger and has room.
     fn take(&self, len: usize) -> Option<Taken<'_>> {
         let number = size::class_among(len, self.blobs.load(Ordering::Relaxed))?;
         let taken = self.take_in(number, len)?;
@@ -399,14 +389,13 @@ impl<M: Memory> Store<M> {
     }
 
     fn class(&self, number: usize) -> Option<&Class> {
-        // A damaged reference may name one that there is not.
+        // A damaged reference may name a class that does not exist.
         if number >= size::CLASSES {
             return None;
         }
         let (chunk, place) = place_of(number);
         let chunk = self.chunks.get(chunk)?.load(Ordering::Acquire);
-        // SAFETY: a chunk, once there, holds its descriptions until the store
-        // is dropped.
+        // SAFETY: a chunk, once created, holds its descriptions until the store is dropped.
         NonNull::new(chunk).map(|chunk| unsafe { chunk.add(place).as_ref() })
     }
 
@@ -435,8 +424,8 @@ impl<M: Memory> Store<M> {
             table = self.memory.reserve(page * CHUNKS)?.as_ptr();
             self.table.store(table, Ordering::Relaxed);
         }
-        // SAFETY: the chunk's page lies within the table and is not yet
-        // committed; once it is, it is zeroed and this thread's own.
+        // SAFETY: the chunk's page lies within the table and is not yet committed; once it is, it is zeroed
+        // and belongs to this thread.
         unsafe {
             let at = NonNull::new_unchecked(table.add(page * chunk));
             if !self.memory.commit(at, page) {
@@ -450,7 +439,8 @@ impl<M: Memory> Store<M> {
         Some(())
     }
 
-    /// Grows before any reference can come to stand for another blob than the one it was made for: generations have begun anew in a class.
+    /// Counts how often generations have started over in any class. It grows before any reference can stand
+    /// for another blob than the one it was made for.
     pub fn wraps(&self) -> u64 {
         self.classes().map(|(_, class)| class.wraps.load(Ordering::Relaxed)).sum()
     }
@@ -484,7 +474,7 @@ fn header(class: &Class, r: Ref, owner: u64) -> Result<(Header, usize), Corrupt>
 impl<M: Memory> Drop for Store<M> {
     fn drop(&mut self) {
         for (_, class) in self.classes() {
-            // SAFETY: nobody else has the store any more.
+            // SAFETY: nobody else uses the store any more.
             unsafe { class.unreserve(&self.memory) };
         }
         if let Some(table) = NonNull::new(*self.table.get_mut()) {

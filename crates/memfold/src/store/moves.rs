@@ -1,13 +1,11 @@
 //! Moving blobs: a few at a time, from the top of a class into its lowest
 //! holes.
 //!
-//! What a move touches is likely to be in no cache: two headers, the blob, the
-//! hole and the owner's slot. So a few moves go together, step by step: lines
-//! are asked for, then all blobs copied, then all headers written, and only
-//! then the owners asked, since each of their compare-exchanges waits until
-//! everything before it has reached memory. All of it happens with the class's
-//! lock held. A copy that its owner does not want is dropped, and nothing has
-//! changed.
+//! The lines that a move touches are probably in no cache: two headers, the blob, the hole and the owner's
+//! slot. So a few moves go together, step by step: lines are prefetched, then all blobs copied, then all
+//! headers written, and only then the owners asked, since each of their compare-exchanges waits until
+//! everything before it has reached memory. The class's lock is held during all of it. A copy that its owner
+//! refuses is dropped, and nothing has changed.
 
 use super::blob::{Header, Ref};
 use super::class::{GROUP_SLOTS, Locked};
@@ -15,17 +13,16 @@ use super::memory::Memory;
 use super::{Maintained, Owners, cache};
 use crate::probe;
 
-/// Moves that go together: with more of them, who waits for the lock has to
-/// wait longer than he cares to spin.
+/// Moves that go together: with more of them, a thread that waits for the lock would have to stop spinning.
 const BATCH: usize = 4;
-/// Larger blobs go one by one.
+/// Larger blobs are moved one by one.
 const ALONE: usize = 4096;
 
 #[derive(Clone, Copy)]
 struct Move {
     from: u64,
     to: u64,
-    /// As it is now, and as it will be.
+    /// The present header, and the future one.
     old: Header,
     new: Header,
     len: usize,
@@ -55,7 +52,7 @@ impl<M: Memory> Locked<'_, M> {
             if !owners.relocate(one.old.owner, old, new) {
                 done.refused += 1;
                 for dropped in core::iter::once(one).chain(moves) {
-                    // SAFETY: the copy was never anybody's.
+                    // SAFETY: nobody ever had a reference to the copy.
                     unsafe { Header::withdraw(self.class.header(dropped.to)) };
                 }
                 return false;
@@ -68,8 +65,8 @@ impl<M: Memory> Locked<'_, M> {
         batch.moves.iter().flatten().count() == planned
     }
 
-    /// Pairs the live slots below the top with the holes from `hole` on, as
-    /// far as they lie in the same two groups.
+    /// Pairs the live slots below the top with the holes from `hole` on, as long as they are in the same two
+    /// groups.
     fn plan(&self, hole: u64) -> ([(u64, u64); BATCH], usize) {
         let (mut pairs, mut planned) = ([(0, 0); BATCH], 0);
         let (low, high) = (hole / GROUP_SLOTS, (self.top - 1) / GROUP_SLOTS);
@@ -96,7 +93,7 @@ impl<M: Memory> Locked<'_, M> {
             cache::will_read(class.header(from));
             cache::will_write(class.header(to));
             cache::will_read_all(class.slot(from), bytes);
-            // The lines in between are written as a whole.
+            // The lines in between are overwritten as a whole.
             cache::will_write(class.slot(to));
             cache::will_write(class.slot(to).wrapping_add(bytes - 1));
         }
@@ -119,9 +116,8 @@ impl<M: Memory> Locked<'_, M> {
             let Some(old) = (unsafe { Header::read(class.header(from)) }) else { break };
             let Some(len) = class.payload_len(old) else { break };
             let new = Header { generation: self.next_generation(), ..old };
-            // SAFETY: two different slots of this class, which begin and end
-            // at multiples of 16 bytes. The hole is nobody's while the lock is
-            // held; the blob is only read, here as by its readers.
+            // SAFETY: two different slots of this class, which begin and end at multiples of 16 bytes. Nobody
+            // uses the hole while the lock is held; the blob is only read, here as by its readers.
             unsafe { cache::copy_away(class.slot(from), class.slot(to), len.div_ceil(16)) };
             *one = Some(Move { from, to, old, new, len });
         }
@@ -133,7 +129,7 @@ impl<M: Memory> Locked<'_, M> {
         batch
     }
 
-    /// The owner has the new reference: the old slot is a hole, the hole is none.
+    /// The owner has the new reference: the old slot becomes a hole, and the hole becomes live.
     fn settle(&mut self, one: &Move) {
         // SAFETY: nobody can have the old reference any more.
         unsafe { Header::withdraw(self.class.header(one.from)) };

@@ -1,4 +1,4 @@
-//! A workspace with memory of its own, for who may allocate.
+//! A workspace with memory of its own, for users that may allocate.
 
 use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut, Range};
@@ -16,19 +16,21 @@ pub struct OwnedWorkspace {
     memory: NonNull<[u8]>,
 }
 
-/// So many bytes out of a box, none of them written: codecs ask for what they need at worst, and mostly touch half of it.
+/// `len` zeroed bytes on the heap, none of them touched yet: codecs ask for their worst case, and mostly
+/// touch half of it.
 fn zeroes(len: usize) -> Option<NonNull<[u8]>> {
     let layout = Layout::array::<u8>(len).ok()?;
     if len == 0 {
         return Some(NonNull::from(Box::<[u8]>::leak(Box::default())));
     }
-    // SAFETY: not of size 0.
+    // SAFETY: the size is not 0.
     let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
     Some(NonNull::slice_from_raw_parts(memory, len))
 }
 
 impl OwnedWorkspace {
-    /// For blocks of up to `len` bytes of a store, which takes [`Tiered::workspace_bytes`]; `None` if there is no memory.
+    /// For blocks of up to `len` bytes of a store; takes [`Tiered::workspace_bytes`]. `None` if there is no
+    /// memory.
     pub fn new<M: Memory>(store: &Tiered<M>, len: usize) -> Option<Self> {
         let mut memory = zeroes(store.workspace_bytes(len))?;
         // SAFETY: leaked, so it lives until it is dropped together with its only user.
@@ -38,20 +40,22 @@ impl OwnedWorkspace {
 }
 
 impl OwnedWorkspace {
-    /// Gives back what was touched of its memory, and forgets what codecs had set up there. `store` and `len` are those that it was made for.
+    /// Returns the touched part of its memory, and forgets what codecs had set up there. `store` and `len`
+    /// are those that it was made for.
     pub fn renew<M: Memory>(&mut self, store: &Tiered<M>, len: usize) {
         let page = SystemMemory::new().page_size();
         let Range { start, end } = self.memory();
         let (first, last) = (start.next_multiple_of(page), end / page * page);
         if first < last {
-            // SAFETY: whole pages of our own memory, which the workspace so far does not use again; they stay writable.
+            // SAFETY: whole pages of our own memory, which the old workspace does not use again; they stay
+            // writable.
             unsafe { SystemMemory::new().release(self.memory.cast().add(first - start), last - first) };
         }
-        // SAFETY: as when it was made; the one that had the memory so far goes.
+        // SAFETY: as when it was made; the old workspace is dropped.
         self.space = ManuallyDrop::new(store.workspace(len, unsafe { self.memory.as_mut() }));
     }
 
-    /// Where its memory is, for [`SystemMemory::resident_bytes`]: codecs ask for what they need at worst.
+    /// The addresses of its memory, for [`SystemMemory::resident_bytes`]: codecs ask for their worst case.
     pub fn memory(&self) -> Range<usize> {
         let start = self.memory.as_ptr().cast::<u8>().addr();
         start..start + self.memory.len()
@@ -63,7 +67,7 @@ unsafe impl Send for OwnedWorkspace {}
 
 impl Drop for OwnedWorkspace {
     fn drop(&mut self) {
-        // SAFETY: dropped once, before its memory goes; the memory came out of a box.
+        // SAFETY: dropped once, before its memory is freed; the memory came out of a box.
         unsafe {
             ManuallyDrop::drop(&mut self.space);
             drop(Box::from_raw(self.memory.as_ptr()));

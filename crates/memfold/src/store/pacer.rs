@@ -1,12 +1,10 @@
-//! When to compact, and how far: as late and as little as may be.
+//! When to compact, and how far: as late and as little as possible.
 //!
-//! Every deletion makes the next move cheaper for each byte that it gives
-//! back: if half of the blobs go, a compactor that keeps up moves one blob for
-//! each of them, one that waits for the end moves half as many; if 90 % go, a
-//! ninth. What has to be kept is a promise about time: what the store takes
-//! now is in proportion to what it held [`DEADLINE_NS`] ago. So the pacer
-//! remembers what the store held, and lets the work begin when what is left of
-//! the time is what the work will take, going by how long it took before.
+//! Every deletion makes the next move cheaper per byte returned: if half of the blobs are deleted, a
+//! compactor that keeps up moves one blob for each of them, and one that waits for the end moves half as
+//! many; if 90 % are deleted, a ninth. But there is a bound on time: the memory that the store takes now is
+//! in proportion to what it held [`DEADLINE_NS`] ago. So the pacer remembers what the store held, and lets
+//! the work begin when the remaining time is what the work will take, judging by how long it took before.
 //!
 //! ```text
 //!   bytes │▔▔▔▔▔▔▔▔▔▔▔▔▔▔╲  taken, at most
@@ -17,26 +15,26 @@
 //!               <── deadline ──>
 //! ```
 //!
-//! Nobody calls a clock here: the user's background thread brings the time.
+//! The pacer reads no clock: the user's background thread passes the time.
 
 use super::{Debt, Goal, Maintained};
 
 /// Within this many nanoseconds of a deletion, the store is dense again.
 pub const DEADLINE_NS: u64 = 100_000_000;
-/// What waking up late and being interrupted may take of it.
+/// The part of it that late wake-ups and interruptions may take.
 const MARGIN_NS: u64 = 30_000_000;
-/// How often to look while there is something to wait for, and while not.
+/// How often to look while there is something to wait for, and otherwise.
 const LOOK_NS: u64 = 5_000_000;
 const IDLE_NS: u64 = 20_000_000;
 /// The first guess: a blob of 1 KiB in 400 ns.
 const FIRST_NS_PER_KIB: u64 = 400;
-/// As many looks as the deadline may take, and some more.
+/// As many looks as fit into the deadline, and some more.
 const SAMPLES: usize = 32;
 
 /// What the background thread is to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
-    /// Sleep for so many nanoseconds, then ask again.
+    /// Sleep for this many nanoseconds, then ask again.
     Sleep(u64),
     /// Call [`Store::maintain_to`](super::Store::maintain_to) with this goal
     /// and a budget that takes a few milliseconds, then ask again.
@@ -46,11 +44,11 @@ pub enum Pace {
 /// Paces the user's background thread.
 #[derive(Debug, Clone)]
 pub struct Pacer {
-    /// When the pacer looked, and the bytes that were held: a ring.
+    /// When the pacer looked, and how many bytes were held then: a ring buffer.
     samples: [(u64, u64); SAMPLES],
     looks: usize,
     ns_per_kib: u64,
-    /// The last work did nothing: no use in trying again at once.
+    /// The last call of work achieved nothing: no use in trying again at once.
     in_vain: bool,
 }
 
@@ -73,11 +71,11 @@ impl Pacer {
             return Pace::Sleep(if debt.due { LOOK_NS } else { IDLE_NS });
         }
         let (mut pace, mut least) = (Pace::Sleep(LOOK_NS), LOOK_NS);
-        // The most that is known to have been held since the sample.
+        // The most bytes known to have been held since the sample.
         let mut most = debt.held_bytes;
         for back in 1..=self.looks.min(SAMPLES) {
             let (then, held) = self.samples[(self.looks - back) % SAMPLES];
-            // What was held at the sample counts no more from `end` on.
+            // What was held at the sample no longer counts from `end` on.
             let end = then.saturating_add(DEADLINE_NS - MARGIN_NS);
             let left = end.saturating_sub(now.saturating_add(self.work_ns(&debt, most)));
             if left < least && debt.allowed(most) < debt.resident_bytes {
@@ -85,7 +83,7 @@ impl Pacer {
                 pace = if left == 0 { Pace::Work(debt.goal(most)) } else { Pace::Sleep(left) };
             }
             if left == 0 || end < now {
-                // All that is older asks for less.
+                // Older samples demand less.
                 break;
             }
             most = most.max(held);
@@ -93,21 +91,20 @@ impl Pacer {
         pace
     }
 
-    /// What a call of `maintain_to` did and how long it took.
+    /// Notes what a call of `maintain_to` did, and how long it took.
     pub fn worked(&mut self, ns: u64, done: &Maintained) {
         self.in_vain = done.moved == 0 && done.released_bytes == 0;
         let kib = done.moved_bytes / 1024;
         if kib >= 1024 {
-            // The mean of what was thought and what was seen.
+            // The mean of the estimate and the measurement.
             self.ns_per_kib = ((self.ns_per_kib + ns / kib) / 2).clamp(20, 20_000);
         }
     }
 
-    /// How long it takes until the store takes no more than it may when
-    /// `held` bytes count.
+    /// How long it takes until the store takes no more than allowed for `held` bytes.
     fn work_ns(&self, debt: &Debt, held: u64) -> u64 {
         let cut = debt.resident_bytes.saturating_sub(debt.allowed(held));
-        // The tail to be cut is as full of blobs as the rest.
+        // The tail that will be cut is assumed to be as full of blobs as the rest.
         let moves = u128::from(cut) * u128::from(debt.held_bytes) / u128::from(debt.resident_bytes.max(1));
         (moves as u64 / 1024).saturating_mul(self.ns_per_kib)
     }
@@ -116,7 +113,7 @@ impl Pacer {
         if self.looks > 0 {
             let newest = &mut self.samples[(self.looks - 1) % SAMPLES];
             if now.saturating_sub(newest.0) < LOOK_NS {
-                // As if it had been deleted earlier: on the safe side.
+                // As if it had been deleted earlier: this errs on the safe side.
                 newest.1 = newest.1.min(held);
                 return;
             }
@@ -136,7 +133,7 @@ mod tests {
         Debt { due: resident > held * 67 / 64, held_bytes: held, resident_bytes: resident, ..Debt::default() }
     }
 
-    /// Looks until there is work; the time that passed, and the goal.
+    /// Looks until there is work; returns the time that passed, and the goal.
     fn until_work(pacer: &mut Pacer, begun: u64, debt: Debt) -> (u64, Goal) {
         let mut now = begun;
         loop {

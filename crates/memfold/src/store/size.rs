@@ -1,4 +1,4 @@
-//! Size classes: how many bytes a slot has for a blob of a given size.
+//! Size classes: how long the slot for a blob of a given size is.
 //!
 //! Slots grow in steps of 16 bytes up to 8 KiB (classes 0 to 511), above that
 //! in 128 steps for each doubling, so that rounding costs at most 1/128 of a
@@ -10,10 +10,11 @@
 //!   step        16            |        64            |   128 .. | 64 KiB
 //! ```
 //!
-//! A class has memory that nobody uses: the rest of its last page, a reserve, the headers of a group. While there are few blobs this
-//! is more than what long slots would waste. So only one class in a **grain** is used then, 16 or 8 at most, and all when there are many:
-//! of `n` blobs in one class of `g`, waste is about `8 n g` bytes and slack some kilobytes for each of `512 / g` classes,
-//! the sum is least where `g * g * n` is [`WORTH`].
+//! A class has memory that nobody uses: the rest of its last page, a reserve, the headers of a group. While
+//! there are few blobs, this exceeds what longer slots would waste. So only one class in a **grain** is used
+//! then, at most 16 or 8, and all of them when there are many blobs. With `n` blobs and one class in `g`, the
+//! waste is about `8 n g` bytes and the slack some kilobytes for each of `512 / g` classes; the sum is least
+//! where `g * g * n` is [`WORTH`].
 
 /// Slots are longer than their blobs by less than this: headers note by how much.
 pub(super) const PAD_LIMIT: usize = 1 << 16;
@@ -46,14 +47,14 @@ pub(super) fn class_of(payload: usize) -> Option<usize> {
 
 /// See the module; as measured with blobs of 1 to 8 KiB.
 const WORTH: usize = 1 << 18;
-/// One in so many classes is used at least.
+/// At least one in this many classes is used.
 pub(super) const MOST_GRAIN: usize = 16;
 const MOST_GRAIN_ABOVE: usize = 8;
 
-/// The class for a blob of `payload` bytes when there are so many blobs.
+/// The class for a blob of `payload` bytes when there are `blobs` blobs.
 pub(super) fn class_among(payload: usize, blobs: usize) -> Option<usize> {
     let exact = class_of(payload)?;
-    // A slot is longer than its blob by an eighth at most, and by no more than a header can note.
+    // A slot exceeds its blob by at most an eighth, and by no more than a header can record.
     let most = match exact.checked_sub(FINE_CLASSES) {
         None => (payload / 128).min(MOST_GRAIN),
         Some(above) => MOST_GRAIN_ABOVE.min(PAD_LIMIT / step_bytes(above / STEPS)),
@@ -71,7 +72,7 @@ pub(super) const fn slot_bytes(class: usize) -> usize {
     (FINE_LIMIT << octave) + ((class - FINE_CLASSES) % STEPS + 1) * step_bytes(octave)
 }
 
-/// By how much slots grow from one class to the next, so many doublings above the fine ones.
+/// By how much slots grow from one class to the next, `octave` doublings above the fine ones.
 const fn step_bytes(octave: usize) -> usize {
     (FINE_LIMIT << octave) / STEPS
 }

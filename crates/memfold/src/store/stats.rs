@@ -1,11 +1,10 @@
-//! What the store holds, and what it costs: every byte is in one of these.
+//! What the store holds, and what it costs: every byte is counted in exactly one of these.
 
 use super::blob::HEADER;
 use super::memory::Memory;
 use super::{Store, Tuning};
 
-/// A count of everything. `resident_bytes` is the sum of `payload_bytes` and
-/// all that is overhead.
+/// Statistics. `resident_bytes` is the sum of `payload_bytes` and all overhead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Blobs in the store.
@@ -14,11 +13,11 @@ pub struct Stats {
     pub payload_bytes: u64,
     /// Their headers.
     pub header_bytes: u64,
-    /// What slots are larger than their blobs.
+    /// By how much slots are longer than their blobs.
     pub rounding_bytes: u64,
     /// Slots that hold nothing.
     pub hole_bytes: u64,
-    /// Committed, above the last slot: the reserve, and ends of pages.
+    /// Committed memory above the last slot: the reserve, and the ends of pages.
     pub slack_bytes: u64,
     /// Descriptions of classes, and headers of slots that hold nothing.
     pub table_bytes: u64,
@@ -34,7 +33,7 @@ impl Stats {
 }
 
 impl<M: Memory> Store<M> {
-    /// Counts. Each class is counted exactly, one after the other.
+    /// The statistics. Each class is counted exactly, one after the other.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for (number, class) in self.classes() {
@@ -47,7 +46,7 @@ impl<M: Memory> Store<M> {
             stats.rounding_bytes += locked.live * slot - locked.payload;
             stats.hole_bytes += locked.holes() * slot;
             stats.slack_bytes += locked.slack() as u64;
-            // What stands in front of groups, and what segments are longer than their groups.
+            // The starts of groups, and by how much segments are longer than their groups.
             stats.table_bytes += locked.used_bytes() as u64 - locked.top * slot - header;
             stats.resident_bytes += locked.committed as u64;
             if super::place_of(number).1 == 0 {

@@ -1,15 +1,13 @@
-//! The end of a class's array: committing memory ahead of its use, and giving
-//! it back.
+//! The end of a class's array: committing memory ahead of its use, and returning it.
 //!
 //! ```text
 //!   ... slot slot slot │ slack: committed, unused       │ reserved
 //!                      ^ top            ^ soft          ^ committed
 //! ```
 //!
-//! A class grows in units. When puts pass `soft`, which lies a part of a unit
-//! and at least one slot below `committed`, the next unit is asked for
-//! already: CRAMES's fill ratio. So memory is requested while there is still
-//! some, and making room by compressing never has to wait for room.
+//! A class grows in units. When the slots in use exceed `soft`, which lies a part of a unit and at least one
+//! slot below `committed`, the next unit is already requested: CRAMES's fill ratio. So memory is requested
+//! while some is left, and a put that makes room by compressing never has to wait for memory.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
@@ -18,37 +16,36 @@ use super::Tuning;
 use super::class::{Class, GROUP_HEADER, Locked, SEGMENTS};
 use super::memory::Memory;
 
-/// Memory is committed in units of 1/128 of what the class has, within these.
+/// Memory is committed in units of 1/128 of what the class has, within these bounds.
 const UNIT_SHARE: usize = 128;
 const UNIT_LEAST: usize = 4096;
 const UNIT_MOST: usize = if cfg!(test) { 16384 } else { 262_144 };
-/// Slots up to this size are kept in reserve in every class that is in use.
+/// In every class that is in use, slots up to this size are kept in reserve.
 const KEPT_SLOT: usize = 16384;
 
-/// What came of growing.
+/// The result of growing.
 pub(super) enum Grown<T> {
     /// There is room.
     Done(T),
     /// There is no more memory.
     Full,
-    /// The tail is just being given back: wait for it, without the lock.
+    /// The tail is being returned right now: wait for that, without the lock.
     Busy,
 }
 
 impl Class {
-    /// Gives back a tail that is so long that it is worth it, but for the
-    /// reserve, and about `budget` bytes at once. Returns the bytes
-    /// given back.
+    /// Gives back a tail that is long enough to be worth it, except for the reserve, about `budget` bytes at
+    /// once. Returns the number of bytes given back.
     pub(super) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
         let locked = self.lock(memory);
         let spare = locked.long_tail(tuning);
         self.give_tail_back(locked, spare.min(budget), tuning)
     }
 
-    /// Gives back all of the tail, with the reserve. Returns the bytes given back.
+    /// Gives back the whole tail, including the reserve. Returns the number of bytes given back.
     pub(super) fn release_reserve<M: Memory>(&self, memory: &M, tuning: Tuning) -> usize {
         let mut all = 0;
-        // A cut stays within a segment. What others grow meanwhile is not this call's.
+        // A cut stays within a segment. Memory that others commit meanwhile is not this call's concern.
         for _ in 0..SEGMENTS {
             let locked = self.lock(memory);
             let spare = locked.slack();
@@ -60,14 +57,14 @@ impl Class {
         all
     }
 
-    /// Gives about so many bytes of the tail back, if nobody else is at it.
+    /// Returns about `spare` bytes of the tail, unless another thread is doing so.
     fn give_tail_back<M: Memory>(&self, mut locked: Locked<'_, M>, spare: usize, tuning: Tuning) -> usize {
         if spare == 0 || !self.tail.try_acquire() {
             return 0;
         }
         let memory = locked.memory;
         let (start, bytes) = locked.cut(spare, tuning);
-        // The system takes its time: others may use the class meanwhile.
+        // The system call takes its time: others may use the class meanwhile.
         drop(locked);
         // SAFETY: the range was committed and holds no slot below the top; it
         // is no longer counted as committed, and will not be again before
@@ -79,8 +76,7 @@ impl Class {
 }
 
 impl<M: Memory> Locked<'_, M> {
-    /// The bytes of a tail that is worth giving back, which it is not if it
-    /// would be wanted again after a few puts; else zero.
+    /// The bytes of a tail that is worth returning; zero if it would be needed again after a few puts.
     pub(super) fn long_tail(&self, tuning: Tuning) -> usize {
         if self.top == 0 {
             return self.committed;
@@ -95,8 +91,8 @@ impl<M: Memory> Locked<'_, M> {
         (1 << share.ilog2()).clamp(least, UNIT_MOST)
     }
 
-    /// Bytes to be kept in reserve: a part of a unit, and at least the next
-    /// slot, unless that would be much for this class.
+    /// Bytes to keep in reserve: a part of a unit, and at least the next slot, unless that would be much for
+    /// this class.
     fn reserve(&self, tuning: Tuning) -> usize {
         let part = self.unit() * 64usize.saturating_sub(tuning.fill_ratio as usize) / 64;
         let slot = self.class.slot as usize + GROUP_HEADER;
@@ -135,8 +131,8 @@ impl<M: Memory> Locked<'_, M> {
             self.class.segments[segment].store(start, Ordering::Release);
         }
         let unit = self.unit().min(all - offset);
-        // SAFETY: the range lies within the segment and above what is
-        // committed; the tail's lock is held, so nobody is giving it back.
+        // SAFETY: the range lies within the segment and above what is committed; the tail's lock is held, so
+        // nobody is returning it.
         if !unsafe { memory.commit(NonNull::new_unchecked(start.add(offset)), unit) } {
             return None;
         }
@@ -155,15 +151,15 @@ impl<M: Memory> Locked<'_, M> {
         }
     }
 
-    /// Lowers `committed` by about `spare` bytes, of whole pages and within
-    /// one segment. Returns the range above it, now to be given back.
+    /// Lowers `committed` by about `spare` bytes, of whole pages and within one segment. Returns the range
+    /// above it, which is now to be returned to the system.
     fn cut(&mut self, spare: usize, tuning: Tuning) -> (NonNull<u8>, usize) {
         let memory = self.memory;
         let page = memory.page_size();
         let bytes = (spare.max(page) / page * page).min(self.offset);
         let (segment, offset) = (self.segment as usize, self.offset - bytes);
         let committed = self.committed - bytes;
-        // Readers of stale references look no further from now on.
+        // From now on, readers with stale references look no further.
         if offset == 0 && segment > 0 {
             let whole = self.class.segment_bytes(segment - 1, memory);
             self.set_committed(segment - 1, whole, committed, tuning);
@@ -176,8 +172,8 @@ impl<M: Memory> Locked<'_, M> {
         (unsafe { NonNull::new_unchecked(start.add(offset)) }, bytes)
     }
 
-    /// Waits, without the lock, until the tail has been given back. What was
-    /// known about the class before may be different afterwards.
+    /// Waits, without the lock, until the tail has been returned. What was known about the class before may
+    /// be out of date afterwards.
     #[cold]
     pub(super) fn wait_for_tail(&mut self) {
         self.class.unlock_for(self.memory, || {

@@ -1,4 +1,4 @@
-//! Blocks in, blocks out: the store with codecs in front of it.
+//! Blocks in, blocks out: the store behind codecs.
 //!
 //! ```text
 //!            same-filled? ──────────────────────> 8 bytes        tag 0
@@ -7,10 +7,9 @@
 //!   later:   densify ── noticeably smaller? ────> compressed     tag codec | DENSE
 //! ```
 //!
-//! The tag says how a blob is read: it is the number of a decoder, so blobs
-//! stay readable whatever codecs are chosen afterwards. (A codec of the user's
-//! own, [`CodecId::OWN`], is in no table: such blobs are read by the store that made them.) Nothing here
-//! allocates: who calls brings a [`Workspace`], one for each thread.
+//! The tag says how a blob is read: it is the number of a decoder, so blobs stay readable whatever codecs are
+//! chosen later. (A user-supplied codec, [`CodecId::OWN`], is in no table: only the store that made such
+//! blobs reads them.) Nothing here allocates: the caller supplies a [`Workspace`], one for each thread.
 
 use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
@@ -20,15 +19,15 @@ use super::memory::Memory;
 use super::{Blob, Corrupt, Full, Ref, Store};
 use crate::probe;
 
-/// The tag of blocks that are one word repeated.
+/// The tag of blocks that consist of one repeated word.
 const SAME: u8 = 0;
-/// Set in the tag of what the dense codec made.
+/// Set in the tag of what the dense codec compressed.
 const DENSE: u8 = 0x80;
 
-/// Where a block belongs.
+/// How hard a block is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// It went cold just now, and may be wanted again soon.
+    /// It has just become cold, and may be needed again soon.
     Fast,
     /// It stayed cold. The fast tier if there is no dense codec.
     Dense,
@@ -39,10 +38,9 @@ pub struct Tiered<M: Memory> {
     store: Store<M>,
     fast: &'static dyn Codec,
     dense: Option<&'static dyn Codec>,
-    /// A block is stored as it is if its compressed form would take more
-    /// than this many 64ths of it.
+    /// A block is stored uncompressed if its compressed form would take more than this many 64ths of it.
     threshold: AtomicU8,
-    /// Bytes of scratch that decoding takes at least, see [`Tiered::will_decode`].
+    /// The least scratch memory for decoding, in bytes, see [`Tiered::will_decode`].
     decode: AtomicUsize,
 }
 
@@ -50,9 +48,9 @@ pub struct Tiered<M: Memory> {
 pub struct Workspace<'a> {
     fast: Scratch<'a>,
     dense: Scratch<'a>,
-    /// What [`Tiered::load`] works in.
+    /// Scratch memory of [`Tiered::load`].
     pub decode: Scratch<'a>,
-    /// As long as the longest block: what [`Tiered::densify`] works in, and others in between.
+    /// As long as the longest block: working memory of [`Tiered::densify`], and of others in between.
     pub block: &'a mut [u8],
     out: &'a mut [u8],
 }
@@ -64,13 +62,13 @@ impl<M: Memory> Tiered<M> {
         Tiered { store: Store::new(memory), fast, dense, threshold, decode }
     }
 
-    /// From now on, blocks whose compressed form takes more than this many
-    /// 64ths of their size are kept as they are. 60 at first.
+    /// From now on, blocks whose compressed form takes more than this many 64ths of their size are stored
+    /// uncompressed. 60 at first.
     pub fn set_threshold(&self, of_64: u8) {
         self.threshold.store(of_64.min(64), Ordering::Relaxed);
     }
 
-    /// What holds the blobs, for freeing, reowning, maintaining and counting.
+    /// The store of the blobs, for freeing, reowning, maintenance and statistics.
     pub fn store(&self) -> &Store<M> {
         &self.store
     }
@@ -80,25 +78,25 @@ impl<M: Memory> Tiered<M> {
         self.dense.is_some()
     }
 
-    /// Bytes of memory that a [`Workspace`] for blocks of `len` bytes takes.
+    /// Bytes of memory of a [`Workspace`] for blocks of `len` bytes.
     pub fn workspace_bytes(&self, len: usize) -> usize {
         self.workspace_parts(len).iter().map(|part| part + Scratch::ALIGN).sum()
     }
 
-    /// Bytes of scratch that [`Tiered::load`] takes for blocks of `len` bytes.
+    /// Bytes of scratch memory that [`Tiered::load`] needs for blocks of `len` bytes.
     pub fn decode_scratch(&self, len: usize) -> usize {
         let of = |codec: &dyn Codec| codec.decompress_scratch(len);
         of(self.fast).max(self.dense.map_or(0, of)).max(self.decode.load(Ordering::Relaxed))
     }
 
-    /// Blocks that other codecs made will be there, by way of [`Tiered::put`]: workspaces have room for so many bytes of scratch to
-    /// decode them. Before the first workspace is made.
+    /// Announces blocks that other codecs made and [`Tiered::put`] will add: workspaces get at least this
+    /// many bytes of scratch memory to decode them. To be called before the first workspace is made.
     pub fn will_decode(&self, bytes: usize) {
         self.decode.fetch_max(bytes, Ordering::Relaxed);
     }
 
     fn workspace_parts(&self, len: usize) -> [usize; 5] {
-        // Shorter blocks may take more.
+        // Shorter blocks may need more.
         let dense = self.dense.map_or(0, |dense| dense.compress_scratch_up_to(len));
         [self.fast.compress_scratch_up_to(len), dense, self.decode_scratch(len), len, len]
     }
@@ -120,7 +118,7 @@ impl<M: Memory> Tiered<M> {
         Workspace { fast, dense, decode, block, out }
     }
 
-    /// Keeps a block for `owner`.
+    /// Stores a block for `owner`.
     pub fn insert(
         &self,
         tier: Tier,
@@ -131,7 +129,7 @@ impl<M: Memory> Tiered<M> {
         self.insert_sized(tier, owner, block, work).map(|(name, _)| name)
     }
 
-    /// The same, and the length of the payload.
+    /// The same; also returns the length of the payload.
     pub fn insert_sized(
         &self,
         tier: Tier,
@@ -155,8 +153,8 @@ impl<M: Memory> Tiered<M> {
         Ok((self.store.put(owner, id.0 | mark, payload)?, payload.len()))
     }
 
-    /// As [`Tiered::insert_sized`], but a block that neither of the codecs makes smaller is not kept: `None`.
-    /// What the fast codec can't, the dense one is asked for.
+    /// As [`Tiered::insert_sized`], but a block that neither codec makes smaller is not stored: `None`. The
+    /// dense codec is tried if the fast one fails.
     pub fn insert_if_smaller(
         &self,
         tier: Tier,
@@ -173,12 +171,12 @@ impl<M: Memory> Tiered<M> {
         }
     }
 
-    /// Whether [`Tiered::insert_if_smaller`] would keep a block.
+    /// Whether [`Tiered::insert_if_smaller`] would store a block.
     pub fn gets_smaller(&self, owner: u64, block: &[u8], work: &mut Workspace<'_>) -> bool {
         same_filled(block).is_some() || self.shrink(Tier::Fast, owner, block, work).is_some()
     }
 
-    /// Compresses a block into the workspace; its tag and length, if that is less than the threshold.
+    /// Compresses a block into the workspace; returns its tag and length, if that is below the threshold.
     fn shrink(&self, tier: Tier, owner: u64, block: &[u8], work: &mut Workspace<'_>) -> Option<(u8, usize)> {
         let threshold = block.len() * usize::from(self.threshold.load(Ordering::Relaxed)) / 64;
         if tier == Tier::Fast || self.dense.is_none() {
@@ -194,7 +192,7 @@ impl<M: Memory> Tiered<M> {
         }
     }
 
-    /// The bytes that [`Tiered::insert`] would keep of a block in the fast tier.
+    /// The bytes that [`Tiered::insert`] would store of a block in the fast tier.
     pub fn compressed_len(&self, block: &[u8], work: &mut Workspace<'_>) -> usize {
         if same_filled(block).is_some() {
             return size_of::<u64>();
@@ -206,7 +204,7 @@ impl<M: Memory> Tiered<M> {
         }
     }
 
-    /// Brings a block back into `dst`, which is as long as the block was.
+    /// Restores a block into `dst`, which is as long as the block was.
     ///
     /// # Safety
     ///
@@ -222,34 +220,35 @@ impl<M: Memory> Tiered<M> {
         self.decode(owner, unsafe { self.store.get(r, owner) }?, dst, scratch)
     }
 
-    /// What is kept of a block, to be put into another store: the number of the codec that made it, `None` for one repeated word, and
-    /// its payload.
+    /// The stored form of a block, to be put into another store: the number of the codec that made it, `None`
+    /// for one repeated word, and its payload.
     ///
     /// # Safety
     ///
-    /// As for [`Store::get`], as long as the payload is used.
+    /// As for [`Store::get`], while the payload is used.
     pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<(Option<CodecId>, &[u8]), Corrupt> {
         // SAFETY: the caller keeps the same contract.
         unsafe { self.store.get(r, owner) }.map(form)
     }
 
-    /// The same without looking at all of the payload, see [`Store::get_unverified`].
+    /// The same without reading all of the payload, see [`Store::get_unverified`].
     ///
     /// # Safety
     ///
-    /// As for [`Store::get`], as long as the payload is used.
+    /// As for [`Store::get`], while the payload is used.
     pub unsafe fn get_unverified(&self, r: Ref, owner: u64) -> Result<(Option<CodecId>, &[u8]), Corrupt> {
         // SAFETY: the caller keeps the same contract.
         unsafe { self.store.get_unverified(r, owner) }.map(form)
     }
 
-    /// Keeps for `owner` what [`Tiered::get`] gave of a block. Whether it is the form of a block is seen when it is loaded.
+    /// Stores for `owner` the form that [`Tiered::get`] returned for a block. Whether it is valid shows only
+    /// when it is loaded.
     pub fn put(&self, owner: u64, id: Option<CodecId>, payload: &[u8]) -> Result<Ref, Full> {
         self.store.put(owner, id.map_or(SAME, |id| id.0 & !DENSE), payload)
     }
 
-    /// What [`Tiered::insert`] would keep of a block, for [`Tiered::put`]: `None` if it is more than `most` bytes, which is no more than
-    /// the workspace's longest block.
+    /// The form that [`Tiered::insert`] would store of a block, for [`Tiered::put`]. `None` if it exceeds
+    /// `most` bytes, which may not exceed the workspace's longest block.
     pub fn form<'w>(
         &self,
         tier: Tier,
@@ -268,7 +267,8 @@ impl<M: Memory> Tiered<M> {
         }
     }
 
-    /// Brings a block back from what [`Tiered::get`] gave of it, or [`Tiered::form`]. Not for codecs of the user's own.
+    /// Restores a block from the form that [`Tiered::get`] or [`Tiered::form`] returned. Not for
+    /// user-supplied codecs.
     pub fn open(
         owner: u64,
         id: Option<CodecId>,
@@ -283,7 +283,8 @@ impl<M: Memory> Tiered<M> {
         opened
     }
 
-    /// As [`Tiered::open`], for codecs of the user's own too: of a store that has no dense codec, or another one.
+    /// As [`Tiered::open`], also for user-supplied codecs: for forms of a store that has no dense codec, or
+    /// another one.
     pub fn open_own(
         &self,
         owner: u64,
@@ -298,10 +299,9 @@ impl<M: Memory> Tiered<M> {
         open(CodecId::OWN.0, payload, dst, scratch, |_| Some(self.fast))
     }
 
-    /// Compresses a block of `len` bytes again with the dense codec, and
-    /// keeps the result for `owner` too if it is noticeably smaller. Then the
-    /// caller puts the new reference in place of the old one and frees the
-    /// old, or, if the old one is no longer wanted, frees the new.
+    /// Compresses a block of `len` bytes again with the dense codec, and stores the result for `owner` too if
+    /// it is noticeably smaller. The caller then replaces the old reference by the new one and frees the old;
+    /// or, if the block is no longer wanted, frees the new.
     ///
     /// # Safety
     ///
@@ -322,7 +322,7 @@ impl<M: Memory> Tiered<M> {
         let block = &mut work.block[..len];
         let old = blob.payload.len();
         self.decode(owner, blob, block, &mut work.decode)?;
-        // Less than 1/16 is not worth a slower way back.
+        // Less than 1/16 is not worth slower decompression.
         match compress(dense, owner, block, work.out, old - old / 16, &mut work.dense) {
             Compressed::Fits(n) => Ok(self.store.put(owner, dense.id().0 | DENSE, &work.out[..n]).ok()),
             Compressed::Incompressible => Ok(None),
@@ -344,7 +344,7 @@ impl<M: Memory> Tiered<M> {
     }
 
     fn decode_blob(&self, blob: Blob<'_>, dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Corrupt> {
-        // No table knows the user's own codec: it is the one that this store was made with.
+        // No table knows a user-supplied codec: it is the one that this store was made with.
         let own = |dense: bool| {
             if dense { self.dense } else { Some(self.fast) }.filter(|codec| codec.id() == CodecId::OWN)
         };
@@ -352,7 +352,7 @@ impl<M: Memory> Tiered<M> {
     }
 }
 
-/// Fills a block from its form; `own` finds the user's own codec in one of the tiers.
+/// Fills a block from its form; `own` finds the user-supplied codec of one of the tiers.
 fn open(
     tag: u8,
     payload: &[u8],
@@ -377,12 +377,12 @@ fn open(
     codec.ok_or(Corrupt)?.decompress(payload, dst, scratch).map_err(|_| Corrupt)
 }
 
-/// The codec that made a blob, `None` for one repeated word, and what it holds.
+/// The codec that made a blob, `None` for one repeated word, and its payload.
 fn form(blob: Blob<'_>) -> (Option<CodecId>, &[u8]) {
     ((blob.tag != SAME).then_some(CodecId(blob.tag & !DENSE)), blob.payload)
 }
 
-/// Compresses a block of `owner`'s, and says so.
+/// Compresses a block of `owner`, and reports it to a probe.
 fn compress(
     codec: &dyn Codec,
     owner: u64,

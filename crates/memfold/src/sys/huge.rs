@@ -1,13 +1,13 @@
-//! Huge pages, where the system has them and its owner lets programs have them on request.
+//! Huge pages, where the system has them and its administrator allows them on request.
 //!
-//! A huge page takes the place of all small pages of an aligned range (a unit). All that is asked for here are hints: memory is
-//! the same whether they are heeded or not.
+//! A huge page takes the place of all small pages of an aligned range (a unit). All calls here are hints: the
+//! content of memory is the same whether or not they are heeded.
 
 use core::ptr::NonNull;
 
 use super::SystemMemory;
 
-/// A page of more bytes is of no use here.
+/// Larger huge pages are of no use here.
 const MOST: usize = 4 << 20;
 
 impl SystemMemory {
@@ -16,30 +16,32 @@ impl SystemMemory {
         kernel::huge_page().filter(|&bytes| bytes.is_power_of_two() && bytes <= MOST)
     }
 
-    /// Whole units that hold nothing yet, or all of whose pages have memory, are better huge pages; false if the system can't note that. Then nothing has changed.
+    /// Asks for huge pages for whole units that hold nothing yet, or all of whose pages have memory. False if
+    /// the system can't do that; then nothing has changed.
     ///
     /// # Safety
     /// They are part of one reservation.
     pub(crate) unsafe fn prefer_huge(self, start: NonNull<u8>, bytes: usize) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { kernel::prefer_huge(start, bytes) }
     }
 
-    /// Makes whole units huge pages now, if it can, all of whose pages have memory; what they hold stays.
+    /// Makes whole units, all of whose pages have memory, huge pages now if possible; their content stays.
     ///
     /// # Safety
     /// They are part of one reservation.
     pub(crate) unsafe fn collapse(self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { kernel::collapse(start, bytes) }
     }
 
-    /// Pages of these units will be given back one by one, and nothing else may take their place; false if the system can't note that.
+    /// Asks for small pages for these units, since their pages will be returned one by one and nothing else
+    /// may take their place; false if the system can't do that.
     ///
     /// # Safety
     /// They are part of one reservation.
     pub(crate) unsafe fn prefer_small(self, start: NonNull<u8>, bytes: usize) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { kernel::prefer_small(start, bytes) }
     }
 }
@@ -52,13 +54,13 @@ mod kernel {
 
     static HUGE: OnceLock<Option<usize>> = OnceLock::new();
 
-    /// MADV_COLLAPSE does not ask whether the system's owner wants huge pages, so this does.
+    /// MADV_COLLAPSE ignores whether the administrator wants huge pages, so this checks it.
     pub fn huge_page() -> Option<usize> {
         *HUGE.get_or_init(|| {
             let says =
                 |name: &str| read_to_string(std::format!("/sys/kernel/mm/transparent_hugepage/{name}"));
             let wanted = says("enabled").is_ok_and(|modes| !modes.contains("[never]"));
-            // SAFETY: a system call without memory.
+            // SAFETY: a system call that accesses no memory.
             let refused = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) } == 1;
             let bytes = says("hpage_pmd_size").ok()?.trim().parse().ok()?;
             (wanted && !refused).then_some(bytes)
@@ -66,17 +68,18 @@ mod kernel {
     }
 
     fn advise(start: NonNull<u8>, bytes: usize, advice: libc::c_int) -> bool {
-        // SAFETY: our own pages, say all callers; none of the advices here changes what they hold.
+        // SAFETY: our own pages, as all callers guarantee; none of the advice used here changes their
+        // content.
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) == 0 }
     }
 
-    // SAFETY: these three are called as `Huge`'s functions say.
+    // SAFETY: these three are called under the contracts of the functions above.
     pub unsafe fn prefer_huge(start: NonNull<u8>, bytes: usize) -> bool {
         advise(start, bytes, libc::MADV_HUGEPAGE)
     }
 
     pub unsafe fn collapse(start: NonNull<u8>, bytes: usize) {
-        // Before Linux 6.1 there is no such advice: then the kernel does it when it finds the time.
+        // Before Linux 6.1 there is no such advice: then the kernel collapses them when it finds the time.
         advise(start, bytes, libc::MADV_COLLAPSE);
     }
 

@@ -42,7 +42,7 @@ pub fn resident_bytes(addresses: core::ops::Range<usize>) -> Option<usize> {
         let mut at = addresses.start / page * page;
         while at < addresses.end {
             let bytes = (addresses.end - at).next_multiple_of(page).min(pages.len() * page);
-            // SAFETY: the kernel writes a byte for each page; where nothing is mapped it says so.
+            // SAFETY: the kernel writes a byte for each page; where nothing is mapped it returns an error.
             let failed = unsafe { libc::mincore(at as *mut _, bytes, pages.as_mut_ptr()) } != 0;
             if failed {
                 return None;
@@ -59,8 +59,7 @@ pub fn resident_bytes(addresses: core::ops::Range<usize>) -> Option<usize> {
     }
 }
 
-// SAFETY: mmap and madvise do what the trait asks for: a private mapping is
-// zeroed, and nobody else's.
+// SAFETY: mmap and madvise do what the trait asks for: a private mapping is zeroed, and nobody else uses it.
 unsafe impl Memory for SystemMemory {
     fn page_size(&self) -> usize {
         // SAFETY: no preconditions.
@@ -69,7 +68,7 @@ unsafe impl Memory for SystemMemory {
 
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
         let start = map(ptr::null_mut(), bytes)?;
-        // A huge page would be resident where no more than a small one was asked for.
+        // A huge page would be resident although no more than a small one was asked for.
         #[cfg(target_os = "linux")]
         // SAFETY: our own mapping; the call changes no contents.
         let _ = unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };
@@ -95,23 +94,23 @@ unsafe impl Memory for SystemMemory {
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
         #[cfg(target_os = "linux")]
-        // SAFETY: our own pages; nobody needs what they hold.
+        // SAFETY: our own pages; nobody needs their content.
         if unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_DONTNEED) } == 0 {
             return;
         }
-        // Mapping anew gives the old pages back everywhere.
+        // Mapping anew releases the old pages on every system.
         map(start.as_ptr(), bytes);
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: a mapping of our own that is not used any more.
+        // SAFETY: a mapping of our own that is no longer used.
         unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 
     #[cfg(target_os = "linux")]
     fn wait(&self, word: &AtomicU32, value: u32) {
         let op = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the kernel only reads the word, which lives through the call.
+        // SAFETY: the kernel only reads the word, which outlives the call.
         unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), op, value, ptr::null::<libc::timespec>()) };
     }
 

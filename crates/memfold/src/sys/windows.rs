@@ -29,7 +29,7 @@ pub fn resident_bytes(_: core::ops::Range<usize>) -> Option<usize> {
 // discarded ones stay committed.
 unsafe impl Memory for SystemMemory {
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
-        // SAFETY: takes fresh address space only.
+        // SAFETY: only reserves fresh address space.
         NonNull::new(unsafe { VirtualAlloc(ptr::null_mut(), bytes, MEM_RESERVE, PAGE_READWRITE) }.cast())
     }
 
@@ -45,8 +45,8 @@ unsafe impl Memory for SystemMemory {
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
-        // Decommitted pages could not be read any more; discarded ones can.
-        // SAFETY: our own pages; nobody needs what they hold.
+        // Decommitted pages could not be read any more; discarded ones can. SAFETY: our own pages; nobody
+        // needs their content.
         unsafe { DiscardVirtualMemory(start.as_ptr().cast(), bytes) };
     }
 

@@ -1,25 +1,26 @@
-//! How a tier is, and what of that a user is told.
+//! The health of a tier, and which changes of it a user is told.
 
 use std::time::{Duration, Instant};
 
-/// The same is said once in so long.
+/// The same message appears at most once in this time.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// How a tier is.
+/// The health of a tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
     /// It takes batches.
     Open,
-    /// It has no room for now.
+    /// It has no space for now.
     Full,
-    /// It does not answer, for this reason; it may come back.
+    /// It does not answer, for this reason; it may answer later.
     Away(String),
     /// It must not be used any more, for this reason; what it has can be read.
     Unfit(String),
 }
 
-/// What of a tier's health is worth telling a user. One that is full has room again with each batch that is deleted, and is full again with the next; one that answers may refuse
-/// the next batch: the same is said once a minute.
+/// Which changes of a tier's health are worth reporting. A full tier has space again after each delete, and
+/// is full again after the next put; a tier that answers may refuse the next batch: so the same message is
+/// reported once a minute.
 #[derive(Debug, Default)]
 pub struct News {
     full: Option<Instant>,
@@ -28,7 +29,7 @@ pub struct News {
 }
 
 impl News {
-    /// Whether a change is.
+    /// Whether a change is worth reporting.
     pub fn is_news(&mut self, health: &Health) -> bool {
         let is_old = |said: Instant| said.elapsed() > QUIET;
         let is_news = match health {

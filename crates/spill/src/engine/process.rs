@@ -1,9 +1,10 @@
-//! The process that an engine works in is somebody else's program: it forks, and its signals are its own.
+//! The process in which an engine works belongs to another program: it forks, and its signals are its own.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// This process. A child in a PID namespace of its own may have the number of its parent, so the C library counts its forks.
+/// Identifies this process. A child in a PID namespace of its own may have its parent's PID, so the C
+/// library's fork handler counts forks.
 pub fn this_process() -> (u32, u64) {
     static FORKS: AtomicU64 = AtomicU64::new(0);
     static COUNTS: Once = Once::new();
@@ -17,8 +18,9 @@ pub fn this_process() -> (u32, u64) {
     (std::process::id(), FORKS.load(Relaxed))
 }
 
-/// Signals are the program's, and are not meant for threads that are made in this time. One is for the thread itself: that a file is larger than it may be is an error then.
-/// Faults stay what they are.
+/// Blocks signals during `work`: signals are for the program, not for threads that are started meanwhile. One
+/// concerns the thread itself: SIGXFSZ, so a file beyond the size limit becomes an error. Faults are
+/// delivered as before.
 pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
     struct Before(libc::sigset_t);
     impl Drop for Before {

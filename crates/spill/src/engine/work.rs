@@ -1,4 +1,4 @@
-//! What the engine's threads do, and what becomes of the tier's health by that.
+//! The work of the engine's threads, and how it changes the tier's health.
 
 use std::sync::atomic::Ordering::*;
 use std::time::Instant;
@@ -6,14 +6,14 @@ use std::time::Instant;
 use super::*;
 
 impl Inner {
-    /// What waits to be written is not.
+    /// Refuses all waiting writes.
     pub(super) fn refuse_all(&self) {
         let rest = std::mem::take(&mut locked(&self.queue).puts);
         let why = Err(Trouble::Away("the run ends".into()));
         rest.into_iter().for_each(|put| (put.done)(&why));
     }
 
-    /// Deletes these and what waits for it, after which there is nothing.
+    /// Deletes these and all that wait; nothing follows.
     pub(super) fn delete_last(&self, batches: Vec<u64>) {
         if !self.tier.ends_with_process() {
             return self.delete_all(batches);
@@ -22,12 +22,12 @@ impl Inner {
         self.counters.deleted.fetch_add(all as u64, Relaxed);
     }
 
-    /// Deletes these and what waits for it, as long as the tier does it. The rest waits on.
+    /// Deletes these and all that wait, as long as the tier answers. The rest keeps waiting.
     pub(super) fn delete_all(&self, batches: Vec<u64>) {
         let mut rest = std::mem::take(&mut locked(&self.queue).deletes);
         rest.extend(batches);
         let (health, since) = locked(&self.health).clone();
-        // One that has not answered just now is not asked again.
+        // A tier that has just not answered is not called again.
         let may_be_back = matches!(health, Health::Away(_)) && since.elapsed() > SOONEST;
         if !rest.is_empty() && may_be_back && self.tier.probe().is_ok() {
             self.become_(Health::Open);
@@ -40,11 +40,11 @@ impl Inner {
                 break;
             }
         }
-        // What failed is there already.
+        // The failed ones are in the queue already.
         locked(&self.queue).deletes.extend_from_slice(left);
     }
 
-    /// A writer.
+    /// The loop of a writer.
     pub(super) fn write(&self, busy: &Busy) {
         let mut queue = locked(&self.queue);
         loop {
@@ -92,7 +92,7 @@ impl Inner {
                 Err(trouble) => {
                     self.note(trouble);
                     if matches!(trouble, Trouble::Away(_)) {
-                        // It may have come there all the same.
+                        // It may have arrived nevertheless.
                         locked(&self.queue).deletes.push(*batch);
                     }
                 }
@@ -101,12 +101,12 @@ impl Inner {
         results
     }
 
-    /// The thread that asks a tier that is away, and deletes.
+    /// The loop of the thread that probes a tier that does not answer, and deletes.
     pub(super) fn care(&self, busy: &Busy) {
         *locked(busy) = Some(Instant::now());
         let mut pause = SOONEST;
         let mut asked = Instant::now();
-        // Another process may have begun.
+        // Another process may have taken over.
         if let Err(trouble) = self.tier.tend() {
             self.note(&trouble);
         }
@@ -120,7 +120,7 @@ impl Inner {
             drop(queue);
             let has_deleted = self.delete(&deletes);
             locked(&self.queue).deleting = 0;
-            // First: who finds out later that it may be back, finds it away.
+            // Read before the health: a thread that sets it later has found the tier away.
             let may_be_back = self.may_be_back.load(Acquire);
             let (health, since) = locked(&self.health).clone();
             if matches!(health, Health::Open | Health::Full)
@@ -135,7 +135,8 @@ impl Inner {
                 Health::Full if since.elapsed() >= FULL || has_deleted => self.become_(Health::Open),
                 Health::Full => {}
                 Health::Away(_) => {
-                    // One that answers may not take anything all the same: it is asked ever later until it does.
+                    // A tier that answers may still refuse everything: it is probed at growing intervals
+                    // until it takes something.
                     if self.has_written.swap(false, Relaxed) {
                         pause = SOONEST;
                     }
@@ -154,7 +155,8 @@ impl Inner {
         }
     }
 
-    /// Deletes; what fails waits for the next time. Whether there is room now that was none.
+    /// Deletes batches; failed ones wait for the next time. Returns whether there is space now that was not
+    /// there before.
     pub(super) fn delete(&self, batches: &[u64]) -> bool {
         if batches.is_empty() {
             return false;
@@ -176,10 +178,11 @@ impl Inner {
         }
     }
 
-    /// A get was answered. Until somebody asks whether it takes batches, too, what is read stays here, and the memory grows.
+    /// Notes that a get was answered. Until a probe finds whether the tier also takes batches, what is read
+    /// stays in memory, which grows.
     pub(super) fn note_answer(&self) {
         if self.got_no_answer.load(Relaxed) && self.got_no_answer.swap(false, Relaxed) {
-            // Under the lock: the thread for that may be about to wait.
+            // Under the lock: the probing thread may be about to wait.
             let _queue = locked(&self.queue);
             self.may_be_back.store(true, Release);
             self.care.notify_one();
@@ -199,7 +202,7 @@ impl Inner {
     pub(super) fn become_(&self, new: Health) {
         let _telling = locked(&self.telling);
         let mut health = locked(&self.health);
-        // Other words for the same are no news, and what is unfit stays so.
+        // Another text for the same state is no change, and an unfit tier stays unfit.
         let is_same = std::mem::discriminant(&health.0) == std::mem::discriminant(&new);
         if is_same || matches!(health.0, Health::Unfit(_)) {
             return;

@@ -1,20 +1,22 @@
-//! Reading ahead: who reads what was put in a sequence finds most of it in memory.
+//! Reading ahead: a program that reads blocks in the order in which they were put finds most of them in
+//! memory.
 //!
 //! ```text
 //!   batch   ┊ read │ read │ this one │ ahead ────────────────── ┊
 //!                         \───────── one request ──────────────/
 //! ```
 //!
-//! A sequence is known by a read that begins where the one before it in the same batch has ended, or soon after: what lies between may have been freed, or moved. Each
-//! request of a sequence is twice as long as the one before, up to a bound. Batches never change, and have numbers of their own, so a part of one is
-//! right as long as anybody asks for it. Nothing is believed of it: it is sealed, as on the tier.
+//! A sequence is recognised by a read that begins where the last one in the same batch ended, or soon after:
+//! the blocks in between may have been freed, or moved. Each request of a sequence is twice as long as the
+//! last, up to a bound. Batches never change, and their numbers are never reused, so a part of one stays
+//! valid as long as it is asked for. None of it is trusted: it is sealed, as on the tier.
 
-/// Sequences that are followed at the same time.
+/// Sequences that are followed in parallel.
 const STREAMS: usize = 4;
-/// Bytes that are read ahead at first, and at most.
+/// The bytes that are read ahead at first, and the most.
 const FIRST: u32 = 16 << 10;
 const LONGEST: u32 = 64 << 10;
-/// So many bytes between two reads are no gap.
+/// Up to this many bytes between two reads are no gap.
 const GAP: u32 = 16 << 10;
 
 /// See the module.
@@ -26,16 +28,16 @@ pub struct Ahead {
 
 #[derive(Debug, Default)]
 struct Stream {
-    /// Batch and byte that come next.
+    /// The next batch and byte.
     next: (u64, u32),
     window: u32,
-    /// Where in the batch `bytes` begins.
+    /// The offset of `bytes` in the batch.
     from: u32,
     bytes: Vec<u8>,
     used: u64,
 }
 
-/// What is to be read: so many bytes, and for which stream.
+/// What to read: this many bytes, for this stream.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Plan {
     pub len: usize,
@@ -44,10 +46,10 @@ pub struct Plan {
 }
 
 impl Ahead {
-    /// Memory of its own at most, in bytes.
+    /// The most memory that it takes, in bytes.
     pub const MEMORY: u64 = STREAMS as u64 * LONGEST as u64;
 
-    /// Copies what was read ahead, if that was.
+    /// Copies bytes that were read ahead; false if they were not.
     pub fn take(&mut self, batch: u64, from: u32, into: &mut [u8]) -> bool {
         self.clock += 1;
         for stream in &mut self.streams {
@@ -64,7 +66,7 @@ impl Ahead {
         false
     }
 
-    /// What to read, of a batch that has `end` bytes, by who wants `len` of them and has not found them.
+    /// How much to read of a batch that has `end` bytes, after `len` bytes of it were not found.
     pub fn plan(&mut self, batch: u64, from: u32, len: usize, end: u32) -> Plan {
         self.clock += 1;
         let follows = |stream: &Stream| {
@@ -72,7 +74,7 @@ impl Ahead {
             stream.next.0 == batch && is_near && stream.used > 0
         };
         let found = self.streams.iter().position(follows);
-        // The next batch goes on where the one before has ended: who fills them fills one after the other.
+        // A sequence continues in the next batch: batches are filled one after the other.
         let is_begun = |stream: &Stream| stream.next.0 + 1 == batch && stream.window > 0;
         let found = found.or_else(|| self.streams.iter().position(is_begun).filter(|_| from <= GAP));
         let oldest =
@@ -87,7 +89,7 @@ impl Ahead {
         Plan { len: left.max(len), stream: number, next: stream.next }
     }
 
-    /// Keeps what was read, unless the stream has become another's meanwhile.
+    /// Keeps what was read, unless the stream has been reused meanwhile.
     pub fn keep(&mut self, plan: &Plan, from: u32, bytes: Vec<u8>) {
         let stream = &mut self.streams[plan.stream];
         if stream.next == plan.next {
@@ -100,7 +102,7 @@ impl Ahead {
 mod tests {
     use super::*;
 
-    /// Reads, and returns how much was asked of the tier.
+    /// Reads, and returns how many bytes were requested from the tier.
     fn read(ahead: &mut Ahead, batch: u64, from: u32) -> usize {
         let of = |at: u32| (batch as u32 * 7 + at) as u8;
         let mut into = [0; 1000];
@@ -126,7 +128,7 @@ mod tests {
             .filter(|asked| *asked > 0)
             .collect();
         assert_eq!(asked[..4], [1000, 16 << 10, 32 << 10, 100_000 - 49_000]);
-        // The next batch goes on with it.
+        // The sequence continues in the next batch.
         assert_eq!(asked[4..], [64 << 10, 100_000 - 65_000]);
     }
 

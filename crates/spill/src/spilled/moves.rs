@@ -1,4 +1,4 @@
-//! Blocks that move from one batch to another: out of one that was refused, and out of sparse ones.
+//! Moving blocks from one batch to another: out of refused batches, and out of sparse ones.
 
 use std::sync::MutexGuard;
 
@@ -8,14 +8,14 @@ use crate::engine::Health;
 use crate::tiers::{Trouble, locked};
 
 impl Spilled {
-    /// The tier is open again: what it has refused goes on its way anew, as far as there is room for it.
+    /// The tier is open again: refused batches are sent again, as far as there is room for them.
     pub(super) fn take_refused(&self, state: &mut State) {
         while self.engine.health() == Health::Open
             && let Some(index) = state.refused.pop()
         {
             let Some(kept) = &state.batches[index as usize] else { continue };
             let memory = kept.memory.clone();
-            // It is in memory still, and so is what it becomes.
+            // It is still in memory, and so is the batch that it moves to.
             if !self.move_out(state, index, &memory, true) {
                 state.refused.push(index);
                 return;
@@ -23,7 +23,8 @@ impl Spilled {
         }
     }
 
-    /// Moves the blocks of a batch that are needed, of which these are the bytes, to the one that is filled. Whether all of them were.
+    /// Moves the needed blocks of a batch with these bytes to the batch that is being filled. Returns whether
+    /// all were moved.
     pub(super) fn move_out(&self, state: &mut State, index: u32, bytes: &[u8], is_refused: bool) -> bool {
         let Some(kept) = state.batches[index as usize].as_mut() else { return true };
         let (number, blocks) = (kept.number, std::mem::take(&mut kept.blocks));
@@ -44,13 +45,13 @@ impl Spilled {
                         state.seal(&self.sealer, self.batch_bytes, opened.owner, opened.tag, opened.payload)
                     };
                     seal().or_else(|| {
-                        // One more than usual may be in memory: this one goes for it.
+                        // One batch more than usual may be in memory, since this one is dropped for it.
                         let may = state.unacknowledged < UNACKNOWLEDGED + usize::from(is_refused);
                         may.then(|| self.send_now(state))?;
                         state.seal(&self.sealer, self.batch_bytes, opened.owner, opened.tag, opened.payload)
                     })
                 }
-                // Who wants it will find out.
+                // Its next reader will find out.
                 Err(_) => {
                     is_stuck = true;
                     None
@@ -72,11 +73,11 @@ impl Spilled {
         all
     }
 
-    /// Empties some of the sparsest batches, if much of what is away is not needed.
+    /// Empties some of the sparsest batches, if much of the data on the tier is not needed.
     pub(super) fn empty_sparse<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         let room = self.engine.room();
         for _ in 0..EMPTIED {
-            // Half of it, or an eighth when there is hardly any room.
+            // More than half of it, or about a ninth when there is hardly any space left.
             let part = if room.used > room.most / 8 * 7 { 8 } else { 1 };
             let spare = (UNACKNOWLEDGED * self.batch_bytes) as u64;
             if state.away_bytes <= state.needed_bytes + state.needed_bytes / part + spare {
@@ -90,13 +91,13 @@ impl Spilled {
             let (number, index) = (kept.number, index as u32);
             let mut bytes = vec![0; kept.bytes as usize];
             drop(state);
-            // Nobody waits for a tier to save room on it.
+            // Saving space on a tier is not worth waiting for it.
             let read = self.engine.try_get(number, 0, &mut bytes);
             state = locked(&self.inner.state);
-            // It may have gone meanwhile, and all others with it.
+            // It may have been freed meanwhile, and all others with it.
             let kept = state.batches.get_mut(index as usize).and_then(Option::as_mut);
             let Some(kept) = kept.filter(|kept| kept.number == number) else { break };
-            // It would be the sparsest for ever.
+            // Otherwise it would be the sparsest for ever.
             kept.is_stuck |= read == Err(Trouble::Lost);
             if read.is_err() || !self.move_out(&mut state, index, &bytes, false) {
                 break;

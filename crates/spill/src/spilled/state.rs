@@ -1,6 +1,7 @@
-//! Which blocks there are, in which batches, and how far those have come.
+//! Which blocks there are, in which batches, and the stages of those.
 //!
-//! Invariant: of each batch it is known how much is needed, by what is in the table of blocks; one of which nothing is needed is dropped, and deleted if it is on the tier.
+//! Invariant: for each batch, the needed bytes agree with the table of blocks; a batch of which nothing is
+//! needed is dropped, and deleted if it is on the tier.
 
 use std::sync::Arc;
 
@@ -9,20 +10,20 @@ use crate::batch::{Batch, Sealer};
 /// No batch.
 pub const NONE: u32 = u32::MAX;
 
-/// Where a block is; `batch` is [`NONE`] if there is none of that number.
+/// Where a block is; `batch` is [`NONE`] if no block has this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub batch: u32,
     pub offset: u32,
     pub len: u32,
-    /// Which of those that had this number.
+    /// Tells the block from others that had this number.
     pub stamp: u32,
 }
 
-/// How far a batch has come.
+/// The stage of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
-    /// The first so many bytes of the memory are used.
+    /// This many bytes of the memory are used.
     Filling(usize),
     OnItsWay,
     Refused,
@@ -33,14 +34,14 @@ pub enum Stage {
 pub struct Kept {
     pub number: u64,
     pub stage: Stage,
-    /// Until it was acknowledged.
+    /// The bytes, until it is acknowledged.
     pub memory: Arc<Vec<u8>>,
     pub bytes: u32,
     pub needed: u32,
     pub needed_bytes: u32,
     /// It is lost, or one of its blocks is: it can't be emptied.
     pub is_stuck: bool,
-    /// The numbers of its blocks; some may be others by now, and elsewhere.
+    /// The numbers of its blocks; some may belong to other blocks by now, elsewhere.
     pub blocks: Vec<u32>,
 }
 
@@ -53,15 +54,15 @@ pub struct State {
     pub filling: Option<u32>,
     pub next: u64,
     pub stamp: u32,
-    /// On their way or refused.
+    /// Batches that are on their way or refused.
     pub unacknowledged: usize,
     pub refused: Vec<u32>,
     pub deletes: Vec<u64>,
     /// Nothing is taken any more.
     pub is_ended: bool,
-    /// Who has waited for an answer has had none in time, and none came since.
+    /// A thread that waited for an answer got none in time, and none has come since.
     pub is_stalled: bool,
-    /// Sealed bytes that are needed, and those of all batches that are away.
+    /// Sealed bytes that are needed, and the bytes of all batches on the tier.
     pub needed_bytes: u64,
     pub away_bytes: u64,
 }
@@ -73,12 +74,12 @@ impl State {
         Some((entry, self.batches[entry.batch as usize].as_ref()?))
     }
 
-    /// The number of the batch that is filled.
+    /// The number of the batch that is being filled.
     pub fn filled(&self) -> Option<u64> {
         Some(self.batches[self.filling? as usize].as_ref()?.number)
     }
 
-    /// Forgets everything: the numbers of all batches that may be on the tier.
+    /// Forgets everything; returns the numbers of all batches that may be on the tier.
     pub fn take_all(&mut self) -> Vec<u64> {
         let mut all = std::mem::take(&mut self.deletes);
         all.extend(self.batches.drain(..).flatten().map(|kept| kept.number));
@@ -90,7 +91,7 @@ impl State {
         self.blocks.get(usize::try_from(number).ok()?).copied().filter(|entry| entry.batch != NONE)
     }
 
-    /// The block is there from now on.
+    /// Enters a block in the table.
     pub fn place(&mut self, number: u32, entry: Entry) {
         self.blocks[number as usize] = entry;
         self.needed_bytes += u64::from(entry.len);
@@ -101,7 +102,7 @@ impl State {
         }
     }
 
-    /// A block is not there any more.
+    /// Removes a block from its batch.
     pub fn leave(&mut self, entry: Entry) {
         self.needed_bytes -= u64::from(entry.len);
         let Some(kept) = self.batches[entry.batch as usize].as_mut() else { return };
@@ -111,7 +112,7 @@ impl State {
             return;
         }
         match kept.stage {
-            // It is filled on, or its answer is awaited.
+            // It is still being filled, or waits for its answer.
             Stage::Filling(_) | Stage::OnItsWay => return,
             Stage::Refused => {
                 self.unacknowledged -= 1;
@@ -131,13 +132,13 @@ impl State {
         self.free_batches.push(index);
     }
 
-    /// Bytes that batches in memory have beyond `batch_bytes` each: those of blocks that are longer.
+    /// Bytes by which batches in memory exceed `batch_bytes`: those of longer blocks.
     pub fn excess(&self, batch_bytes: usize) -> usize {
         self.batches.iter().flatten().map(|kept| kept.memory.len().saturating_sub(batch_bytes)).sum()
     }
 
-    /// Seals a block into the batch that is filled, which is made if there is none, as long as the block if that is
-    /// longer than batches are. `None` if there is no room for it.
+    /// Seals a block into the batch that is being filled. If there is none, one is made, as long as the block
+    /// if that is longer than a batch. `None` if there is no room for it.
     pub fn seal(
         &mut self,
         sealer: &Sealer,
@@ -171,14 +172,14 @@ impl State {
         };
         let kept = self.batches[index as usize].as_mut()?;
         let Stage::Filling(used) = kept.stage else { return None };
-        // Who reads a block of it has a share in the memory for a moment: then this is a copy.
+        // A reader of one of its blocks holds a reference to the memory for a moment: then this copies it.
         let mut batch = Batch::go_on(kept.number, Arc::make_mut(&mut kept.memory).as_mut_slice(), used);
         let place = batch.add(sealer, owner, tag, payload)?;
         kept.stage = Stage::Filling(batch.len());
         Some((index, place.offset, place.len))
     }
 
-    /// The tier has acknowledged a batch, or will not.
+    /// Notes that the tier has acknowledged a batch, or will not.
     pub fn note_answer(&mut self, index: u32, number: u64, is_kept: bool) {
         self.is_stalled = false;
         let kept = self.batches.get_mut(index as usize).and_then(Option::as_mut);
@@ -193,7 +194,7 @@ impl State {
             self.refused.push(index);
         }
         if kept.needed == 0 {
-            // As if its last block went now.
+            // As if its last block were freed now.
             if is_kept {
                 self.deletes.push(number);
             } else {

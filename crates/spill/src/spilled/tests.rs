@@ -57,7 +57,8 @@ impl Set {
     }
 }
 
-/// Against a map: random puts, reads and frees by three threads, while the tier is away, or full, now and then.
+/// Against a map: random puts, reads and frees by three threads, while the tier now and then does not answer,
+/// or is full.
 #[test]
 fn every_block_comes_back_whatever_the_tier_does() {
     let set = set();
@@ -127,14 +128,14 @@ fn every_block_comes_back_whatever_the_tier_does() {
         assert!(results.iter().any(|(_, refused)| *refused > 0));
         for (number, owner, len) in results.iter().flat_map(|(kept, _)| kept) {
             assert!(set.get(*number, *owner).unwrap() == bytes(*owner, *len));
-            // It is nobody else's.
+            // Another owner does not get it.
             assert_eq!(set.get(*number, owner + 1), Err(Trouble::Lost));
             set.spilled.free(*number);
             assert_eq!(set.get(*number, *owner), Err(Trouble::Lost));
         }
     });
     assert_eq!(set.spilled.needed_bytes(), 0);
-    // What still waited for the tier goes when something is put again.
+    // What still waited for the tier is sent when something is put again.
     set.until(|set| {
         let number = set.put(1, 100).unwrap();
         set.spilled.free(number);
@@ -146,7 +147,7 @@ fn every_block_comes_back_whatever_the_tier_does() {
 fn sparse_batches_are_emptied() {
     let set = set();
     let numbers: Vec<u64> = (0..2000).map(|owner| set.put(owner, 1000).unwrap()).collect();
-    // Seven of eight go, all over.
+    // Seven of eight are freed, everywhere.
     for (owner, number) in numbers.iter().enumerate() {
         if owner % 8 != 0 {
             set.spilled.free(*number);
@@ -165,7 +166,7 @@ fn sparse_batches_are_emptied() {
     }
 }
 
-/// One that is lost, or has a block that does not open, is left; all others are emptied.
+/// A batch that is lost, or has a block that does not open, is left alone; all others are emptied.
 #[test]
 fn a_batch_that_is_lost_holds_up_no_other() {
     for damages in [true, false] {
@@ -174,7 +175,7 @@ fn a_batch_that_is_lost_holds_up_no_other() {
         set.until(|set| set.spilled.inner.state.lock().unwrap().unacknowledged == 0);
         {
             let mut batches = locked(&set.batches);
-            // The last block of it is needed most of all.
+            // Batch 3, of which only block 50 will be needed, becomes the sparsest.
             if damages {
                 batches.get_mut(&3).unwrap().iter_mut().for_each(|byte| *byte ^= 1);
             } else {
@@ -201,7 +202,7 @@ fn a_batch_that_is_lost_holds_up_no_other() {
     }
 }
 
-/// Those who wait for the tier at the same time go on with one batch, and do not send one each.
+/// Threads that wait for the tier at the same time share the next batch, and do not send one each.
 #[test]
 fn who_has_waited_fills_what_another_has_begun() {
     let set = set();
@@ -238,7 +239,7 @@ fn what_was_refused_stays_and_goes_on_its_way_again() {
     let set = set();
     let mut kept = Vec::new();
     set.cause(Some(Trouble::Full));
-    // Nothing is lost of what was taken before the tier said so.
+    // Nothing that was taken before the tier refused is lost.
     let refused = (0..).find_map(|owner| match set.put(owner, 4000) {
         Ok(number) => {
             kept.push((number, owner));
@@ -296,7 +297,7 @@ fn what_the_tier_has_changed_is_lost_and_no_data() {
         }
     });
     assert!(lost.count() >= 2);
-    // A stamp says which of those with the same number it is.
+    // A stamp tells apart blocks that had the same number.
     let before = set.spilled.stamp(numbers[3]);
     set.spilled.free(numbers[3]);
     assert_eq!(set.spilled.stamp(numbers[3]), None);
@@ -328,7 +329,7 @@ fn blocks_that_are_longer_than_a_batch() {
         }
     };
     all_there(&set);
-    // Those that were refused go on their way again.
+    // Refused batches are sent again.
     let more = set.put(77, 3 * BATCH).unwrap();
     set.cause(Some(Trouble::Full));
     set.until(|set| set.put(78, 3 * BATCH).is_err());
@@ -344,7 +345,8 @@ fn blocks_that_are_longer_than_a_batch() {
     assert_eq!(set.on_tier(), 0);
 }
 
-/// Blocks that were put in a sequence and are read in one: few reads of the tier, and each block as it was.
+/// Blocks that are put in a sequence and read in the same one: few reads of the tier, and each block as it
+/// was.
 #[test]
 fn a_sequence_is_read_ahead() {
     let set = set();

@@ -1,13 +1,15 @@
-//! Who uses an export: two runs on one would write over each other.
+//! The claim on an export: two runs on one export would overwrite each other.
 //!
 //! ```text
-//!   unit 0   memfold spills here / run RUN / N / HOLDER      N grows every second; zeros in the rest, and when the run has ended
+//!   unit 0   memfold spills here / run RUN / N / HOLDER      N grows every second; the rest is zeros,
+//!                                                            and so is all of it when the run has ended
 //! ```
 //!
-//! The holder is the process that renews the claim, see `holder`. A claim is nobody's when that has ended, and never as long as it lives: it may be stopped. Where
-//! nobody knows that, because it is another machine's or another container's, who finds a claim waits whether it is renewed. And a process that was killed may have sent what the server
-//! has not done yet: who finds its claim waits for that, too.
-//! A run that finds another's claim in place of its own writes nothing more.
+//! The holder is the process that renews the claim, see `holder`. A claim is free when its holder has ended,
+//! and never while it lives: the holder may be stopped. If it is unknown whether it lives, because it runs on
+//! another machine or in another container, a run that finds the claim waits to see whether it is renewed. A
+//! process that was killed may also have sent requests that the server has not executed yet: a run that finds
+//! its claim waits for those, too. A run that finds another run's claim in place of its own stops writing.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -15,17 +17,18 @@ use std::time::Duration;
 use super::holder::Holder;
 use super::locked;
 
-/// A claim is renewed so often, and one that is not for so long is nobody's, if nobody knows whether its process lives.
+/// How often a claim is renewed; and after how long without renewal it is free, if nobody knows whether its
+/// process lives.
 pub const RENEW: Duration = Duration::from_secs(1);
 pub const STALE: Duration = Duration::from_secs(30);
-/// Whoever waits for that looks so often, and so many times.
+/// How often a waiting run looks, and how many times.
 pub const LOOK: Duration = Duration::from_millis(250);
 pub const LOOKS: u128 = STALE.as_millis() / LOOK.as_millis();
-/// What its process has sent may still be done so long after its end.
+/// For how long after the end of a process its requests may still be executed.
 pub const LATE: Duration = Duration::from_secs(10);
-/// One that was not renewed for so long is looked at before anything is written.
+/// If the claim was not renewed for this long, it is read before anything is written.
 pub const UNSURE: Duration = Duration::from_secs(3);
-/// One that was written is looked at again after so long: somebody may have written his at the same time.
+/// A new claim is read again after this time: another run may have written its own at the same time.
 pub const SETTLE: Duration = Duration::from_millis(200);
 
 const MAGIC: &str = "memfold spills here\nrun ";
@@ -33,23 +36,24 @@ const MAGIC: &str = "memfold spills here\nrun ";
 /// The runs of this process.
 static HERE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A run's own.
+/// The claim of a run.
 #[derive(Debug)]
 pub struct Claim {
     run: String,
     count: u64,
-    /// The process that has written it, and when it was written last. Time goes on while the machine is suspended.
+    /// The process that wrote it, and when it was last written, by a clock that includes time while the
+    /// machine is suspended.
     renewed: Option<(u32, Duration)>,
 }
 
 impl Claim {
-    /// Of that run, not written yet.
+    /// The claim of that run, not written yet.
     pub fn new(run: &str) -> Self {
         locked(&HERE).push(run.to_owned());
         Claim { run: run.to_owned(), count: 0, renewed: None }
     }
 
-    /// What is to be written next: by this process, or by one that is to come.
+    /// The next content: of this process, or for a successor.
     pub fn next(&mut self, unit: &mut [u8], is_passed_on: bool) {
         self.count += 1;
         let holder = Holder::this().filter(|_| !is_passed_on);
@@ -59,18 +63,18 @@ impl Claim {
         unit[..text.len()].copy_from_slice(text.as_bytes());
     }
 
-    /// It was written by this process just now.
+    /// Notes that this process has just written it.
     pub fn note_renewed(&mut self) {
         self.renewed = Some((std::process::id(), now()));
     }
 
-    /// Whether this process has written it within that time.
+    /// Whether this process has written it within this time.
     pub fn is_fresh(&self, within: Duration) -> bool {
         self.renewed
             .is_some_and(|(process, at)| process == std::process::id() && now().saturating_sub(at) < within)
     }
 
-    /// Whether that is another run's.
+    /// Whether the unit holds another run's claim.
     pub fn is_anothers(&self, unit: &[u8]) -> bool {
         found(unit).is_some_and(|text| run(text) != Some(&self.run))
     }
@@ -89,16 +93,16 @@ fn run(text: &str) -> Option<&str> {
     text.lines().nth(1)?.strip_prefix("run ")
 }
 
-/// A claim's text, if there is one.
+/// The text of the claim in a unit, if there is one.
 pub fn found(unit: &[u8]) -> Option<&str> {
     let end = unit.iter().position(|byte| *byte == 0)?;
     str::from_utf8(&unit[..end]).ok().filter(|text| text.starts_with(MAGIC))
 }
 
-/// Whether the run has ended whose claim has this text. `None` if nobody knows.
+/// Whether the run whose claim has this text has ended. `None` if nobody knows.
 pub fn has_ended(text: &str) -> Option<bool> {
     let holder = Holder::read(text.lines().nth(3)?)?;
-    // One of this process may have ended while the server was away, and could not say so.
+    // A run of this process may have ended while the server did not answer, and could not remove its claim.
     if Holder::this().as_ref() == Some(&holder) {
         let here = locked(&HERE);
         return Some(!run(text).is_some_and(|run| here.iter().any(|other| other == run)));
@@ -106,10 +110,10 @@ pub fn has_ended(text: &str) -> Option<bool> {
     holder.has_ended()
 }
 
-/// Since the machine was started.
+/// The time since the machine was started.
 fn now() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for what the kernel says.
+    // SAFETY: there is room for what the kernel writes.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -1,10 +1,11 @@
-//! Which process something on a server belongs to, so that others can tell whether that still lives.
+//! The process to which something on a server belongs, so that others can tell whether it still lives.
 //!
 //! ```text
-//!   a2e48925-... 4026531836 1234 567890          the machine since it was started, the PID namespace, the process, and when that began
+//!   a2e48925-... 4026531836 1234 567890          boot of the machine, PID namespace, process, and its start time
 //! ```
 //!
-//! Numbers of processes mean something on one machine, until it is started anew, and in one PID namespace. Of a process anywhere else nobody knows.
+//! A PID is valid on one machine, until that is rebooted, and in one PID namespace. It says nothing about a
+//! process anywhere else.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -25,14 +26,14 @@ impl Holder {
         Some(Holder { place: place()?, pid, begin })
     }
 
-    /// What another has written with `Display`.
+    /// Parses what another process has written with `Display`.
     pub fn read(text: &str) -> Option<Self> {
         let mut words = text.rsplitn(3, ' ');
         let (begin, pid) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         Some(Holder { place: words.next()?.to_owned(), pid, begin })
     }
 
-    /// Whether it has ended, or lives. `None` if it can't be known from here.
+    /// Whether the process has ended or lives. `None` if that can't be known from here.
     pub fn has_ended(&self) -> Option<bool> {
         if place()? != self.place || self.pid <= 0 {
             return None;
@@ -40,7 +41,7 @@ impl Holder {
         Some(match look(self.pid) {
             Seen::Lives(begin) => begin != self.begin,
             Seen::Ended => true,
-            // It is there, and may be the one.
+            // A process exists, and may be the one.
             Seen::Hidden => false,
         })
     }
@@ -53,26 +54,27 @@ impl std::fmt::Display for Holder {
 }
 
 enum Seen {
-    /// Since that time.
+    /// With this start time.
     Lives(u64),
     Ended,
     Hidden,
 }
 
 fn look(pid: i32) -> Seen {
-    // SAFETY: nothing is sent.
+    // SAFETY: no signal is sent.
     let is_none = unsafe { libc::kill(pid, 0) } != 0
         && std::io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
     if is_none {
         return Seen::Ended;
     }
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Seen::Hidden };
-    // The name is in parentheses, and may have such in it. Behind it is the state; threads and the beginning are the 18th and the 20th word.
+    // The name is in parentheses, and may contain some. After it come the state and other words; the number
+    // of threads and the start time are the 18th and the 20th.
     let Some((_, rest)) = stat.rsplit_once(") ") else { return Seen::Hidden };
     let words: Vec<&str> = rest.split(' ').collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     let (Some(threads), Some(begin)) = (number(17), number(19)) else { return Seen::Hidden };
-    // One that nobody has waited for. If only its first thread has ended, others are counted.
+    // A zombie. If only its first thread has ended, others are counted.
     if matches!(words[0], "Z" | "X") && threads <= 1 { Seen::Ended } else { Seen::Lives(begin) }
 }
 
@@ -91,7 +93,7 @@ mod tests {
         let this = Holder::this().unwrap();
         assert_eq!(Holder::read(&this.to_string()), Some(this.clone()));
         assert_eq!(this.has_ended(), Some(false));
-        // Another that has its number.
+        // Another process with the same PID.
         assert_eq!(Holder { begin: this.begin + 1, ..this.clone() }.has_ended(), Some(true));
         // On another machine.
         assert_eq!(Holder { place: "elsewhere 1".into(), ..this.clone() }.has_ended(), None);

@@ -1,7 +1,7 @@
-//! Tiers: who takes batches.
+//! Tiers: where batches are stored.
 //!
-//! All of them are used by several threads at once; what one call needs for itself (a connection, a buffer) it takes out of a pool
-//! and puts back when all went well.
+//! Several threads use a tier at once; what a call needs for itself (a connection, a buffer) it takes from a
+//! pool and puts back if all went well.
 
 mod claim;
 mod file;
@@ -16,87 +16,92 @@ use std::time::Duration;
 
 pub use target::{BadTarget, Target};
 
-/// Takes batches. See the crate's words for what holds.
+/// Stores batches. See the crate's documentation for the invariants.
 pub trait Tier: Send + Sync {
-    /// Keeps a batch under a number, and returns when it is kept.
+    /// Stores a batch under a number, and returns when it is stored.
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble>;
 
-    /// As `put`, of several: each with its result.
+    /// As `put`, for several batches: a result for each.
     fn put_all(&self, batches: &[(u64, &[u8])]) -> Vec<Result<(), Trouble>> {
         batches.iter().map(|(batch, bytes)| self.put(*batch, bytes)).collect()
     }
 
-    /// So many are best put with one `put_all`, if there are so many.
+    /// The best number of batches for one `put_all`, if there are that many.
     fn puts_at_once(&self) -> usize {
         1
     }
 
-    /// Fills `into` with what stands from `from` on in a batch, for which `put` has returned and `delete` was not called.
+    /// Fills `into` with the bytes at `from` of a batch for which `put` has returned and `delete` was not
+    /// called.
     fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble>;
 
-    /// The batches are not needed any more. Those that are not there are no trouble.
+    /// Deletes batches that are no longer needed. Batches that do not exist are no error.
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble>;
 
-    /// Asks whether it is there, and fit.
+    /// Checks whether the tier answers, and is fit for use.
     fn probe(&self) -> Result<(), Trouble>;
 
-    /// Does what there is to be done now and then. Called every second at least while the tier answers.
+    /// Periodic work. Called at least once a second while the tier answers.
     fn tend(&self) -> Result<(), Trouble> {
         Ok(())
     }
 
-    /// Another process may go on with it: from now on nobody may believe that this one's end is the run's.
+    /// Another process may continue with the tier: from now on nobody may take the end of this process for
+    /// the end of the run.
     fn pass_on(&self) {}
 
-    /// The run ends: what the tier knows it by goes. Nothing but `get` is called after that.
+    /// The run ends: the tier forgets it. Only `get` is called after that.
     fn leave(&self) {}
 
-    /// Whether all that it has is gone with the process, however that ends: then nothing has to be deleted before.
+    /// Whether everything on it is gone with the process, however that ends: then nothing has to be deleted
+    /// before.
     fn ends_with_process(&self) -> bool {
         false
     }
 
-    /// Where batches that could not be deleted are found, by who wants to remove them; `None` if they need no care.
+    /// Where a user finds batches that could not be deleted, to remove them; `None` if they need no
+    /// attention.
     fn left_at(&self) -> Option<String> {
         None
     }
 
-    /// The file that batches lie in, if others may read them there by themselves: whole pages, by direct I/O.
+    /// The file with the batches, if others may read it directly: whole pages, by direct I/O.
     fn file(&self) -> Option<&std::fs::File> {
         None
     }
 
-    /// Where a batch begins in that file, in pages of 4096 bytes, from when `put` has returned until `delete` is called.
+    /// Where a batch begins in that file, in pages of 4096 bytes. Valid after `put` has returned and until
+    /// `delete` is called.
     fn place(&self, _batch: u64) -> Option<u64> {
         None
     }
 
-    /// What it holds, and how much it may.
+    /// How much it holds, and how much it may hold.
     fn room(&self) -> Room;
 
-    /// What people call it: without passwords.
+    /// Its name for messages, without passwords.
     fn name(&self) -> &str;
 }
 
-/// Bytes on a tier.
+/// The space on a tier, in bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Those that batches take there.
+    /// Bytes that batches take there.
     pub used: u64,
-    /// As much may be used; `u64::MAX` if nobody knows.
+    /// The most bytes that may be used; `u64::MAX` if unknown.
     pub most: u64,
 }
 
 /// Why a tier did not do what it was told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
-    /// It does not have that batch, or not all of it: what stood there is lost.
+    /// It does not have that batch, or not all of it: its content is lost.
     Lost,
-    /// It has no room now.
+    /// It has no space now.
     Full,
-    /// It can't be reached, or did not answer in time. It may come back.
+    /// It can't be reached, or did not answer in time. It may answer later.
     Away(String),
-    /// It must not be used, or not any more: it would not keep what it is given.
+    /// It must not be used, or no longer: it would not keep what it is given.
     Unfit(String),
 }
 
@@ -112,14 +117,14 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
-/// How a tier is used: as much as there is, five seconds for an answer and no words unless something else is said.
+/// How a tier is used. Defaults: all of its space, five seconds for an answer, no messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
-    /// Bytes that it may take at most.
+    /// The most bytes that it may take.
     pub most: Option<u64>,
-    /// An answer that takes longer does not come any more.
+    /// How long to wait for an answer.
     pub deadline: Duration,
-    /// Hears what is waited for when it is opened, if that takes long.
+    /// Called with what `open` waits for, if that takes long.
     pub told: fn(&str),
 }
 
@@ -129,7 +134,7 @@ impl Default for Terms {
     }
 }
 
-/// A lock that survives a thread that has ended in it.
+/// Locks a mutex, even if a thread has panicked while it held it.
 pub(crate) fn locked<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

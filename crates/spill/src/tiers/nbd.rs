@@ -1,10 +1,13 @@
 //! An export of an NBD server, over libnbd.
 //!
-//! Batches lie in it as in a file (see `file`), behind the claim of the run (see `claim`), and are trimmed when they are deleted. A server that does not answer is left, and
-//! connected to anew (see `connection`). Several connections are used if the server says that they see the same (multi-conn).
+//! Batches are stored as in a file (see `file`), after the claim of the run (see `claim`), and are trimmed
+//! when they are deleted. A connection to a server that does not answer is dropped, and a new one is made
+//! (see `connection`). Several connections are used if the server says that all see the same data
+//! (multi-conn).
 //!
-//! Invariant: a request that was sent and not answered may still be done, at any time. The units that it was about are not used again, or it could hit another batch; nor is the export
-//! free before it may be taken for dropped.
+//! Invariant: a request that was sent and not answered may still be executed at any time. Its units are not
+//! used again, since it could hit another batch; and the export is not free until the request can be
+//! considered dropped.
 
 mod connection;
 mod extents;
@@ -23,9 +26,9 @@ use super::target::shown;
 use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 
 const UNIT: u64 = 4096;
-/// Connections at most.
+/// The most connections.
 const CONNECTIONS: usize = 4;
-/// Bytes of a trim at most, and units from the first to the last batch of those that are trimmed together.
+/// The most bytes of a trim, and the most units from the first to the last batch that are trimmed together.
 const LONGEST_TRIM: u64 = 64 << 20;
 const AT_ONCE: u64 = (1 << 30) / UNIT;
 
@@ -35,7 +38,7 @@ pub struct NbdTier {
     name: String,
     deadline: Duration,
     can_trim: bool,
-    /// Bytes of one request at most.
+    /// The most bytes of one request.
     longest: usize,
     size: u64,
     pool: Mutex<Pool>,
@@ -43,15 +46,15 @@ pub struct NbdTier {
     free: Condvar,
     kept: Mutex<Kept>,
     claim: Mutex<Claim>,
-    /// The export is another run's, or nobody's: nothing is written or trimmed any more.
+    /// The export belongs to another run, or to nobody: nothing is written or trimmed any more.
     is_lost: AtomicBool,
-    /// Something was not answered, and may be done after the end.
+    /// A request was not answered, and may be executed after the end.
     is_in_doubt: AtomicBool,
 }
 
 struct Pool {
     idle: Vec<Connection>,
-    /// Idle ones and those in use.
+    /// The number of connections, idle or in use.
     made: usize,
     most: usize,
 }
@@ -61,7 +64,7 @@ fn anothers() -> Trouble {
 }
 
 impl NbdTier {
-    /// An export that nobody else uses, for that run.
+    /// Opens an export that nobody else uses, for that run.
     pub fn open(uri: &str, run: &str, terms: Terms) -> Result<Self, BadTarget> {
         let name = shown(uri);
         let bad = |why: &str| BadTarget(format!("{name}: {why}"));
@@ -71,7 +74,7 @@ impl NbdTier {
             return Err(bad("the export can only be read; start the server without -r"));
         }
         let size = connection.size().map_err(|why| bad(&why))?;
-        // The claim besides.
+        // One unit is for the claim.
         let most = (size / UNIT).saturating_sub(1).min(terms.most.unwrap_or(u64::MAX) / UNIT);
         if most == 0 {
             return Err(bad(
@@ -105,7 +108,7 @@ impl NbdTier {
         Ok(tier)
     }
 
-    /// Makes the export this run's, if it is nobody's. Says what it waits for.
+    /// Claims the export for this run, if it is free. Reports what it waits for.
     fn claim(&self, told: fn(&str)) -> Result<(), Trouble> {
         let begin = Instant::now();
         let mut unit = vec![0; UNIT as usize];
@@ -126,7 +129,7 @@ impl NbdTier {
                     claim::STALE.as_secs()
                 )),
             }
-            // Looks are counted, not time: this process may be stopped between them.
+            // This counts looks, not time, since this process may be stopped in between.
             for _ in 0..claim::LOOKS {
                 let has_ended = claim::has_ended(&found);
                 if has_ended == Some(false) {
@@ -157,7 +160,7 @@ impl NbdTier {
         Ok(())
     }
 
-    /// Renews the claim if it is older than that.
+    /// Renews the claim if it was last renewed longer ago than `within`.
     fn keep_claim(&self, within: Duration) -> Result<(), Trouble> {
         let mut claim = locked(&self.claim);
         self.is_ours()?;
@@ -172,7 +175,7 @@ impl NbdTier {
         self.renew(&mut claim, false)
     }
 
-    /// Nothing more is written to the export, which is another's now.
+    /// Stops all writes to the export, which belongs to another run now.
     fn lose(&self) -> Trouble {
         self.is_lost.store(true, SeqCst);
         anothers()
@@ -182,7 +185,7 @@ impl NbdTier {
         if self.is_lost.load(SeqCst) { Err(anothers()) } else { Ok(()) }
     }
 
-    /// Reads what begins at a byte.
+    /// Reads from byte `at` on.
     fn read(&self, at: u64, into: &mut [u8]) -> Result<(), Failure> {
         self.with(Instant::now() + self.deadline, true, |connection, deadline| {
             for (part, at) in into.chunks_mut(self.longest).zip((at..).step_by(self.longest)) {
@@ -193,8 +196,9 @@ impl NbdTier {
         })
     }
 
-    /// Does something over a connection, and says of a failure whether it may still be done. What may be done twice is done again over a new connection if the one that was
-    /// cut had been idle: what cut it may have been long ago.
+    /// Makes a request over a connection; a failure says whether it may still be executed. If the connection
+    /// was idle before and turns out to be cut, a request that may be executed twice is repeated over a new
+    /// one: the cut may have happened long ago.
     fn with<R>(
         &self,
         deadline: Instant,
@@ -204,7 +208,7 @@ impl NbdTier {
         loop {
             let (connection, is_new) = self.connection(deadline).map_err(Failure::Unsent)?;
             let result = work(&connection, deadline);
-            // What only reads may be repeated, and does no harm.
+            // Requests that only read may be repeated without harm.
             if matches!(result, Err(Failure::Unanswered(_))) && !may_repeat {
                 self.is_in_doubt.store(true, SeqCst);
             }
@@ -217,7 +221,7 @@ impl NbdTier {
                 self.free.notify_one();
                 return result;
             }
-            // What befell it has befallen the idle ones, too.
+            // The idle connections are probably cut, too.
             let idle = std::mem::take(&mut pool.idle);
             pool.made -= 1 + idle.len();
             drop(pool);
@@ -234,12 +238,12 @@ impl NbdTier {
         }
     }
 
-    /// A connection, and whether it was made just now.
+    /// A connection, and whether it has just been made.
     fn connection(&self, deadline: Instant) -> Result<(Connection, bool), Trouble> {
         let mut pool = locked(&self.pool);
         loop {
             if let Some(connection) = pool.idle.pop() {
-                // One that was cut while nobody looked would take a request and never answer.
+                // A connection that was cut while idle would accept a request and never answer.
                 if connection.is_quiet() {
                     return Ok((connection, false));
                 }
@@ -260,7 +264,7 @@ impl NbdTier {
         drop(pool);
         let made = Connection::open(&self.uri, deadline).and_then(|connection| {
             let size = connection.size()?;
-            // A smaller one is another export, or what was there is gone.
+            // A smaller export is another one, or its data are gone.
             if size < self.size {
                 Err(format!("it has {size} bytes now, {} before", self.size))
             } else {
@@ -274,7 +278,7 @@ impl NbdTier {
         })
     }
 
-    /// Writes whole units, from a byte on. If that was not answered, they are nobody's any more.
+    /// Writes whole units from byte `at` on. If that is not answered, nobody uses these units any more.
     fn write(&self, at: u64, padded: &[u8], deadline: Instant) -> Result<(), Failure> {
         self.is_ours().map_err(Failure::Unsent)?;
         self.with(deadline, false, |connection, deadline| {
@@ -286,7 +290,7 @@ impl NbdTier {
         })
     }
 
-    /// Trims units, which are free then.
+    /// Trims units, which are free afterwards.
     fn trim(&self, first: u64, count: u64) -> Result<(), Failure> {
         if !self.can_trim {
             return Ok(());
@@ -306,7 +310,7 @@ impl NbdTier {
 
 impl Tier for NbdTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
-        // If nobody has tended it for long, the export may be another's by now.
+        // If the claim has not been renewed for long, the export may belong to another run by now.
         self.keep_claim(claim::UNSURE)?;
         let deadline = Instant::now() + self.deadline;
         let len = bytes.len() as u32;
@@ -317,9 +321,9 @@ impl Tier for NbdTier {
             let first = locked(&self.kept).space.take(units(len)).ok_or(Trouble::Full)?;
             match self.write(byte_of(first), &padded, deadline) {
                 Ok(()) => break first,
-                // Elsewhere.
+                // Try other units.
                 Err(Failure::Unanswered(_)) if may_repeat && Instant::now() < deadline => may_repeat = false,
-                // A place that takes nothing would be the first to be taken again.
+                // Units that can't be written would be the first to be taken again.
                 Err(Failure::Unanswered(trouble) | Failure::Failed(trouble)) => return Err(trouble),
                 Err(Failure::Unsent(trouble) | Failure::Refused(trouble)) => {
                     locked(&self.kept).space.give_back(first, units(len));
@@ -347,11 +351,12 @@ impl Tier for NbdTier {
         Ok(())
     }
 
-    /// Neighbours are trimmed together. What is not trimmed because the server can't be reached stays, and can be deleted later.
+    /// Adjacent batches are trimmed together. If the server can't be reached, the rest stays, and can be
+    /// deleted later.
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
         match self.keep_claim(claim::UNSURE) {
             Ok(()) => {}
-            // What stands there is another's, and nothing of it is to be deleted.
+            // The data there belong to another run, and must not be deleted.
             Err(Trouble::Unfit(_)) => {
                 locked(&self.kept).forget(batches);
                 return Ok(());
@@ -376,7 +381,7 @@ impl Tier for NbdTier {
             let trimmed = self.trim(*begin, end - begin);
             let mut kept = locked(&self.kept);
             match trimmed {
-                // A server that refuses to trim has answered: nothing of it comes later.
+                // A server that refuses to trim has answered: it will not execute the request later.
                 Ok(()) | Err(Failure::Refused(_) | Failure::Failed(_)) => {
                     kept.space.give_back(*begin, end - begin)
                 }
@@ -395,7 +400,7 @@ impl Tier for NbdTier {
         Ok(())
     }
 
-    /// The claim is kept by that, too: who is only asked whether he is there must not lose it meanwhile.
+    /// This also renews the claim, which must not be lost while the run only probes.
     fn probe(&self) -> Result<(), Trouble> {
         self.keep_claim(Duration::ZERO)
     }
@@ -412,7 +417,8 @@ impl Tier for NbdTier {
         }
     }
 
-    /// The export is nobody's any more. Unless something may still be done there: the next run waits for that if it finds a claim.
+    /// Frees the export, unless a request may still be executed there: the next run waits for that if it
+    /// finds a claim.
     fn leave(&self) {
         if self.is_in_doubt.load(SeqCst) {
             self.is_lost.store(true, SeqCst);

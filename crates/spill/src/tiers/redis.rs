@@ -5,10 +5,11 @@
 //!   memfold:RUN:trial      the same, once, before the first batch; expires after a minute
 //! ```
 //!
-//! A server that evicts keys to make room would lose what it was given, so `maxmemory-policy` has to be `noeviction`, which is its
-//! default: it is looked at before the first batch, and again every few seconds, of each master of a cluster. Keys of batches never
-//! expire, and are removed when their batches are deleted; they have their run in their name, so that what a run has left that was killed
-//! together with its supervisor can be found, see `runs`.
+//! A server that evicts keys to make room would lose batches, so `maxmemory-policy` has to be `noeviction`,
+//! which is its default. That is checked before the first batch, and again every few seconds, on each master
+//! of a cluster. Keys of batches never expire, and are removed when their batches are deleted. Their names
+//! contain the run, so that the keys of a run that was killed together with its supervisor can be found, see
+//! `runs`.
 
 mod nodes;
 mod runs;
@@ -25,13 +26,13 @@ use self::runs::Runs;
 use super::target::shown;
 use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 
-/// So often it is looked whether the server still keeps what it has.
+/// How often to check that the server still keeps what it has.
 const LOOK: Duration = Duration::from_secs(5);
-/// Keys that are removed with one command.
+/// Keys that one command removes.
 const UNLINKS: usize = 1024;
-/// Batches that are sent without waiting for an answer between.
+/// Batches that are sent without waiting for answers in between.
 const PIPELINED: usize = 4;
-/// How a server begins to say that the user may not do that.
+/// How a server's refusal for lack of permission begins.
 const NO_RIGHT: &str = "NOPERM";
 
 /// See the module.
@@ -54,12 +55,12 @@ pub struct RedisTier {
 struct Kept {
     bytes: u64,
     batches: HashMap<u64, u32>,
-    /// Those for which there was no answer: a server may still do what it was told.
+    /// Batches for which there was no answer: a server may still execute the commands.
     in_doubt: Vec<u64>,
 }
 
 impl RedisTier {
-    /// A server, or a cluster of which some servers are named.
+    /// Opens a server, or a cluster of which some servers are named.
     pub fn open(urls: &[String], run: &str, terms: Terms) -> Result<Self, BadTarget> {
         let nodes = Nodes::find(urls, terms.deadline)?;
         let tier = RedisTier {
@@ -81,8 +82,9 @@ impl RedisTier {
         Ok(tier)
     }
 
-    /// Does once with a key all that will be needed: what the user may not do there is said before anything relies on it. Other trouble may
-    /// pass, and is dealt with when something is put. The key goes by itself where it may not be removed.
+    /// Tries every needed command once with a key, so that a lack of permission is reported before anything
+    /// relies on it. Other errors may pass, and are dealt with by puts. If the key may not be removed, it
+    /// expires.
     fn try_out(&self) -> Result<(), Trouble> {
         const TRIAL: &[u8] = b"trial";
         let key = format!("{}trial", self.prefix);
@@ -95,11 +97,11 @@ impl RedisTier {
                 .and_then(|()| {
                     link.ask::<Vec<u8>>(redis::cmd("GETRANGE").arg(&key).arg(0).arg(TRIAL.len() - 1))
                 });
-            // Who does not answer is not waited for once more.
+            // A server that does not answer is not waited for a second time.
             if !is_answered(&read) {
                 return read;
             }
-            // Also of what was done before something was refused.
+            // Also after something was refused.
             let gone = link.ask::<()>(redis::cmd("UNLINK").arg(&key));
             let taken_back = if is_answered(&gone) { runs.take_back(link) } else { Ok(()) };
             let all = read.and_then(|read| gone.and(taken_back).map(|()| read));
@@ -119,7 +121,7 @@ impl RedisTier {
         locked(&self.nodes).clone()
     }
 
-    /// Whether all servers keep what they have.
+    /// Checks that all servers keep what they have.
     fn look(&self) -> Result<(), Trouble> {
         if let Some(others) = self.nodes().look(self.deadline)? {
             *locked(&self.nodes) = Arc::new(others);
@@ -127,7 +129,7 @@ impl RedisTier {
         Ok(())
     }
 
-    /// What has to be known, and said, before anything is put.
+    /// Everything that has to be checked, and announced, before the first put.
     fn be_ready(&self) -> Result<(), Trouble> {
         let mut looked = locked(&self.looked);
         if looked.elapsed() >= LOOK {
@@ -146,8 +148,8 @@ impl RedisTier {
         self.nodes().connect(self.deadline)
     }
 
-    /// Asks over a connection; one that failed is not used again. An idle one may have been closed by a server that started anew: then
-    /// it is asked once more.
+    /// Sends a command over a connection; a failed connection is not used again. A restarted server may have
+    /// closed an idle connection: then the command is sent once more.
     fn ask<R: FromRedisValue>(&self, command: &Cmd) -> Result<R, Trouble> {
         self.with_link(|link| link.ask(command))
     }
@@ -170,7 +172,7 @@ impl RedisTier {
                 }
                 Err(error) if tries > 0 && error.is_connection_dropped() => {}
                 Err(error) => {
-                    // After anything but a server's word nobody knows what comes next over it.
+                    // After any error other than a server's answer, the state of the connection is unknown.
                     if error.code().is_some() {
                         locked(&self.idle).push(link);
                     }
@@ -189,14 +191,14 @@ impl RedisTier {
                 });
                 link.ask::<u64>(&command).map(drop)
             }
-            // Keys lie on different servers: a command for each, sent together.
+            // Keys are on different servers: a command for each, sent together.
             Link::Cluster(connection) => {
                 let mut commands = redis::cluster::cluster_pipe();
                 batches.iter().for_each(|batch| {
                     commands.cmd("UNLINK").arg(self.key(*batch)).ignore();
                 });
                 let Err(error) = commands.query::<()>(connection) else { return Ok(()) };
-                // Of a key that is moving from one server to another: only a command by itself goes after it.
+                // If a key is moving from one server to another, only a separate command follows it.
                 let Some(refused) = error.clone().into_server_errors() else { return Err(error) };
                 refused.iter().try_for_each(|(at, _)| {
                     redis::cmd("UNLINK").arg(self.key(batches[*at])).query::<()>(connection)
@@ -221,7 +223,7 @@ impl RedisTier {
         kept.bytes = kept.bytes + bytes as u64 - u64::from(before);
     }
 
-    /// Puts for which there was no answer may yet be done.
+    /// Notes puts for which there was no answer, and which may still be executed.
     fn doubt(&self, batches: impl Iterator<Item = u64>, trouble: Trouble) -> Trouble {
         if matches!(trouble, Trouble::Away(_)) {
             locked(&self.kept).in_doubt.extend(batches);
@@ -229,7 +231,7 @@ impl RedisTier {
         trouble
     }
 
-    /// Sends one after the other over one connection, and looks at the answers afterwards.
+    /// Sends several over one connection, and reads the answers afterwards.
     fn pipeline(&self, batches: &[(u64, &[u8])]) -> Result<Vec<Result<(), Trouble>>, Trouble> {
         self.be_ready()?;
         self.has_room(batches.iter().map(|(_, bytes)| bytes.len()).sum())?;
@@ -277,7 +279,7 @@ impl Tier for RedisTier {
         self.pipeline(batches).unwrap_or_else(failed)
     }
 
-    /// In a cluster they go to different servers.
+    /// In a cluster they are sent to different servers.
     fn puts_at_once(&self) -> usize {
         if self.is_cluster { 1 } else { PIPELINED }
     }
@@ -314,7 +316,7 @@ impl Tier for RedisTier {
     fn tend(&self) -> Result<(), Trouble> {
         let mut runs = locked(&self.runs);
         let nodes = self.nodes();
-        // This run needs nothing of that.
+        // This run does not depend on that.
         let _ = self.try_links(|link| runs.renew(link));
         if self.try_links(|link| runs.clean(link, &nodes, self.deadline)).is_err() {
             runs.give_up();
@@ -336,11 +338,12 @@ impl Tier for RedisTier {
             return;
         }
         let is_gone = kept.in_doubt.chunks(UNLINKS).all(|some| self.unlink(some).is_ok());
-        // What was told late may be done even after that: then the next run finds it.
+        // A late command may be executed even after that: then the next run finds it.
         if is_gone && kept.batches.is_empty() && kept.in_doubt.is_empty() {
             let _ = self.with_link(|link| runs.take_back(link));
         } else if !runs.is_said_here() {
-            // It was passed on, and nobody has come: now it is of a process that will have ended.
+            // The tier was passed on, but no other process took over: now it belongs to this process, which
+            // is about to end.
             let _ = self.with_link(|link| runs.say(link, false));
         }
     }
@@ -364,7 +367,7 @@ impl Drop for RedisTier {
     }
 }
 
-/// Whether a server has said this, even if it was no.
+/// Whether a server has answered, even with a refusal.
 fn is_answered<R>(result: &RedisResult<R>) -> bool {
     result.as_ref().err().is_none_or(|error| error.code().is_some())
 }

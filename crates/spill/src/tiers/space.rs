@@ -5,28 +5,29 @@
 //!                                                   ^ top
 //! ```
 //!
-//! Free runs are taken before the top rises, the shortest that is long enough (best fit: Wilson et al. 1995, sequential fits): so a file ends early, and batches of
-//! different sizes find room where it is scarce.
+//! Free extents are taken before the top rises; the shortest that is long enough is taken (best fit: Wilson
+//! et al. 1995, sequential fits). So a file stays short, and batches of different sizes find space when it is
+//! scarce.
 
 use std::collections::BTreeMap;
 
-/// See the module. Units are whatever the user takes them to be.
+/// See the module. The user defines the size of a unit.
 #[derive(Debug)]
 pub struct Space {
     most: u64,
     top: u64,
     used: u64,
-    /// Free runs below the top: where they begin, and how long they are. No two of them touch, and none touches the top.
+    /// Free extents below the top: start and length. No two of them are adjacent, and none reaches the top.
     free: BTreeMap<u64, u64>,
 }
 
 impl Space {
-    /// So many units, none of them in use.
+    /// `most` units, none of them in use.
     pub fn new(most: u64) -> Self {
         Space { most, top: 0, used: 0, free: BTreeMap::new() }
     }
 
-    /// Takes so many in a row; the first of them.
+    /// Takes `count` adjacent units; returns the first.
     pub fn take(&mut self, count: u64) -> Option<u64> {
         let fitting = self.free.iter().filter(|(_, run)| **run >= count);
         let found = fitting.min_by_key(|(_, run)| **run).map(|(first, run)| (*first, *run));
@@ -72,7 +73,7 @@ impl Space {
         self.used
     }
 
-    /// Units there are.
+    /// The number of units.
     pub fn most(&self) -> u64 {
         self.most
     }

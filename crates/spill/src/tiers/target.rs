@@ -14,7 +14,7 @@ use super::{Terms, Tier};
 /// A tier that was named, not opened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// A directory, a file that is not there yet, or a block device.
+    /// A directory, a file that does not exist yet, or a block device.
     File(PathBuf),
     /// An NBD URI.
     Nbd(String),
@@ -22,7 +22,7 @@ pub enum Target {
     Redis(Vec<String>),
 }
 
-/// As it may be shown: without passwords.
+/// For display: without passwords.
 impl fmt::Display for Target {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -46,7 +46,7 @@ impl fmt::Display for BadTarget {
 impl std::error::Error for BadTarget {}
 
 const NBD: [&str; 6] = ["nbd", "nbds", "nbd+unix", "nbds+unix", "nbd+vsock", "nbds+vsock"];
-/// How people call it, and what the client wants to be told.
+/// The schemes that users write, and those that the client expects.
 const REDIS: [(&str, &str); 5] = [
     ("redis", "redis"),
     ("valkey", "redis"),
@@ -64,10 +64,10 @@ impl FromStr for Target {
 }
 
 impl Target {
-    /// What this names: a path has any bytes, a URL is text.
+    /// Parses a name: a path may have any bytes, a URL is text.
     pub fn named(name: &OsStr) -> Result<Self, BadTarget> {
         let bytes = name.as_bytes();
-        // A path that begins as paths do is one, whatever its directories are called.
+        // A name that begins like a path is one, whatever its directories are called.
         let is_path = bytes.starts_with(b"/") || bytes.starts_with(b"./") || bytes.starts_with(b"../");
         let colon = bytes.windows(3).position(|three| three == b"://").filter(|_| !is_path);
         let (scheme, rest) = colon.map_or((&b"file"[..], bytes), |at| (&bytes[..at], &bytes[at + 3..]));
@@ -75,7 +75,8 @@ impl Target {
             if rest.trim_ascii().is_empty() {
                 return Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()));
             }
-            // A new file has nearly any name, and nobody would notice. There may be a password in it: it is not said again.
+            // A new file may have nearly any name, so a mistyped URL would go unnoticed. It may contain a
+            // password, so the message does not repeat it.
             if rest.contains(&b':') && !rest.contains(&b'/') {
                 return Err(BadTarget(
                     "this may be a server: give a URL as nbd://HOST/EXPORT or redis://HOST, or ./NAME for a file".into(),
@@ -127,7 +128,7 @@ fn redis(scheme: &str, rest: &str) -> Result<Target, BadTarget> {
 }
 
 impl Target {
-    /// Opens it. `run` names what is put there where others put theirs too.
+    /// Opens it. `run` names the data where others store theirs, too.
     pub fn open(&self, run: &str, terms: Terms) -> Result<Box<dyn Tier>, BadTarget> {
         Ok(match self {
             Target::File(path) => Box::new(FileTier::open(path, terms)?),
@@ -137,10 +138,10 @@ impl Target {
     }
 }
 
-/// A URL as it may be shown: without a password.
+/// A URL for display: without a password.
 pub(super) fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // A password may have a slash in it; what a query says of files is no host.
+    // A password may contain a slash; a query that names files is not a host.
     let end = rest.find('?').unwrap_or(rest.len());
     match rest[..end].rsplit_once('@') {
         Some((who, host)) => match who.split(':').next().unwrap_or("") {

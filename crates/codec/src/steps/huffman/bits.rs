@@ -2,11 +2,11 @@
 
 use super::LONGEST;
 
-/// Entries of the reading table, by the next bits: length, then byte. A length of
-/// 0 is where no code begins so.
+/// Entries of the reading table, by the next bits: length, then byte. A length of 0 means that no code begins
+/// with these bits.
 pub(super) type Table = [u16; 1 << LONGEST];
 
-/// Codes that a full buffer of 56 bits holds for sure.
+/// The number of codes that a full buffer of 56 bits holds at least.
 const SURE: usize = 56 / LONGEST as usize;
 
 pub(super) struct Writer<'a> {
@@ -16,12 +16,12 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Into bytes that what comes fills exactly.
+    /// Writes into bytes, which the codes will fill exactly.
     pub(super) fn new(out: &'a mut [u8]) -> Self {
         Writer { out, buffer: 0, bits: 0 }
     }
 
-    /// The codes of all bytes; each is a length and, above 8 bits, the code.
+    /// Writes the codes of all bytes; each code is a length and, above 8 bits, the code.
     pub(super) fn put_all(mut self, bytes: &[u8], codes: &[u32; 256]) {
         for few in bytes.chunks(SURE) {
             for &byte in few {
@@ -37,7 +37,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes whole bytes, so that less than eight bits are left.
+    /// Writes whole bytes, so that fewer than eight bits are left.
     #[inline(always)]
     fn flush(&mut self) {
         let bytes = (self.bits / 8) as usize;
@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'a> {
     src: &'a [u8],
-    /// The next byte to load; behind the end, zeros are loaded.
+    /// The next byte to load; after the end, zeros are loaded.
     at: usize,
     buffer: u64,
     bits: u32,
@@ -69,7 +69,7 @@ impl<'a> Reader<'a> {
         Reader { src, at: 0, buffer: 0, bits: 0 }
     }
 
-    /// At least 56 bits from now on.
+    /// Makes sure that at least 56 bits are loaded.
     #[inline(always)]
     fn load(&mut self) {
         if let Some(bytes) = self.src.get(self.at..).and_then(|rest| rest.first_chunk()) {
@@ -86,8 +86,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next byte, of bits that are loaded. Where there is no code it is any
-    /// byte, and no bits are used.
+    /// The next byte, from loaded bits. If there is no such code it is an arbitrary byte, and no bits are
+    /// used.
     #[inline(always)]
     fn next(&mut self, table: &Table) -> u8 {
         let entry = table[(self.buffer & ((1 << LONGEST) - 1)) as usize];
@@ -107,16 +107,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether all bits were used, but for less than a byte of zeros, and no
-    /// others.
+    /// Whether all bits were used, except for less than a byte of zeros, and no others.
     pub(super) fn is_at_end(&self) -> bool {
         let used = (8 * self.at).wrapping_sub(self.bits as usize);
         used.div_ceil(8) == self.src.len() && self.buffer & ((1 << (8 * self.src.len() - used)) - 1) == 0
     }
 }
 
-/// Fills the beginnings of all four, as long as all of them go on; what is left of
-/// each is in its place then.
+/// Fills the beginnings of all four, while none of them has ended; the rest of each is in its place then.
 pub(super) fn read_side_by_side(readers: &mut [Reader<'_>; 4], to: &mut [&mut [u8]; 4], table: &Table) {
     let [a, b, c, d] = readers;
     let rounds = to.iter().map(|to| to.len()).min().unwrap_or(0) / SURE;

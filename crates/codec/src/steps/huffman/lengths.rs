@@ -1,18 +1,18 @@
-//! The lengths of codes: found, stored, and made codes and tables of.
+//! The lengths of codes: computing them, storing them, and making codes and tables of them.
 
 use super::LONGEST;
 use super::bits::Table;
 use crate::Malformed;
 use crate::bytes::Out;
 
-/// The length of each byte's code, 0 for those that do not occur.
+/// The length of each byte's code, 0 for bytes that do not occur.
 pub(super) struct Lengths(pub [u8; 256]);
 
-/// All there is to share: codes of the longest length.
+/// The total to share, in codes of the longest length.
 const ALL: u32 = 1 << LONGEST;
 
 impl Lengths {
-    /// The best, or nearly, for these counts, of which two at least are not zero.
+    /// The best lengths, or nearly, for these counts, of which at least two are not zero.
     pub(super) fn of(counts: &[u32; 256]) -> Self {
         // Count, then byte: rare ones first.
         let mut sorted = [0_u64; 256];
@@ -35,7 +35,7 @@ impl Lengths {
         Lengths(by_byte)
     }
 
-    /// Gives each half byte of the stored form to `put`.
+    /// Calls `put` with each half byte of the stored form.
     fn halves(&self, mut put: impl FnMut(usize) -> Option<()>) -> Option<()> {
         let mut rest = &self.0[..];
         let mut last = 0;
@@ -118,9 +118,8 @@ impl Lengths {
         Ok((Lengths(lengths), &src[used.div_ceil(2)..]))
     }
 
-    /// The first code of each length, for all lengths. Codes are as long as the
-    /// longest here, so that they count up evenly. `Malformed` if there are more
-    /// than can be.
+    /// The first code of each length, for all lengths. Codes are as long as the longest here, so that they
+    /// count up evenly. `Malformed` if there are too many.
     fn firsts(&self) -> Result<[u32; LONGEST as usize + 1], Malformed> {
         let mut counts = [0_u32; LONGEST as usize + 1];
         for &length in &self.0 {
@@ -168,9 +167,8 @@ impl Lengths {
     }
 }
 
-/// The depths of leaves in Huffman's tree; the leaves' weights, above 8 bits, are
-/// in ascending order. Two queues: of leaves, and of the trees that were joined,
-/// which come out in ascending order as well.
+/// The depths of leaves in Huffman's tree; the leaves' weights, above 8 bits, are in ascending order. It uses
+/// two queues: of leaves, and of joined trees, which also come out in ascending order.
 fn depths(leaves: &[u64], depths: &mut [u8]) {
     let len = leaves.len();
     let mut weights = [0_u64; 256];
@@ -198,8 +196,8 @@ fn depths(leaves: &[u64], depths: &mut [u8]) {
     depths.copy_from_slice(&depth[..len]);
 }
 
-/// Cuts lengths, rare bytes first, to the longest there may be, and makes others
-/// longer for it until all codes find room; then gives back what is too much.
+/// Cuts lengths, rare bytes first, to the longest allowed, and makes others longer until all codes fit; then
+/// gives back the surplus.
 fn shorten(lengths: &mut [u8]) {
     let share = |length: u8| ALL >> length;
     let mut used = 0;

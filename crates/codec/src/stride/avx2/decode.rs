@@ -1,5 +1,4 @@
-//! The way back: from the streams to symbols and literals, and from those to
-//! the bytes of the segment.
+//! Decoding: from the streams to symbols and literals, and from those to the bytes of the segment.
 
 use core::arch::x86_64::*;
 
@@ -37,8 +36,7 @@ pub(super) fn look_up(
     let (mut escapes, mut wrong) = (0, 0);
     for i in (0..count).step_by(16) {
         let here = if count - i < 16 { (1 << (count - i)) - 1 } else { 0xFFFF };
-        // SAFETY: the row of codes has 64 bytes behind `count`, and the rows that
-        // are written as many.
+        // SAFETY: the row of codes has 64 bytes after `count`, and the rows that are written have as many.
         unsafe {
             let codes = _mm_loadu_si128(codes.as_ptr().add(i).cast());
             let escape = _mm_movemask_epi8(_mm_cmpeq_epi8(codes, escape)) & here;
@@ -48,8 +46,7 @@ pub(super) fn look_up(
             let pair = |low: *const u8, high: *const u8| {
                 _mm_unpacklo_epi64(_mm_loadl_epi64(low.cast()), _mm_loadl_epi64(high.cast()))
             };
-            // Where nothing is spread to, there are zeros, and the table has a
-            // zero for an escape.
+            // Places that nothing is spread to hold zeros, and the table has a zero for an escape.
             let spread = _mm_add_epi8(pair(SPREAD[low].as_ptr(), SPREAD[high].as_ptr()), second);
             let given = pair(masks[escapes..escapes + 8].as_ptr(), masks[between..between + 8].as_ptr());
             let new_masks = _mm_or_si128(_mm_shuffle_epi8(given, spread), _mm_shuffle_epi8(mask_of, codes));
@@ -80,8 +77,7 @@ fn chosen(four: __m256i, which: __m256i) -> __m256i {
     _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(four, which), place), place)
 }
 
-/// How many of `chosen` there are up to each byte of each half, that included, as negative
-/// numbers.
+/// How many of `chosen` there are up to and including each byte of each half, as negative numbers.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn ranks(chosen: __m256i) -> __m256i {
@@ -101,7 +97,7 @@ fn ranks(chosen: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn two(first: *const u8, second: *const u8) -> __m256i {
-    // SAFETY: the caller's promise.
+    // SAFETY: as the caller guarantees.
     unsafe { _mm256_loadu2_m128i(second.cast(), first.cast()) }
 }
 
@@ -111,7 +107,7 @@ pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) -> bool {
     assert!(bytes.len() >= 64);
     let (mut from, mut zeros) = (0, 0);
     row.fill(0);
-    // As many as the row is long, mostly.
+    // Mostly as many as the row is long.
     let words = (64 - which.leading_zeros()).div_ceil(8) as usize;
     for (row, mask) in row.chunks_exact_mut(8).zip(which.to_le_bytes()).take(words) {
         // SAFETY: at most 56 bytes come before the eight that are read; eight are written.
@@ -135,13 +131,13 @@ pub(super) fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     let half = count.div_ceil(2);
     assert!(count + 64 <= codes.len() && half + 64 <= packed.len());
     let nibble = _mm256_set1_epi8(15);
-    // From the end, for what a vector of lower halves writes past them belongs to
-    // the first upper halves, which so come last.
+    // From the end, since the lower halves that a vector writes past them overlap the first upper halves,
+    // which are therefore written last.
     let mut i = half.next_multiple_of(32);
     while i > 0 {
         i -= 32;
-        // SAFETY: both rows have a vector behind what they hold, and the upper
-        // halves are not more than the lower.
+        // SAFETY: both rows have a vector after their content, and the upper halves are not more than the
+        // lower.
         unsafe {
             let pairs = _mm256_loadu_si256(packed.as_ptr().add(i).cast());
             let upper = _mm256_and_si256(_mm256_srli_epi16::<4>(pairs), nibble);
@@ -172,14 +168,14 @@ pub(super) fn join(
     for i in (0..count).step_by(32) {
         let has = u32::from_le_bytes(bits[i / 8..][..4].try_into().expect("four bytes"));
         let between = with + (has & 0xFFFF).count_ones() as usize;
-        // SAFETY: the rows have room for 64 bytes behind `count`; `with` is not
-        // more than `i`, and `between` not more than sixteen above that.
+        // SAFETY: the rows have room for 64 bytes after `count`; `with` is not more than `i`, and `between`
+        // not more than sixteen above that.
         unsafe {
             let coded = chosen(_mm256_set1_epi32(has as i32), which);
             let ranks = ranks(coded);
             let codes = two(codes.as_ptr().add(with), codes.as_ptr().add(between));
             let others = two(rest[i - with..][..16].as_ptr(), rest[i + 16 - between..][..16].as_ptr());
-            // The n-th code is for the n-th that has one: rank n, which is -1 - n here.
+            // The n-th code belongs to the n-th literal that has one: rank n, which is -1 - n here.
             let from_codes = _mm256_xor_si256(ranks, _mm256_set1_epi8(-1));
             let found = _mm256_shuffle_epi8(_mm256_shuffle_epi8(common, codes), from_codes);
             let others = _mm256_shuffle_epi8(others, _mm256_add_epi8(numbers, ranks));
@@ -201,8 +197,8 @@ pub(super) fn rebuild(
     if wide { rebuild_wide(dst, at, granules, work) } else { rebuild_guessed(dst, at, granules, work) }
 }
 
-/// The symbols of a wide segment, in which none is guessed, as masks, and 0xFF
-/// for each that starts from the reference.
+/// The symbols of a wide segment, in which none are guessed, as masks; and 0xFF for each that starts from the
+/// reference.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn resolve(granules: usize, work: &mut Decompressor) {
@@ -234,7 +230,7 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
     const SIZE: usize = WIDE_GRANULE;
     assert!(granules <= SEGMENT / SIZE && at + SIZE * granules <= dst.len());
     resolve(granules, work);
-    // All that is read and written goes through this one pointer.
+    // All reads and writes go through this one pointer.
     let base = dst.as_mut_ptr();
     let zero = _mm256_setzero_si256();
     let none = i64::from_le_bytes([NONE; 8]);
@@ -262,10 +258,9 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
         let starts = [literals, start(2), start(4), start(6)];
         let counts = _mm256_set1_epi64x(counts as i64);
         for (half, carry) in carries.into_iter().enumerate() {
-            // SAFETY: the reference lies in `dst`, for it begins there and ends
-            // where the granule begins or before, or is ZEROS; the granule lies
-            // in `dst`, too, see above. At most 4096 literals are read, and a
-            // vector more, for which the row has room.
+            // SAFETY: the reference lies in `dst`, since it begins there and ends where the granule begins or
+            // before, or is ZEROS; the granule lies in `dst`, too, see above. At most 4096 literals are read,
+            // and a vector more, for which the row has room.
             unsafe {
                 let row = work.literals.as_ptr();
                 let next = two(row.add(starts[2 * half]), row.add(starts[2 * half + 1]));
@@ -276,8 +271,8 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
                     _mm_unpacklo_epi64(spread(2), spread(3)),
                     _mm_unpacklo_epi64(spread(0), spread(1)),
                 );
-                // Every other word goes on where the one before it ended. What
-                // has no literal still has the highest bit set then.
+                // Every other word continues where the one before it ended. Bytes without a literal still
+                // have the highest bit set then.
                 let places = _mm256_add_epi8(places, _mm256_shuffle_epi8(counts, carry));
                 let placed = _mm256_shuffle_epi8(next, places);
                 let kept = work.kept.as_ptr().add(8 * g + 4 * half).cast::<i32>().read_unaligned();
@@ -293,7 +288,7 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
     literals
 }
 
-/// The misses with both parts of each together.
+/// The misses, with both parts of each joined.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn interleave(words: usize, work: &mut Decompressor) {
@@ -317,7 +312,7 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
     assert!(granules <= SEGMENT / SIZE && at + SIZE * granules <= dst.len());
     interleave(4 * granules, work);
     const { assert!(NONE == 0x80 && FROM_REFERENCE == 0x100) };
-    // All that is read and written goes through this one pointer.
+    // All reads and writes go through this one pointer.
     let base = dst.as_mut_ptr();
     let (mut literals, mut misses, mut change) = (0, 0, 0);
     for g in 0..granules {
@@ -335,12 +330,10 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
         let first = (2 + g).saturating_sub(first as usize);
         let missed = usize::from(work.missed[g / 2] >> (4 * (g % 2)) & 15);
         {
-            // SAFETY: the reference lies in `dst`, for it begins there and ends
-            // where the granule begins or before, or is ZEROS; the granule lies
-            // in `dst`, too, see above. `first` and the
-            // next are symbols of granules, of which there are two before the
-            // first. At most 512 misses and 4096 literals are read, and what a
-            // vector reads past them is in their rows.
+            // SAFETY: the reference lies in `dst`, since it begins there and ends where the granule begins or
+            // before, or is ZEROS; the granule lies in `dst`, too, see above. `first` and the next are
+            // symbols of granules, of which there are two before the first. At most 512 misses and 4096
+            // literals are read, and what a vector reads past them is in their rows.
             unsafe {
                 let row = work.symbols.as_mut_ptr();
                 let a = _mm_loadl_epi64(row.add(4 * first).cast());
@@ -351,8 +344,8 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
                 let known = _mm_loadl_epi64(work.misses.as_ptr().add(misses).cast());
                 let symbols = _mm_blendv_epi8(_mm_shuffle_epi8(known, spread), guesses, spread);
                 _mm_storel_epi64(row.add(8 + 4 * g).cast(), symbols);
-                // Word by word: what was written a moment ago comes quickly only
-                // if it was written in one piece.
+                // Word by word: bytes that were just written are forwarded quickly only if one write wrote
+                // them.
                 let pair = |at: usize| {
                     let from = from.add(at);
                     _mm_unpacklo_epi64(
@@ -382,7 +375,7 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
                 literals = after_c + counts[3];
                 let spread = _mm256_set_m128i(_mm_unpacklo_epi64(sc, sd), _mm_unpacklo_epi64(sa, sb));
                 let new = _mm256_set_m128i(_mm_unpacklo_epi64(lc, ld), _mm_unpacklo_epi64(la, lb));
-                // NONE has its highest bit set: there the start stays.
+                // NONE has its highest bit set: there the start remains.
                 let made = _mm256_blendv_epi8(new, start, spread);
                 _mm256_storeu_si256(base.add(here).cast(), made);
             }

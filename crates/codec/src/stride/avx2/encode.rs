@@ -1,4 +1,4 @@
-//! Literals and symbols on their way into the streams of the form.
+//! Writing literals and symbols to the streams of the form.
 
 use core::arch::x86_64::*;
 
@@ -46,7 +46,7 @@ pub(super) fn misses(words: usize, choice: &mut Choice) -> usize {
                 missed &= 15;
             }
             *to_missed = missed as u8;
-            // From places of words to the two bytes of each.
+            // From positions of words to the two bytes of each.
             let gather = _mm_cvtepu8_epi16(_mm_loadl_epi64(GATHER[missed].as_ptr().cast()));
             let gather =
                 _mm_add_epi16(_mm_mullo_epi16(gather, _mm_set1_epi16(0x0202)), _mm_set1_epi16(0x0100));
@@ -75,8 +75,8 @@ pub(super) fn code(
     let mut from_reference = [0_u8; WORDS + 32];
     let mut escapes = 0;
     for i in (0..count).step_by(16) {
-        // SAFETY: the row of misses has 32 behind 512, that of codes 64; at most
-        // 504 escapes come before the last eight, for which the rows have room.
+        // SAFETY: the row of misses has 32 after 512, that of codes 64; at most 504 escapes come before the
+        // last eight, for which the rows have room.
         unsafe {
             let first = _mm_loadu_si128(misses.as_ptr().add(i).cast());
             let second = _mm_loadu_si128(misses.as_ptr().add(i + 8).cast());
@@ -97,7 +97,7 @@ pub(super) fn code(
             }
         }
     }
-    // What came behind the last is zeros: the gathering made them.
+    // The gathering left zeros after the last one.
     let bytes = from_reference[..escapes.next_multiple_of(32)].chunks_exact(32);
     for (to, bytes) in flags.chunks_exact_mut(4).zip(bytes) {
         // SAFETY: reads 32 bytes.
@@ -136,7 +136,7 @@ impl Sets {
         }
     }
 
-    /// The codes of sixteen symbols: the code that all three sets have, or 15.
+    /// The codes of sixteen symbols: the code that is in all three sets, or 15.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn codes(&self, masks: __m128i, from_reference: __m128i) -> __m128i {
@@ -187,7 +187,7 @@ pub(super) fn suppress(row: &BitRow, out: &mut [u8]) -> u64 {
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
-    // No count has its highest bit set, so signed comparisons will do.
+    // No count has its highest bit set, so signed comparisons suffice.
     let mut rows = [_mm256_setzero_si256(); 16];
     for (row, counts) in rows.iter_mut().zip(counts.chunks_exact(16)) {
         // SAFETY: reads 16 numbers.
@@ -204,7 +204,7 @@ pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
         let sums = _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256::<1>(sums));
         _mm_cvtsi128_si32(_mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums))) as u32
     };
-    // As the scalar version does it.
+    // As in the scalar version.
     let mut edge = 0;
     for bit in (0..bits_of_edge(total)).rev() {
         if above(edge + (1 << bit) - 1) > 16 {
@@ -226,7 +226,7 @@ pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
             let bit = all & all.wrapping_neg();
             all ^= bit;
             if more & bit == 0 {
-                // The lowest of those that have just that many, as many as are wanted.
+                // The lowest of those with exactly that count, as many as are wanted.
                 if wanted == 0 {
                     continue;
                 }
@@ -261,8 +261,8 @@ pub(super) fn split(
     let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(common.as_ptr().cast()) });
     let (mut with, mut without) = (0, 0);
     for i in (0..count).step_by(32) {
-        // SAFETY: all rows have room for 64 bytes behind `count`, and neither
-        // `with` nor `without` is more than that before the last round ends.
+        // SAFETY: all rows have room for 64 bytes after `count`, and neither `with` nor `without` is more
+        // than that before the last round ends.
         unsafe {
             let bytes = _mm256_loadu_si256(literals.as_ptr().add(i).cast());
             let flipped = _mm256_xor_si256(bytes, flip);
@@ -301,11 +301,11 @@ pub(super) fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) + 64 <= out.len());
     let half = count.div_ceil(2);
     for i in (0..half).step_by(32) {
-        // SAFETY: both have room for one vector behind what they hold.
+        // SAFETY: both have room for one vector after their content.
         unsafe {
             let first = _mm256_loadu_si256(codes.as_ptr().add(i).cast());
             let second = _mm256_loadu_si256(codes.as_ptr().add(half + i).cast());
-            // No code has one of the bits that the shift brings to its neighbour.
+            // No code has any of the bits that the shift moves into its neighbour.
             let pairs = _mm256_or_si256(first, _mm256_slli_epi16::<4>(second));
             _mm256_storeu_si256(out.as_mut_ptr().add(i).cast(), pairs);
         }

@@ -1,4 +1,4 @@
-//! The distance of each granule, and what differs from its reference.
+//! The distance of each granule, and the bytes that differ from its reference.
 
 use core::arch::x86_64::*;
 
@@ -19,8 +19,8 @@ pub(super) fn ones(bytes: __m256i) -> __m256i {
     _mm256_add_epi8(low, high)
 }
 
-/// Granules that are searched together: what was written for the first of them
-/// has left the processor's store buffer when it is read again.
+/// Granules that are searched together: the data written for the first of them have left the processor's
+/// store buffer when they are read again.
 const BATCH: usize = 8;
 
 /// For each granule of a batch, the bytes that differ with each distance.
@@ -43,8 +43,8 @@ pub(super) fn search(
     }
 }
 
-/// The last winner if it is among the winners, else the first of them; without
-/// a branch, for nobody could foresee it.
+/// The last winner if it is among the winners, otherwise the first of them; without a branch, which would be
+/// unpredictable.
 #[inline]
 fn winner(winners: u16, last: usize) -> usize {
     let first = winners.trailing_zeros() as usize;
@@ -52,7 +52,7 @@ fn winner(winners: u16, last: usize) -> usize {
     (first ^ (first ^ last) & keeps) & 15
 }
 
-/// A bit for each of sixteen costs that is the least of them.
+/// A bit for each of sixteen costs that equals their minimum.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn least(costs: __m256i) -> u16 {
@@ -69,7 +69,7 @@ fn search_narrow(src: &[u8], at: usize, granules: usize, distances: &[u16], choi
     assert!((1..=MAX_DISTANCES).contains(&distances.len()));
     let zero = _mm256_setzero_si256();
     let (single, pairs) = (_mm256_set1_epi8(1), _mm256_set1_epi16(1));
-    // What a distance that there is not differs in: everything.
+    // A missing distance differs in every byte.
     let mut differs = Differs([[u32::MAX; MAX_DISTANCES]; BATCH]);
     let mut nonzero = [0; BATCH];
     let there_are = ((1_u32 << distances.len()) - 1) as u16;
@@ -95,8 +95,8 @@ fn search_narrow(src: &[u8], at: usize, granules: usize, distances: &[u16], choi
         }
         for g in batch..end {
             let (differs, nonzero) = (&differs.0[g - batch], nonzero[g - batch]);
-            // Eight distances at once: bytes that differ in each word, or that are
-            // not zero if those are fewer, added up for the four words.
+            // Eight distances at once: bytes that differ in each word, or bytes that are not zero if those
+            // are fewer, added up for the four words.
             let zeros = ones(_mm256_set1_epi32(nonzero as i32));
             let costs = |from: usize| {
                 // SAFETY: reads one half of the array.
@@ -115,8 +115,8 @@ fn search_narrow(src: &[u8], at: usize, granules: usize, distances: &[u16], choi
     }
 }
 
-/// Where the bytes of each distance are noted so that the costs, after packing,
-/// lie in the order of the distances.
+/// Where the bytes of each distance are stored so that the costs, after packing, are in the order of the
+/// distances.
 const SLOTS: [usize; MAX_DISTANCES] = [0, 8, 1, 9, 4, 12, 5, 13, 2, 10, 3, 11, 6, 14, 7, 15];
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
@@ -128,11 +128,11 @@ fn search_wide(src: &[u8], at: usize, granules: usize, distances: &[u16], choice
         let [low, high] = [0, 1].map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(a[half], b[half])) as u32);
         u64::from(low) | u64::from(high) << 32
     };
-    // SAFETY: of the closure: 64 bytes from `from` on must be there.
+    // SAFETY: contract of the closure: 64 bytes from `from` on must be there.
     let read = |from: *const u8| unsafe {
         [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast())]
     };
-    // What a distance that there is not differs in: everything.
+    // A missing distance differs in every byte.
     let mut differs = Differs([[u64::MAX; MAX_DISTANCES]; BATCH]);
     let mut nonzero = [0; BATCH];
     let there_are = ((1_u32 << distances.len()) - 1) as u16;
@@ -153,8 +153,8 @@ fn search_wide(src: &[u8], at: usize, granules: usize, distances: &[u16], choice
         }
         for g in batch..end {
             let (differs, nonzero) = (&differs.0[g - batch], nonzero[g - batch]);
-            // Four distances at once: bytes that differ in each word, or that are
-            // not zero if those are fewer, added up for the eight words.
+            // Four distances at once: bytes that differ in each word, or bytes that are not zero if those are
+            // fewer, added up for the eight words.
             let zeros = ones(_mm256_set1_epi64x(nonzero as i64));
             let costs = |from: usize| {
                 // SAFETY: reads one quarter of the array.

@@ -1,5 +1,4 @@
-//! The way back: from the streams to symbols and literals, and from those to
-//! the bytes of the segment.
+//! Decoding: from the streams to symbols and literals, and from those to the bytes of the segment.
 
 use core::arch::x86_64::*;
 
@@ -32,8 +31,7 @@ pub(super) fn look_up(
     let flag_of = _mm512_broadcast_i32x4(_mm_movm_epi8(flag_of));
     let (mut escapes, mut wrong) = (0, 0);
     for i in (0..count).step_by(64) {
-        // SAFETY: the row of codes has 64 bytes behind `count`; those
-        // rows are written where 64 have room.
+        // SAFETY: the row of codes has 64 bytes after `count`; those rows are written where 64 have room.
         unsafe {
             let codes = _mm512_loadu_si512(codes.as_ptr().add(i).cast());
             let here = low(count - i);
@@ -76,13 +74,13 @@ pub(super) fn unpack(packed: &[u8], count: usize, codes: &mut Literals) {
     let half = count.div_ceil(2);
     assert!(count + 64 <= codes.len() && half + 64 <= packed.len());
     let nibble = _mm512_set1_epi8(15);
-    // From the end, for what a vector of lower halves writes past them belongs to
-    // the first upper halves, which so come last.
+    // From the end, since the lower halves that a vector writes past them overlap the first upper halves,
+    // which are therefore written last.
     let mut i = half.next_multiple_of(64);
     while i > 0 {
         i -= 64;
-        // SAFETY: both rows have a vector behind what they hold, and the upper
-        // halves are not more than the lower.
+        // SAFETY: both rows have a vector after their content, and the upper halves are not more than the
+        // lower.
         unsafe {
             let pairs = _mm512_loadu_si512(packed.as_ptr().add(i).cast());
             let upper = _mm512_and_si512(_mm512_srli_epi16::<4>(pairs), nibble);
@@ -110,8 +108,8 @@ pub(super) fn join(
     let common = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(common.as_ptr().cast()) });
     let (mut with, mut without) = (0, 0);
     for i in (0..count).step_by(64) {
-        // SAFETY: the rows have room for 64 bytes behind `count`, and `with` is not
-        // more than that before the last round ends.
+        // SAFETY: the rows have room for 64 bytes after `count`, and `with` is not more than that before the
+        // last round ends.
         unsafe {
             let has = u64::from_le_bytes(bits[i / 8..][..8].try_into().expect("eight bytes"));
             let codes = _mm512_loadu_si512(codes.as_ptr().add(with).cast());
@@ -125,8 +123,8 @@ pub(super) fn join(
     }
 }
 
-/// The symbols of a wide segment, in which none is guessed, as masks, and as
-/// masks of the bytes that come from the reference.
+/// The symbols of a wide segment, in which none are guessed, as masks, and as masks of the bytes that come
+/// from the reference.
 #[inline]
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
@@ -149,7 +147,7 @@ fn resolve(words: usize, work: &mut Decompressor) {
     }
 }
 
-/// The misses with both parts of each together.
+/// The misses, with both parts of each joined.
 #[inline]
 #[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512vbmi2,avx512bitalg,bmi1,bmi2,lzcnt,popcnt"
@@ -167,9 +165,8 @@ fn interleave(words: usize, work: &mut Decompressor) {
     }
 }
 
-/// A reference is read as the two granules that it touches, each as it was
-/// written, for what was written a moment ago comes quickly only that way. From
-/// which byte on, these numbers say.
+/// A reference is read as the two granules that it touches, each as it was written, since only then are bytes
+/// that were just written forwarded quickly. These numbers select where the reference begins.
 static PICKS: [u8; 2 * WIDE_GRANULE] = {
     let mut picks = [0; 2 * WIDE_GRANULE];
     let mut i = 0;
@@ -200,7 +197,7 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
     const SIZE: usize = WIDE_GRANULE;
     assert!(granules <= SEGMENT / SIZE && at + SIZE * granules <= dst.len() && at.is_multiple_of(SIZE));
     resolve(8 * granules, work);
-    // All that is read and written goes through this one pointer.
+    // All reads and writes go through this one pointer.
     let base = dst.as_mut_ptr();
     let (mut literals, mut change) = (0, 0);
     for g in 0..granules {
@@ -220,8 +217,8 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
             let second = _mm512_loadu_si512(apart(from.add(SIZE)).cast());
             let picks = _mm512_loadu_si512(PICKS.as_ptr().add(picks).cast());
             let next = _mm512_loadu_si512(work.literals.as_ptr().add(literals).cast());
-            // The literals are in place before the reference is there: what
-            // each granule has to wait for is short.
+            // The literals are placed before the reference is available: so the dependency from granule to
+            // granule is short.
             let placed = _mm512_maskz_expand_epi8(mask, next);
             let there = _mm512_maskz_permutex2var_epi8(kept, first, picks, second);
             _mm512_storeu_si512(base.add(here).cast(), _mm512_or_si512(placed, there));
@@ -236,7 +233,7 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
 )]
 fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompressor) -> usize {
     assert!(granules <= GRANULES && at + GRANULE * granules <= dst.len() && at.is_multiple_of(GRANULE));
-    // All that is read and written goes through this one pointer.
+    // All reads and writes go through this one pointer.
     let base = dst.as_mut_ptr();
     interleave(4 * granules, work);
     let (mut literals, mut misses, mut change) = (0, 0, 0);

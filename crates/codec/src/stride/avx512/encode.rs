@@ -1,4 +1,4 @@
-//! Literals and symbols on their way into the streams of the form.
+//! Writing literals and symbols to the streams of the form.
 
 use core::arch::x86_64::*;
 
@@ -75,8 +75,8 @@ pub(super) fn code(
     }
     let mut escapes = 0;
     for i in (0..count).step_by(64) {
-        // SAFETY: reads 64 misses, of which the row has 512 and 32 more: the
-        // second half is left out where it would begin behind them.
+        // SAFETY: reads 64 misses, of which the row has 512 and 32 more: the second half is left out if it
+        // would begin after them.
         let halves = unsafe {
             let from = misses.as_ptr().add(i);
             [
@@ -92,7 +92,7 @@ pub(super) fn code(
         };
         let found = _mm512_mask_mov_epi8(look_up(&table[..4]), from_reference, look_up(&table[4..]));
         let escape = _mm512_cmpeq_epi8_mask(found, _mm512_set1_epi8(ESCAPE as i8)) & low(count - i);
-        // SAFETY: both rows have room for 64 bytes behind `count`.
+        // SAFETY: both rows have room for 64 bytes after `count`.
         unsafe {
             _mm512_storeu_si512(codes.as_mut_ptr().add(i).cast(), found);
             _mm512_storeu_si512(
@@ -142,7 +142,7 @@ pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
         }
         reach
     };
-    // As the scalar version does it.
+    // As in the scalar version.
     let mut edge = 0;
     for bit in (0..bits_of_edge(total)).rev() {
         if reach(edge + (1 << bit)) > 16 {
@@ -154,7 +154,7 @@ pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
     let mut all = [0; 4];
     for (i, counts) in rows.into_iter().enumerate() {
         let mut just = _mm512_cmpeq_epu16_mask(counts, edge);
-        // The lowest of those that have just that many, as many as are wanted.
+        // The lowest of those with exactly that count, as many as are wanted.
         just = _pdep_u32(low(wanted as usize) as u32, just);
         wanted -= just.count_ones();
         all[i / 2] |= u64::from(just | _mm512_cmpgt_epu16_mask(counts, edge)) << (32 * (i % 2));
@@ -192,8 +192,8 @@ pub(super) fn split(
     }
     let (mut with, mut without) = (0, 0);
     for i in (0..count).step_by(64) {
-        // SAFETY: all rows have room for 64 bytes behind `count`, and neither
-        // `with` nor `without` is more than that.
+        // SAFETY: all rows have room for 64 bytes after `count`, and neither `with` nor `without` is more
+        // than that.
         unsafe {
             let bytes = _mm512_loadu_si512(literals.as_ptr().add(i).cast());
             let lower = _mm512_permutex2var_epi8(table[0], bytes, table[1]);
@@ -221,14 +221,13 @@ pub(super) fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) + 64 <= out.len());
     let half = count.div_ceil(2);
     for i in (0..half).step_by(64) {
-        // SAFETY: reads the codes that there are; `out` has room for one vector
-        // behind them.
+        // SAFETY: reads the codes that there are; `out` has room for one vector after them.
         unsafe {
             let from = codes.as_ptr();
             let first = _mm512_maskz_loadu_epi8(low(half - i), from.add(i).cast());
             let second =
                 _mm512_maskz_loadu_epi8(low((count - half).saturating_sub(i)), from.add(half + i).cast());
-            // No code has one of the bits that the shift brings to its neighbour.
+            // No code has any of the bits that the shift moves into its neighbour.
             let pairs = _mm512_or_si512(first, _mm512_slli_epi16::<4>(second));
             _mm512_storeu_si512(out.as_mut_ptr().add(i).cast(), pairs);
         }

@@ -1,4 +1,4 @@
-//! The distance of each granule, and what differs from its reference.
+//! The distance of each granule, and the bytes that differ from its reference.
 
 use core::arch::x86_64::*;
 
@@ -7,8 +7,8 @@ use super::super::kernels::{BitRow, Literals};
 use super::super::scratch::Choice;
 use super::low;
 
-/// Lines that are searched together: what was written for the first of them
-/// has left the processor's store buffer when it is read again.
+/// Lines that are searched together: the data written for the first of them have left the processor's store
+/// buffer when they are read again.
 const BATCH: usize = 8;
 
 /// For each line of a batch, the bytes that differ with each distance.
@@ -48,7 +48,7 @@ fn search_lines<const IS_WIDE: bool>(
     assert!(granules <= SEGMENT / size && at + size * granules <= src.len());
     assert!((1..=MAX_DISTANCES).contains(&distances.len()));
     let longest = usize::from(distances.iter().copied().max().expect("one at least"));
-    // What a distance that there is not differs in: everything.
+    // A missing distance differs in every byte.
     let mut differs = Differs([[u64::MAX; MAX_DISTANCES]; BATCH]);
     let mut nonzero = [0; BATCH];
     let (ones, pairs) = (_mm512_set1_epi8(1), _mm512_set1_epi16(1));
@@ -66,8 +66,8 @@ fn search_lines<const IS_WIDE: bool>(
             let differs = &mut differs.0[line - batch];
             if lanes == u64::MAX && longest <= here {
                 for (differs, &distance) in differs.iter_mut().zip(distances) {
-                    // SAFETY: from a place in `src`, for the distance is at most
-                    // `here`, to the end of this line or before it.
+                    // SAFETY: from a place in `src`, since the distance is at most `here`, to the end of this
+                    // line or before it.
                     let there =
                         unsafe { _mm512_loadu_si512(src.as_ptr().add(here - usize::from(distance)).cast()) };
                     *differs = _mm512_cmpneq_epi8_mask(bytes, there);
@@ -89,8 +89,8 @@ fn search_lines<const IS_WIDE: bool>(
         }
         for line in batch..end {
             let (differs, nonzero) = (&differs.0[line - batch], nonzero[line - batch]);
-            // Eight distances at once: bytes that differ in each word, or that are
-            // not zero if those are fewer, added up for the words of a granule.
+            // Eight distances at once: bytes that differ in each word, or bytes that are not zero if those
+            // are fewer, added up for the words of a granule.
             let zeros = _mm512_popcnt_epi8(_mm512_set1_epi64(nonzero as i64));
             let costs = |from: usize| {
                 // SAFETY: reads one half of the array.
@@ -104,8 +104,8 @@ fn search_lines<const IS_WIDE: bool>(
             };
             let first = costs(0);
             let second = if distances.len() > 8 { costs(8) } else { [_mm_set1_epi16(-1); 2] };
-            // Without a branch, for nobody could foresee it. (The second half of
-            // the last line may be no granule: what is noted there is not used.)
+            // Without a branch, which would be unpredictable. (The second half of the last line may be no
+            // granule: its result is not used.)
             let halves = if IS_WIDE { 1 } else { 2 };
             for half in 0..halves {
                 let least = _mm_minpos_epu16(_mm_min_epu16(first[half], second[half]));
@@ -135,7 +135,7 @@ pub(super) fn changes(granules: usize, choice: &Choice, changed: &mut BitRow, co
     assert!(granules <= GRANULES);
     let mut count = 0;
     for i in (0..granules).step_by(64) {
-        // SAFETY: the row of indices has one before the first and 64 behind the
+        // SAFETY: the row of indices has one before the first and 64 after the
         // last; that of codes has room for 64 more than there are granules.
         unsafe {
             let from = choice.index.as_ptr().add(i);

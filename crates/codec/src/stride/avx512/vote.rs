@@ -1,4 +1,4 @@
-//! Which places of a segment ask where their bytes were seen last.
+//! Which places of a segment ask for the last occurrence of their bytes.
 
 use core::arch::x86_64::*;
 

@@ -1,8 +1,9 @@
-//! Which lag a block has: all up to [`LAGS`] are judged by some words spread over the block, and the best of them, with
-//! first and second differences, by many more. A lag is as good as the differences are short.
+//! Finding the lag of a block: all lags up to [`LAGS`] are judged by some words spread over the block, and
+//! the best of them, with first and second differences, by many more. The shorter the differences, the better
+//! the lag.
 //!
-//! Words are taken eight at a time from places that follow one another, so that the compiler makes vectors of them; with
-//! AVX-512 there is an instruction for the length of eight numbers at once.
+//! Words are taken eight at a time from consecutive places, so that the compiler vectorises the loops;
+//! AVX-512 has an instruction for the length of eight numbers at once.
 
 use super::Lag;
 use crate::cpu::{Path, path};
@@ -14,17 +15,17 @@ const LAGS: usize = 128;
 /// Words that are judged together.
 const RUN: usize = 8;
 
-/// Runs that each lag is judged by at first.
+/// Runs by which each lag is judged at first.
 const FEW: usize = 12;
 
-/// Runs that the best are judged by.
+/// Runs by which the best are judged.
 const MANY: usize = 64;
 
-/// How many of the lags are judged by more.
+/// How many of the lags are judged by more runs.
 const FINALISTS: usize = 4;
 
-/// The lag that makes the shortest differences, 0 if none makes them shorter than the words are. It is less than half the
-/// number of words.
+/// The lag with the shortest differences; 0 if none makes them shorter than the words are. It is less than
+/// half the number of words.
 pub(super) fn find<T: Word>(src: &[u8]) -> Lag {
     #[cfg(target_arch = "x86_64")]
     match path() {
@@ -53,7 +54,7 @@ unsafe fn find_avx512<T: Word>(src: &[u8]) -> Lag {
     find_each::<T, true>(src)
 }
 
-/// `WIDE`: a run costs next to nothing, so it is not worth asking in between whether a lag is hopeless.
+/// `WIDE`: a run costs next to nothing, so checking in between whether a lag is hopeless does not pay.
 #[inline(always)]
 fn find_each<T: Word, const WIDE: bool>(src: &[u8]) -> Lag {
     let none = Lag { words: 0, twice: false };
@@ -62,7 +63,7 @@ fn find_each<T: Word, const WIDE: bool>(src: &[u8]) -> Lag {
     if count - most < RUN {
         return none;
     }
-    // What has all lags before it.
+    // Places that have all lags before them.
     let places = Places::new(most, count, FEW);
     let mut best = [(u32::MAX, 0); FINALISTS];
     for lag in 1..=most {
@@ -74,7 +75,7 @@ fn find_each<T: Word, const WIDE: bool>(src: &[u8]) -> Lag {
                 break;
             }
         }
-        // A short lag is worth no more, but of two as good it is the likelier.
+        // A short lag is worth no more, but of two equally good ones it is the likelier.
         if sum(&bits) < best[FINALISTS - 1].0 {
             best[FINALISTS - 1] = (sum(&bits), lag);
             best.sort_unstable();
@@ -107,7 +108,7 @@ struct Places {
 }
 
 impl Places {
-    /// At most so many, from one word to another. There is room for one at least.
+    /// At most `most` runs, from one word to another. There must be room for at least one.
     #[inline(always)]
     fn new(from: usize, to: usize, most: usize) -> Self {
         Places { from, room: to - from - RUN, runs: most.min((to - from) / RUN) }

@@ -1,15 +1,15 @@
-//! What only lists can do whose nodes lead to the one before, too.
+//! Operations of lists whose nodes also link to the previous node.
 
 use super::{BothWays, Content, Cursor, Ends, Few, List};
 use crate::heap::{Error, Handle};
 
 impl<T: Content + ?Sized, K: BothWays> List<'_, T, K> {
-    /// The element before one; `None` before the first, which in a ring comes after the last.
+    /// The element before `at`; `None` before the first, which in a ring follows the last.
     pub fn previous(&self, at: Cursor) -> Result<Option<Cursor>, Error> {
         Ok(Handle::from_bits(self.link(at.0, self.previous_at())?).map(Cursor))
     }
 
-    /// Adds an element before one.
+    /// Adds an element before `at`.
     pub fn insert_before(&mut self, at: Cursor, element: &T) -> Result<Cursor, Error> {
         if self.ends.is_some_and(|ends| ends.first == at.0) {
             return self.push_front(element);
@@ -18,18 +18,18 @@ impl<T: Content + ?Sized, K: BothWays> List<'_, T, K> {
         self.insert(element, Some(before), Some(at.0))
     }
 
-    /// Takes out the last element, and gives it back.
+    /// Removes and returns the last element.
     pub fn pop_back(&mut self) -> Result<Option<T::Owned>, Error> {
         self.ends.map(|ends| self.remove(Cursor(ends.last))).transpose()
     }
 
-    /// Takes out an element, and gives it back.
+    /// Removes and returns an element.
     pub fn remove(&mut self, at: Cursor) -> Result<T::Owned, Error> {
         let back = Handle::from_bits(self.link(at.0, self.previous_at())?);
         self.take(at.0, back)
     }
 
-    /// Puts another element, of any length, in the place of one. Its cursor is another one from now on.
+    /// Replaces an element by another of any length. Its cursor changes.
     pub fn replace(&mut self, at: Cursor, element: &T) -> Result<Cursor, Error> {
         self.sound()?;
         let Some(Ends { first, last }) = self.ends else { return Err(Error::Stale) };

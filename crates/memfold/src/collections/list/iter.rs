@@ -1,4 +1,4 @@
-//! Walking through a list.
+//! Iterating over a list.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,10 +6,11 @@ use std::marker::PhantomData;
 use super::{BothWays, Content, Cursor, Ends, Kind, List};
 use crate::heap::{Error, Handle, Session};
 
-/// Elements with their cursors, in order; those of kinds that are linked both ways from either end. One that can't be read is an error, and the last thing that comes.
+/// Elements with their cursors, in order; kinds that are linked both ways can be iterated from either end. An
+/// element that can't be read is an error, and ends the iteration.
 pub struct Cursors<'l, T: Content + ?Sized, K: Kind> {
     session: &'l Session<'l>,
-    /// Those that come next, from either end.
+    /// The next nodes, from either end.
     front: Option<Handle>,
     back: Option<Handle>,
     left: u64,
@@ -41,11 +42,11 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
 }
 
 impl<T: Content + ?Sized, K: Kind> Cursors<'_, T, K> {
-    /// The element at `node`, and what stands at a link of it.
+    /// The element at `node`, and the value of one of its links.
     #[inline(always)]
     fn read(&mut self, node: Option<Handle>, at: usize) -> Result<(Cursor, T::Owned, Option<Handle>), Error> {
         let header = List::<T, K>::HEADER;
-        // Fewer than there should be.
+        // Fewer elements than there should be.
         let node = node.ok_or(Error::Damaged)?;
         let read = self.session.view(node, |node| {
             let len = node.len().checked_sub(header)?;

@@ -1,16 +1,16 @@
-//! What kinds of list there are.
+//! The kinds of list.
 
 use std::marker::PhantomData;
 
-/// Each node leads to the next one: one link, 8 bytes.
+/// Each node links to the next one: one link, 8 bytes.
 #[derive(Debug)]
 pub struct Singly;
 
-/// Each node leads to the next one and to the one before: two links, 16 bytes.
+/// Each node links to the next one and to the previous one: two links, 16 bytes.
 #[derive(Debug)]
 pub struct Doubly;
 
-/// The last node leads to the first one, and, if it is doubly linked, the first one to the last.
+/// The last node links to the first one, and, if it is doubly linked, the first one to the last.
 #[derive(Debug)]
 pub struct Ring<K>(PhantomData<K>);
 
@@ -19,12 +19,12 @@ pub trait Kind: sealed::Sealed {
     /// Links of a node.
     #[doc(hidden)]
     const LINKS: usize;
-    /// The last node leads to the first.
+    /// The last node links to the first.
     #[doc(hidden)]
     const IS_RING: bool;
 }
 
-/// Kinds whose nodes lead to the one before, too.
+/// Kinds whose nodes also link to the previous node.
 pub trait BothWays: Kind {}
 
 /// Kinds that have no end.
@@ -37,7 +37,7 @@ mod sealed {
     impl<K: super::Straight> Sealed for super::Ring<K> {}
 }
 
-/// Kinds that a ring can be of.
+/// Kinds of which there are rings.
 pub trait Straight: Kind {}
 impl Straight for Singly {}
 impl Straight for Doubly {}

@@ -1,4 +1,5 @@
-//! Linked lists: an element is a node of the heap, which stays where it is while others come and go.
+//! Linked lists: an element is a node of the heap, which stays in place while other elements are added and
+//! removed.
 //!
 //! ```
 //! use memfold::collections::List;
@@ -21,12 +22,15 @@
 //!                          a handle, or 0 at an end; in a Ring the other end
 //! ```
 //!
-//! In a doubly linked list that was reversed, the links have changed places: `turned` says so, and no node is touched.
+//! In a doubly linked list that was reversed, the links have changed roles: `turned` says so, and no node is
+//! touched.
 //!
-//! What holds:
-//! - `first` leads by `next` to `last` over `len` nodes, and, if doubly linked, `last` back to `first`.
-//! - An operation that fails changed nothing, `clear` and `retain` excepted. A link is changed only if it is what it should be. If nodes were changed, another one could then not be, and the first
-//!   ones not be changed back, the list is **broken**: all that changes it, or goes through it, is [`Error::Damaged`] from then on.
+//! Invariants:
+//! - `first` links by `next` to `last` over `len` nodes, and, if doubly linked, `last` back to `first`.
+//! - An operation that fails has changed nothing, except `clear` and `retain`. A link is changed only if it
+//!   has the expected value. If some nodes were changed, another could not be, and the first ones could not
+//!   be changed back, the list is **broken**: everything that changes it, or iterates over it, is
+//!   [`Error::Damaged`] from then on.
 
 mod both_ways;
 mod iter;
@@ -47,16 +51,17 @@ use super::content::Content;
 use super::links::{Failure, Few, LINK, bits};
 use crate::heap::{Error, Handle, Session};
 
-/// The name of an element in its list: it stays good while others come and go, until the element itself is removed. Then it is
-/// [`Error::Stale`], as a node's handle is.
+/// The name of an element in its list: it stays valid while other elements are added and removed, until the
+/// element itself is removed. Then it is [`Error::Stale`], as a node's handle is.
 ///
-/// A cursor belongs to the list that its element is in. Another list mostly finds that out, and says [`Error::Stale`]; it can't for what is in the middle of
-/// a list, and then both count wrongly, which `check` finds.
+/// A cursor belongs to the list of its element. Another list mostly notices a foreign cursor, and returns
+/// [`Error::Stale`]; it can't notice one in the middle of a list. Then the lengths of both lists are wrong,
+/// which `check` finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cursor(Handle);
 
 impl Cursor {
-    /// The cursor as a number, to be kept in nodes: never zero.
+    /// The cursor as a number, to be stored in nodes: never zero.
     pub fn to_bits(self) -> u64 {
         self.0.to_bits()
     }
@@ -67,7 +72,7 @@ impl Cursor {
     }
 }
 
-/// Both ends of nodes that are linked.
+/// The ends of a chain of linked nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ends {
     first: Handle,
@@ -100,12 +105,12 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         List { session, ends: None, len: 0, turned: false, broken: false, kind: PhantomData }
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -120,17 +125,17 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         self.ends.map(|ends| Cursor(ends.last))
     }
 
-    /// The element behind one; `None` behind the last, which in a ring is followed by the first.
+    /// The element after `at`; `None` after the last, which in a ring is followed by the first.
     pub fn next(&self, at: Cursor) -> Result<Option<Cursor>, Error> {
         Ok(Handle::from_bits(self.link(at.0, self.next_at())?).map(Cursor))
     }
 
-    /// An element.
+    /// The element at a cursor.
     pub fn get(&self, at: Cursor) -> Result<T::Owned, Error> {
         Ok(self.read(at.0)?.0)
     }
 
-    /// Puts another element in the place of one, in its node: [`Error::Mismatch`] if it has another length.
+    /// Replaces an element in its node: [`Error::Mismatch`] if the new one has another length.
     pub fn set(&mut self, at: Cursor, element: &T) -> Result<(), Error> {
         let bytes = element.bytes();
         self.session.change_in_place(at.0, |node| {
@@ -143,17 +148,17 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         })?
     }
 
-    /// Adds an element before all others.
+    /// Adds an element at the front.
     pub fn push_front(&mut self, element: &T) -> Result<Cursor, Error> {
         self.insert(element, None, self.ends.map(|ends| ends.first))
     }
 
-    /// Adds an element behind all others.
+    /// Adds an element at the back.
     pub fn push_back(&mut self, element: &T) -> Result<Cursor, Error> {
         self.insert(element, self.ends.map(|ends| ends.last), None)
     }
 
-    /// Adds elements behind all others. If one can't be added, those before it stay.
+    /// Adds elements at the back. If one can't be added, those before it stay.
     pub fn extend<E: std::borrow::Borrow<T>>(
         &mut self,
         elements: impl IntoIterator<Item = E>,
@@ -161,19 +166,19 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         elements.into_iter().try_for_each(|element| self.push_back(element.borrow()).map(|_| ()))
     }
 
-    /// Adds an element behind one.
+    /// Adds an element after `at`.
     pub fn insert_after(&mut self, at: Cursor, element: &T) -> Result<Cursor, Error> {
         let next = self.following(at.0)?;
         self.insert(element, Some(at.0), next)
     }
 
-    /// Takes out the first element, and gives it back.
+    /// Removes and returns the first element.
     pub fn pop_front(&mut self) -> Result<Option<T::Owned>, Error> {
         let Some(Ends { first, last }) = self.ends else { return Ok(None) };
         self.take(first, K::IS_RING.then_some(last)).map(Some)
     }
 
-    /// Takes out the element behind one, and gives it back; `None` behind the last, in a ring, too.
+    /// Removes and returns the element after `at`; `None` after the last, also in a ring.
     pub fn remove_after(&mut self, at: Cursor) -> Result<Option<T::Owned>, Error> {
         match self.following(at.0)? {
             Some(next) => self.take(next, Some(at.0)).map(Some),
@@ -181,7 +186,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         }
     }
 
-    /// Keeps the elements for which `keep` holds. If one can't be read or taken out, those behind it stay.
+    /// Keeps the elements for which `keep` holds. If one can't be read or removed, those after it stay.
     pub fn retain(&mut self, mut keep: impl FnMut(&T::Owned) -> bool) -> Result<(), Error> {
         let (mut before, mut next) = (None, self.ends.map(|ends| ends.first));
         for _ in 0..self.len {
@@ -209,21 +214,21 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         Ok(None)
     }
 
-    /// Takes all elements out. The list is empty afterwards, also if a node could not be read, which is an error:
-    /// that of the first one. Such a node is freed, now or later, and so are all others to which something leads:
-    /// those before it, and in a doubly linked list those behind it as well. What stays in the heap then, and can't
-    /// be found any more, are nodes behind it or, in a doubly linked list, between two of them. Nodes that can't be
-    /// freed just now are an error, too, and are freed later.
+    /// Removes all elements. The list is empty afterwards, even if a node could not be read; the result is
+    /// then the error of the first such node. That node is freed, now or later, and so are all others that
+    /// can be reached: those before it, and in a doubly linked list those after it as well. Nodes that stay
+    /// in the heap and can't be found any more are those after it or, in a doubly linked list, those between
+    /// two such nodes. If nodes can't be freed just now, that is an error, too, and they are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let was = std::mem::replace(self, Self::new(self.session));
-        // The emptied one would do it again.
+        // Dropping the emptied list would do it again.
         let was = std::mem::ManuallyDrop::new(was);
         let freed = was.free_all();
-        // Of a broken list, what hangs together is freed.
+        // Of a broken list, all nodes that are still linked are freed.
         if was.broken { Err(Error::Damaged) } else { freed }
     }
 
-    /// Frees all nodes, as far as they are found.
+    /// Frees all nodes that can be found.
     fn free_all(&self) -> Result<(), Error> {
         let Some(ends) = self.ends else { return Ok(()) };
         let mut left = self.len;
@@ -235,7 +240,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         freed.and(self.free_from(ends.last, self.previous_at(), &mut left))
     }
 
-    /// Frees a node and those that follow it by the link that stands there, up to one that can't be read.
+    /// Frees a node and those that follow it by the link at `at`, up to one that can't be read.
     fn free_from(&self, first: Handle, at: usize, left: &mut u64) -> Result<(), Error> {
         let (mut next, mut result) = (Some(first), Ok(()));
         while *left > 0 {
@@ -250,7 +255,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         result
     }
 
-    /// Looks at every node; what contradicts what, if anything does.
+    /// Checks every node; returns the first contradiction.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());
@@ -281,18 +286,18 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         if self.turned { LINK } else { 0 }
     }
 
-    /// Where `previous` stands; for kinds that have it.
+    /// The offset of `previous`, for kinds that have it.
     fn previous_at(&self) -> usize {
         LINK - self.next_at()
     }
 
-    /// What a link of a node says.
+    /// The value of a node's link.
     #[inline(always)]
     fn link(&self, node: Handle, at: usize) -> Result<u64, Error> {
         self.session.get_at(node, at).map_err(of_no_node)
     }
 
-    /// An element and what is behind it.
+    /// An element and the link after it.
     #[inline(always)]
     fn read(&self, node: Handle) -> Result<(T::Owned, u64), Error> {
         let at = self.next_at();
@@ -304,12 +309,12 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
             .ok_or(Error::Stale)
     }
 
-    /// An error if the list is broken.
+    /// Returns an error if the list is broken.
     fn sound(&self) -> Result<(), Error> {
         if self.broken { Err(Error::Damaged) } else { Ok(()) }
     }
 
-    /// Notes what is left of links that were not changed.
+    /// Notes whether the list is broken, after a change of links.
     fn noted(&mut self, done: Result<(), Failure>) -> Result<(), Error> {
         done.map_err(|failure| {
             self.broken |= !failure.undone;
@@ -317,24 +322,24 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         })
     }
 
-    /// The node behind one, `None` behind the last, in a ring, too.
+    /// The node after `node`; `None` after the last, also in a ring.
     fn following(&self, node: Handle) -> Result<Option<Handle>, Error> {
         if self.ends.is_some_and(|ends| ends.last == node) {
             return Ok(None);
         }
-        // A node without a next one that is not the last is of another list.
+        // A node that has no next one and is not the last belongs to another list.
         Handle::from_bits(self.link(node, self.next_at())?).ok_or(Error::Stale).map(Some)
     }
 }
 
-/// A node that has no room for what stands in each of a list is none of it.
+/// A node too short for the links of a list is no node of the list.
 fn of_no_node(error: Error) -> Error {
     if matches!(error, Error::Mismatch { .. }) { Error::Stale } else { error }
 }
 
 impl<T: Content + ?Sized, K: Kind> Drop for List<'_, T, K> {
     fn drop(&mut self) {
-        // A node that can't be read is damaged: the heap has said so to who read it.
+        // A node that can't be read is damaged: the heap has reported that to the reader.
         let _ = self.free_all();
     }
 }

@@ -1,10 +1,10 @@
-//! Nodes between others: how they get there, and how they go.
+//! Putting nodes between others, and taking them out.
 
 use super::{Content, Cursor, Ends, Few, Kind, LINK, List, bits};
 use crate::heap::{Error, Handle};
 
 impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
-    /// What the first and the last of nodes lead to, and what leads to them, if they stand between two nodes of the list.
+    /// The links of a chain's ends and those to them, if the chain lies between two nodes of the list.
     pub(super) fn around(
         &self,
         before: Option<Handle>,
@@ -14,7 +14,7 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
         (before.or(of_ring.map(|ends| ends.last)), after.or(of_ring.map(|ends| ends.first)))
     }
 
-    /// Adds an element between two nodes that follow each other; none is the end.
+    /// Adds an element between two adjacent nodes; `None` is an end of the list.
     pub(super) fn insert(
         &mut self,
         element: &T,
@@ -23,7 +23,7 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
     ) -> Result<Cursor, Error> {
         self.sound()?;
         let (back, on) = self.around(before, after);
-        // At an end nodes are made one after the other anyway.
+        // At an end, nodes are allocated in sequence anyway.
         let node = self.make(element, before.filter(|_| after.is_some()), back, on)?;
         let ends = Ends { first: node, last: node };
         if let Err(error) = self.join(ends, back, on) {
@@ -35,7 +35,8 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
         Ok(Cursor(node))
     }
 
-    /// Makes a node, beside `near` if there is room, that leads to these; in a ring without others to itself.
+    /// Makes a node, near `near` if there is room, that links to these nodes; in a ring without others, to
+    /// itself.
     pub(super) fn make(
         &self,
         element: &T,
@@ -66,7 +67,7 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
         }
     }
 
-    /// Makes the nodes on both sides lead to nodes that stand between them.
+    /// Links the nodes on both sides to a chain between them.
     pub(super) fn join(&mut self, new: Ends, back: Option<Handle>, on: Option<Handle>) -> Result<(), Error> {
         let mut links = Few::new();
         if let Some(back) = back {
@@ -79,7 +80,7 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
         self.noted(done)
     }
 
-    /// The list's ends, after nodes were put between two of its nodes.
+    /// Updates the list's ends after a chain was put between two of its nodes.
     pub(super) fn put_ends(&mut self, new: Ends, before: Option<Handle>, after: Option<Handle>) {
         let old = self.ends.unwrap_or(new);
         let first = if before.is_none() { new.first } else { old.first };
@@ -87,13 +88,13 @@ impl<T: Content + ?Sized, K: Kind> List<'_, T, K> {
         self.ends = Some(Ends { first, last });
     }
 
-    /// Takes a node out to which `back` leads, and gives its element back.
+    /// Removes a node to which `back` links, and returns its element.
     pub(super) fn take(&mut self, node: Handle, back: Option<Handle>) -> Result<T::Owned, Error> {
         self.sound()?;
         let Some(Ends { first, last }) = self.ends else { return Err(Error::Stale) };
         let (element, next) = self.read(node)?;
         let (alone, on) = (first == last, Handle::from_bits(next));
-        // Of another list, or none.
+        // It belongs to another list, or to none.
         if alone && node != first || on.is_none() && node != last || back.is_none() && node != first {
             return Err(Error::Stale);
         }

@@ -1,4 +1,4 @@
-//! Other orders of what is in a list, and other lists: only links change, each element stays in its node.
+//! Reordering a list, and joining lists: only links change, each element stays in its node.
 
 use std::cmp::Ordering;
 
@@ -8,15 +8,16 @@ use crate::collections::sorted::{Sorted, room};
 use crate::heap::{Error, Handle, Session};
 
 impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
-    /// Puts all elements of another list behind those of this one; it is empty afterwards. A few links change, however many elements there are; only if one of both
-    /// lists was reversed, and the other was not, those of all nodes of the shorter one.
+    /// Moves all elements of another list to the end of this one; the other is empty afterwards. A few links
+    /// change, however many elements there are. Only if exactly one of the lists was reversed, the links of
+    /// all nodes of the shorter one change.
     ///
-    /// The lists were made with the same session; else it is [`Error::Stale`].
+    /// Both lists must have been made with the same session; otherwise it is [`Error::Stale`].
     pub fn append(&mut self, other: &mut Self) -> Result<(), Error> {
         self.splice(self.ends.map(|ends| ends.last), None, other)
     }
 
-    /// Puts all elements of another list behind one of this: as `append` does.
+    /// Moves all elements of another list behind one of this list, as `append` does.
     pub fn splice_after(&mut self, at: Cursor, other: &mut Self) -> Result<(), Error> {
         let next = self.following(at.0)?;
         self.splice(Some(at.0), next, other)
@@ -59,7 +60,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         Ok(())
     }
 
-    /// Turns the order around. Where nodes have two links it touches no node, else all of them.
+    /// Reverses the order. It touches no node if nodes have two links, otherwise all of them.
     pub fn reverse(&mut self) -> Result<(), Error> {
         self.sound()?;
         let Some(Ends { first, last }) = self.ends else { return Ok(()) };
@@ -77,7 +78,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         Ok(())
     }
 
-    /// Makes each of `count` nodes from `first` on lead to the one before, and the first to `end`.
+    /// Makes each of `count` nodes from `first` on link to the one before it, and the first one to `end`.
     fn turn_chain(&self, first: Handle, count: u64, end: u64) -> Result<(), Part> {
         let (mut head, mut rest) = (end, first.to_bits());
         for number in 0..count {
@@ -96,7 +97,8 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         Ok(())
     }
 
-    /// Makes the links of a doubly linked list change places in all its nodes: it has the same order, with `turned` the other way.
+    /// Exchanges the two links of every node of a doubly linked list: the order is the same, with `turned`
+    /// inverted.
     fn turn(&mut self) -> Result<(), Error> {
         let Some(Ends { first, .. }) = self.ends else { return Ok(()) };
         let at = self.next_at();
@@ -108,8 +110,9 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         Ok(())
     }
 
-    /// Sorts the elements by a comparison; those that are equal stay in their order. Elements are copied to plain memory for it, with 16 bytes for each. The comparison is asked
-    /// while nothing is being changed; then links are, in the order in which the elements were.
+    /// Sorts the elements by a comparison; the sort is stable. Elements are copied to plain memory for it,
+    /// with 16 bytes for each. The comparison is called only before anything changes; then links are changed,
+    /// in the old order of the elements.
     pub fn sort_by(
         &mut self,
         mut compare: impl FnMut(&T::Owned, &T::Owned) -> Ordering,
@@ -147,7 +150,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
 }
 
 impl<T: Content + ?Sized, K: Around> List<'_, T, K> {
-    /// Lets the list begin `by` elements further on. No node changes.
+    /// Makes the list begin `by` elements later. No node changes.
     pub fn rotate(&mut self, by: u64) -> Result<(), Error> {
         self.sound()?;
         let Some(mut ends) = self.ends else { return Ok(()) };
@@ -159,7 +162,7 @@ impl<T: Content + ?Sized, K: Around> List<'_, T, K> {
         Ok(())
     }
 
-    /// Lets the list begin `by` elements before.
+    /// Makes the list begin `by` elements earlier.
     pub fn rotate_back(&mut self, by: u64) -> Result<(), Error>
     where
         K: BothWays,
@@ -175,17 +178,18 @@ impl<T: Content + ?Sized, K: Around> List<'_, T, K> {
     }
 }
 
-/// A part of a list that was turned around.
+/// A chain of which the first nodes are reversed.
 struct Part {
     error: Error,
-    /// Nodes that were.
+    /// How many nodes are reversed.
     count: u64,
-    /// The last of them, and the first that was not.
+    /// The last reversed node, and the first that is not.
     head: u64,
     rest: u64,
 }
 
-/// Lets both links of `count` nodes from `first` on change places; what stands at `at` leads to the next one. If that fails, how many were changed.
+/// Exchanges both links of `count` nodes from `first` on; the link at `at` leads to the next one. On failure,
+/// returns how many were changed.
 fn swap_links(session: &Session<'_>, first: Handle, count: u64, at: usize) -> Result<(), (u64, Error)> {
     let mut node = Some(first);
     for number in 0..count {

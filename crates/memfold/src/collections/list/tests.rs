@@ -11,10 +11,10 @@ use crate::collections::testing::{Flaky, heaps, options};
 use crate::heap::Heap;
 use crate::random::Random;
 
-/// What a list should be.
+/// The expected content of a list.
 type Model<T> = Vec<(Cursor, <T as Content>::Owned)>;
 
-/// Operations that a kind has besides those of all kinds.
+/// Operations that only some kinds have.
 type More<T, K> = fn(
     &mut List<'_, T, K>,
     &mut Model<T>,
@@ -47,7 +47,7 @@ where
     assert_eq!(list.last(), model.last().map(|(cursor, _)| *cursor));
 }
 
-/// One operation that all kinds have.
+/// An operation that all kinds have.
 fn step<T: Content + ?Sized, K: Kind>(
     list: &mut List<'_, T, K>,
     model: &mut Model<T>,
@@ -113,7 +113,7 @@ where
             };
             if done.is_err() {
                 if !other.broken && !list.broken {
-                    // The lists are as they were; what can't be freed now is freed in the end.
+                    // The lists are unchanged; nodes that can't be freed now are freed in the end.
                     assert_eq!(other.len(), more.len() as u64);
                 }
                 other.clear()?;
@@ -245,7 +245,7 @@ fn rings() {
     against_a_vector::<str, Ring<Doubly>>(text, around_both_ways);
 }
 
-/// One block can't be read just now: what fails changed nothing.
+/// One block can't be read just now: a failed operation has changed nothing.
 fn with_failures<K: Kind>(more: More<u64, K>) {
     let (heap, flaky) = Flaky::heap();
     let session = heap.session().unwrap();
@@ -268,7 +268,7 @@ fn with_failures<K: Kind>(more: More<u64, K>) {
     assert!(failed > 20, "{failed}");
 }
 
-/// No block can be read from some moment on: what can't be undone is known.
+/// From some moment on no block can be read: the list knows what can't be undone.
 fn with_many_failures<K: Kind>(more: More<u64, K>) -> bool {
     let (heap, flaky) = Flaky::heap();
     let session = heap.session().unwrap();
@@ -380,8 +380,8 @@ fn nothing_and_values_of_no_bytes() {
     assert_eq!(bytes.clear(), Ok(()));
 }
 
-/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
-/// changed, and nothing is left of it.
+/// An error is injected at each step of each operation, and from then on into every free: nothing has
+/// changed, and nothing is left behind.
 fn with_faults<T: Content + ?Sized, K: Kind>(more: More<T, K>, element: fn(u64) -> T::Owned)
 where
     T::Owned: Borrow<T> + Ord + Debug + Clone,
@@ -404,7 +404,7 @@ where
                     failed += 1;
                     assert_eq!(done, Err(Error::Pinned));
                     assert_is(&list, &model);
-                    // Sorting changes each node: there not every place.
+                    // Sorting changes each node: not every step is tried there.
                     before += 1 + before / 4;
                 }
             }

@@ -1,8 +1,8 @@
-//! Code of the program that panics: at its first call, its second, and so on, in every operation of every
-//! collection that calls some.
+//! Panics of the program's code: at its first call, its second, and so on, in every operation of every
+//! collection that calls such code.
 //!
-//! After each panic a collection passes its check, has what it had before, or what its documentation says else,
-//! and goes on. Once it is dropped, the heap has no node left.
+//! After each panic a collection passes its check, has its previous content or what its documentation says
+//! instead, and can still be used. After it is dropped, the heap has no node left.
 
 mod nodes;
 mod slabs;
@@ -19,11 +19,11 @@ use super::testing::heaps;
 use crate::heap::Heap;
 
 std::thread_local! {
-    /// Calls of the program's code until one panics, that one included; 0 for none.
+    /// Calls of the program's code until one panics, including that one; 0 for none.
     static LEFT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// What the program's code begins with.
+/// Called first by the program's code.
 fn call() {
     let left = LEFT.get();
     LEFT.set(left.saturating_sub(1));
@@ -33,7 +33,7 @@ fn call() {
     }
 }
 
-/// What comes of an operation whose `n`-th call of the program's code panics; `None` if it did.
+/// The result of an operation whose `n`-th call of the program's code panics; `None` if it did.
 fn with_panic_at<R>(n: u64, operation: impl FnOnce() -> R) -> Option<R> {
     LEFT.set(n);
     let result = catch_unwind(AssertUnwindSafe(operation));
@@ -45,8 +45,8 @@ fn with_panic_at<R>(n: u64, operation: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Tries an operation with a panic at its first call of the program's code, at its second and so on, until it
-/// comes to its end; `look` is shown what each panic left. Returns how many panics there were, too.
+/// Tries an operation with a panic at the first call of the program's code, at the second and so on, until it
+/// completes; `look` sees the state after each panic. Also returns the number of panics.
 fn at_each_call<C, R>(
     subject: &mut C,
     mut operation: impl FnMut(&mut C) -> R,
@@ -62,7 +62,7 @@ fn at_each_call<C, R>(
     }
 }
 
-/// Heaps of all kinds, in which nothing may be left; with how much is to be done there.
+/// Calls `round` with heaps of all kinds and how much to do there; nothing may be left in them.
 fn each_heap(round: impl Fn(&Heap, usize)) {
     for (mut heap, turns) in heaps() {
         round(&heap, turns);
@@ -72,7 +72,7 @@ fn each_heap(round: impl Fn(&Heap, usize)) {
     }
 }
 
-/// A number whose order, and whose `Clone`, are code of the program.
+/// A number whose order and `Clone` are code of the program.
 #[derive(Debug, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 struct Number(u64);
@@ -106,7 +106,7 @@ impl Clone for Number {
     }
 }
 
-/// As long as it takes to get a node of its own, one time in `rarely`.
+/// One time in `rarely`, long enough to get a node of its own.
 fn string(number: u64, rarely: u64) -> String {
     let len = if number.is_multiple_of(rarely) { 900 } else { number % 30 };
     std::format!("{}{number}", "long ".repeat(len as usize / 5))

@@ -19,7 +19,7 @@ fn lists<K: Kind>(heap: &Heap) {
     let session = heap.session().unwrap();
     let mut list: List<'_, str, K> = List::new(&session);
     let elements: Vec<String> = (0..40).map(|number| string(number * 7 % 40, 7)).collect();
-    // Those that came before the panic stay.
+    // Elements added before the panic stay.
     for n in 1..=40 {
         let given = || elements.iter().inspect(|_| call()).map(String::as_str);
         assert!(with_panic_at(n, || list.extend(given()).unwrap()).is_none());
@@ -47,7 +47,7 @@ fn lists<K: Kind>(heap: &Heap) {
     let mut left = elements.clone();
     left.sort();
     assert_eq!((list.check(), all(&list)), (Ok(()), left.clone()));
-    // Those that it was decided of before are kept or gone.
+    // Elements decided on before the panic are kept or removed.
     let is_kept = |element: &String| element.len().is_multiple_of(2);
     let keep = |element: &String| {
         call();
@@ -79,7 +79,7 @@ fn lists_of_all_kinds() {
     });
 }
 
-/// A tree of ten levels with some entries each, two of which are of one file, and the deepest of all.
+/// A tree of ten levels with some entries each, two of which are of one file; and the deepest entries.
 fn tree<'s>(session: &'s crate::heap::Session<'_>) -> (Tree<'s, u64>, Vec<NodeId>) {
     let (mut tree, mut parent, mut deep) = (Tree::new(session), None, Vec::new());
     for level in 0..10u64 {
@@ -114,7 +114,7 @@ fn trees() {
         let (_, panics) = at_each_call(&mut tree, |tree| tree.update(deep[3], change).unwrap(), see);
         assert_eq!((panics, tree.get(deep[3]).unwrap()), (1, 4 + 100));
         tree.update(deep[3], |data| *data -= 100).unwrap();
-        // The parents of the deepest, as far as they have no other entry of its file below them.
+        // The parents of the deepest entry that have no other entry of its file below them.
         let (_, panics) = at_each_call(&mut tree, |tree| tree.add_up(deep[9], change).unwrap(), see);
         assert_eq!(panics, 4);
         assert!(deep.iter().enumerate().all(|(level, node)| {
@@ -134,7 +134,7 @@ fn trees() {
     });
 }
 
-/// Some entries have their sums then, and others not: none has anything else.
+/// Some entries have their sums then, and others don't: none has anything else.
 #[test]
 fn sums_of_trees() {
     each_heap(|heap, _| {
@@ -151,7 +151,7 @@ fn sums_of_trees() {
                 a + b
             };
             tree.sum_up(None, own, add, |data, sum| {
-                // The entry's own stays as it is.
+                // The entry's own value stays as it is.
                 *data = *data % 1000 + 1000 * sum;
                 call();
             })
@@ -173,8 +173,8 @@ fn sums_of_trees() {
     });
 }
 
-/// Closures of a session: a change that panics may be done in part where a node is changed in place; after it the
-/// node can be changed and freed, and the session used.
+/// Closures of a session: if a change in place panics, it may be half done; afterwards the node can be
+/// changed and freed, and the session used.
 #[test]
 fn nodes_alone() {
     each_heap(|heap, _| {

@@ -11,7 +11,7 @@ fn numbers<C>(list: &SlabList<'_, Number, C>) -> Vec<u64> {
     list.iter().map(|number| number.unwrap().0).collect()
 }
 
-/// A list is what it was; all of it is looked at once in so many panics.
+/// Checks that a list is unchanged; a complete check is made once in `rarely` panics.
 fn is_as_it_was(list: &SlabList<'_, Number>, model: &BTreeSet<u64>, random: &mut Random) {
     assert_eq!(list.len(), model.len() as u64);
     if random.below(8) == 0 {
@@ -77,7 +77,7 @@ fn sorting() {
             let mut list = SlabList::<Number, _>::ordered(&session);
             (0..len).for_each(|number| list.push(&Number(number * 7919 % 2003)).unwrap());
             let before = numbers(&list);
-            // Some of the panics: there are ten thousand comparisons.
+            // Only some of the panics: there are ten thousand comparisons.
             let mut n = 1;
             while with_panic_at(n, || list.sort().unwrap()).is_none() {
                 assert_eq!((list.check_leaves(), numbers(&list)), (Ok(()), before.clone()));
@@ -87,7 +87,7 @@ fn sorting() {
             sorted.sort_unstable();
             assert!(n > 3 && numbers(&list) == sorted);
             let mut n = 1;
-            // What is given away goes, too.
+            // Elements that were moved away are also dropped.
             loop {
                 let mut given = SlabList::<Number, _>::ordered(&session);
                 before.iter().for_each(|number| given.push(&Number(*number)).unwrap());
@@ -101,7 +101,7 @@ fn sorting() {
     });
 }
 
-/// Closures that see each element, and iterators that give some.
+/// Closures that see each element, and iterators that supply some.
 #[test]
 fn folds_maps_and_iterators() {
     each_heap(|heap, turns| {
@@ -109,7 +109,7 @@ fn folds_maps_and_iterators() {
         for len in LENGTHS.into_iter().filter(|len| turns > 10 || *len < 100) {
             let mut list = SlabList::<Number, _>::ordered(&session);
             let elements = || (0..len).inspect(|_| call()).map(Number);
-            // Those that came before the panic stay.
+            // Elements added before the panic stay.
             let mut n = 1;
             while with_panic_at(n, || list.push_all(elements()).unwrap()).is_none() {
                 assert_eq!(list.check_leaves(), Ok(()));
@@ -214,7 +214,7 @@ fn maps() {
                     assert_eq!(old, model.insert(number, value));
                 }
                 5..8 => {
-                    // Changed is only what nobody sees before it is put there.
+                    // Only a copy is changed, which nobody sees before it is stored.
                     let enter = |map: &mut SlabMap<'_, Number, u64>| {
                         let entry = map.entry(&key).unwrap().and_modify(|value| {
                             *value += 1;

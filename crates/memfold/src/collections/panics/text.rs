@@ -66,7 +66,7 @@ fn orders_of_strings() {
     each_heap(|heap, turns| orders(heap, 25 * turns, 10));
 }
 
-/// Leaves are changed for elements that get nodes of their own, too, and looked at again.
+/// Leaves are also changed for elements that get nodes of their own, and then searched again.
 #[test]
 fn orders_of_long_strings() {
     each_heap(|heap, turns| orders(heap, 25 * turns, 2));
@@ -79,7 +79,7 @@ fn sorting_strings() {
         for len in [5, 70, 200].into_iter().take(if turns > 10 { 3 } else { 1 }) {
             let mut list = SlabList::<str, _>::ordered(&session);
             let elements = || (0..len).inspect(|_| call()).map(|number| string(number * 7919 % 2003, 5));
-            // Those that came before the panic stay.
+            // Elements added before the panic stay.
             let mut n = 1;
             while with_panic_at(n, || list.push_all(elements()).unwrap()).is_none() {
                 assert_eq!((list.check_leaves(), list.len()), (Ok(()), n - 1));

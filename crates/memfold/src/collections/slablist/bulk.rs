@@ -1,6 +1,7 @@
-//! Many elements at once.
+//! Operations on many elements at once.
 //!
-//! Sorting does not need all elements in plain memory: runs of [`RUN`] of their bytes are sorted there, become lists of their own, and those are merged.
+//! Sorting does not need all elements in plain memory: runs of [`RUN`] bytes are sorted there, become lists
+//! of their own, and are merged.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -13,11 +14,11 @@ use super::slabs::Making;
 use super::{Owned, SlabList};
 use crate::heap::Error;
 
-/// Bytes of elements that are sorted in plain memory.
+/// Bytes of elements that are sorted in plain memory at a time.
 const RUN: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
 
 impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
-    /// A list of what `f` makes of each element, in this order.
+    /// A list of the results of `f` for each element, in this order.
     pub fn map<F: ?Sized + Element>(
         &self,
         mut f: impl FnMut(Owned<E>) -> Owned<F>,
@@ -29,7 +30,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Ok(list)
     }
 
-    /// Takes the elements with these numbers out, into a list of their own with this order.
+    /// Moves the elements with these numbers to a list of their own with this order.
     fn extract_to<D>(
         &mut self,
         numbers: Range<u64>,
@@ -45,7 +46,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Ok(list)
     }
 
-    /// Takes the elements with these numbers out, into a list of their own.
+    /// Moves the elements with these numbers to a list of their own.
     pub fn extract_slice(&mut self, numbers: Range<u64>) -> Result<SlabList<'s, E, C>, Error>
     where
         C: Clone,
@@ -55,7 +56,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
 }
 
 impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
-    /// Takes the elements of a range out, into a list of their own.
+    /// Moves the elements of a range to a list of their own.
     pub fn extract(&mut self, range: impl RangeBounds<E>) -> Result<SlabList<'s, E, C>, Error>
     where
         C: Clone,
@@ -64,14 +65,15 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         self.extract_slice(numbers)
     }
 
-    /// Adds elements; how many were added. Those that come in order, and belong behind all others, are added fastest.
+    /// Adds elements; returns how many were added. Elements that come in order and belong after all others
+    /// are added fastest.
     pub fn extend<B: Borrow<E>>(&mut self, elements: impl IntoIterator<Item = B>) -> Result<u64, Error> {
         elements
             .into_iter()
             .try_fold(0, |added, element| self.insert(element.borrow()).map(|is| added + u64::from(is)))
     }
 
-    /// The elements in the order in which they are now, in a list where they stay where they are put.
+    /// Converts the list to one in which elements stay where they are put; they keep their present order.
     pub fn into_ordered(mut self) -> Result<SlabList<'s, E, Ordered>, Error> {
         let numbers = 0..self.len();
         let mut list = self.extract_to(numbers, Ordered, false)?;
@@ -81,12 +83,13 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
 }
 
 impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
-    /// Adds elements behind all others.
+    /// Adds elements at the end.
     pub fn push_all<B: Borrow<E>>(&mut self, elements: impl IntoIterator<Item = B>) -> Result<(), Error> {
         elements.into_iter().try_for_each(|element| self.append(element.borrow()))
     }
 
-    /// Sorts the elements; those that are equal stay as they are to each other. Cursors stay at their numbers, where other elements are then. Meanwhile there are up to three of each, two of them compressed if need be.
+    /// Sorts the elements; the sort is stable. Cursors stay at their numbers, where other elements are
+    /// afterwards. Meanwhile up to three copies of each element exist, two of them compressed if necessary.
     ///
     /// ```
     /// # use memfold::collections::SlabList;
@@ -114,7 +117,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         Ok(())
     }
 
-    /// The elements in a sorted list, in which those that are equal are all kept.
+    /// Converts the list to a sorted one, in which equal elements are all kept.
     pub fn into_sorted<C: Compare<E>>(self, order: C) -> Result<SlabList<'s, E, C>, Error> {
         let mut sorted = SlabList::by(self.session, order).many();
         sorted.making = Making { natural: C::IS_NATURAL, ..self.making };
@@ -133,7 +136,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
             let next = elements.next().transpose()?;
             if bytes >= RUN || next.is_none() {
                 sort_run::<E, C>(&mut run, order);
-                // All of it in one run: no list in between.
+                // All elements fit into one run: no list in between.
                 if next.is_none() && runs.is_empty() {
                     return run.iter().try_for_each(|element| to.append(element.borrow()));
                 }
@@ -163,7 +166,8 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
     }
 }
 
-/// Sorts a run. The standard library's way may panic if the order is none; so an order of the program's own has another one, that merges whatever it says.
+/// Sorts a run. The standard library's sort may panic if a comparison is no order, so an order of the
+/// program's own uses a merge sort, which tolerates any answers.
 fn sort_run<E: ?Sized + Element, C: Compare<E>>(run: &mut Vec<Owned<E>>, order: &C) {
     if C::IS_NATURAL {
         return run.sort_by(|a, b| order.compare(a.borrow(), b.borrow()));
@@ -175,7 +179,7 @@ fn sort_run<E: ?Sized + Element, C: Compare<E>>(run: &mut Vec<Owned<E>>, order: 
         for pair in sorted.chunks(2 * width) {
             let (mut a, mut b) = pair.split_at(width.min(pair.len()));
             while let (Some((first, rest_a)), Some((second, rest_b))) = (a.split_first(), b.split_first()) {
-                // Those that are equal stay as they are to each other.
+                // Equal elements keep their order.
                 let is_before = order.compare(run[*second].borrow(), run[*first].borrow()).is_lt();
                 merged.push(if is_before { *second } else { *first });
                 if is_before { b = rest_b } else { a = rest_a }
@@ -189,7 +193,7 @@ fn sort_run<E: ?Sized + Element, C: Compare<E>>(run: &mut Vec<Owned<E>>, order: 
     run.extend(sorted.into_iter().filter_map(|at| elements[at].take()));
 }
 
-/// The next element of a run; the one that comes first is the greatest.
+/// The next element of a run; the one that comes first in the order compares as the greatest.
 struct Head<'o, E: ?Sized + Element, C> {
     element: Owned<E>,
     run: usize,

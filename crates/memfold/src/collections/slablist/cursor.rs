@@ -1,7 +1,7 @@
-//! Cursors: places in a list that stay where they are while elements come and go.
+//! Cursors: places in a list that stay in position while elements are added and removed.
 //!
-//! A cursor knows the number of its element. Who changes the list moves the numbers of its cursors along; a list without cursors does not even look up which number
-//! an element has that comes or goes.
+//! A cursor knows the number of its element. An operation that changes the list adjusts the numbers of its
+//! cursors; a list without cursors does not even determine the number of an added or removed element.
 
 use std::borrow::ToOwned;
 use std::vec::Vec;
@@ -11,7 +11,7 @@ use super::slabs::Position;
 use super::{Body, Owned, SlabList};
 use crate::heap::Error;
 
-/// Names a place of a list, in that list alone: at an element, or, if that was removed, between those that were beside it.
+/// Names a place in one list: at an element, or, if that was removed, between its former neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cursor {
     slot: u32,
@@ -20,15 +20,15 @@ pub struct Cursor {
 
 #[derive(Debug, Clone, Copy)]
 struct CursorSlot {
-    /// Of the element, or of the one behind the gap.
+    /// The number of the element, or of the one after the gap.
     number: u64,
     is_gap: bool,
-    /// How often the slot was given out, and whether it is.
+    /// How often the slot was given out, and whether it is in use.
     turn: u32,
     used: bool,
 }
 
-/// All of a list.
+/// All cursors of a list.
 #[derive(Debug, Default)]
 pub struct Cursors {
     spots: Vec<CursorSlot>,
@@ -46,7 +46,8 @@ impl Cursors {
 }
 
 impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
-    /// A cursor at the element with a number, if there is one. It takes a few bytes until [`SlabList::drop_cursor`].
+    /// Makes a cursor at the element with a number, if there is one. It takes a few bytes until
+    /// [`SlabList::drop_cursor`].
     ///
     /// ```
     /// # use memfold::collections::SlabList;
@@ -76,14 +77,14 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         Some(Cursor { slot: slot as u32, turn })
     }
 
-    /// The cursor is not needed any more.
+    /// Ends the use of a cursor.
     pub fn drop_cursor(&mut self, cursor: Cursor) {
         let Some(cursors) = &mut self.cursors else { return };
         if let Some(spot) = cursors.get(cursor) {
             spot.used = false;
         }
         if cursors.used().next().is_none() {
-            // Numbers of turns are kept, so that an old cursor is none of a new one's.
+            // Turns are kept, so that an old cursor never matches a new one.
             cursors.spots.shrink_to_fit();
         }
     }
@@ -92,7 +93,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         self.cursors.as_mut()?.get(cursor)
     }
 
-    /// The element at a cursor; `None` if it was removed, or the cursor is none of this list.
+    /// The element at a cursor; `None` if it was removed, or the cursor belongs to another list.
     pub fn at_cursor(&self, cursor: Cursor) -> Result<Option<Owned<E>>, Error> {
         match self.number_of(cursor) {
             Some(number) => self.at(number),
@@ -106,7 +107,8 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         (spot.used && spot.turn == cursor.turn && !spot.is_gap).then_some(spot.number)
     }
 
-    /// Moves a cursor to the next element, which comes back; behind the last one it stays, and `None` comes back, unless the list is circular.
+    /// Moves a cursor to the next element, and returns that. After the last one the cursor stays, and `None`
+    /// is returned, unless the list is circular.
     pub fn next(&mut self, cursor: Cursor) -> Result<Option<Owned<E>>, Error> {
         let (len, circular) = (self.len(), self.circular);
         let Some(spot) = self.spot(cursor) else { return Ok(None) };
@@ -117,7 +119,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         )
     }
 
-    /// The same to the element before.
+    /// The same for the previous element.
     pub fn previous(&mut self, cursor: Cursor) -> Result<Option<Owned<E>>, Error> {
         let (len, circular) = (self.len(), self.circular);
         let Some(spot) = self.spot(cursor) else { return Ok(None) };
@@ -134,7 +136,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         Ok(element)
     }
 
-    /// The number that an element at a position has or gets, if somebody wants to know.
+    /// The number that an element at a position has or gets, if there are cursors.
     #[inline]
     pub(super) fn number_for_cursors(&self, position: Position) -> Result<Option<u64>, Error> {
         match (&self.cursors, &self.body) {
@@ -143,32 +145,32 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         }
     }
 
-    /// An element came that has this number.
+    /// Adjusts cursors after an element with this number was added.
     #[inline]
     pub(super) fn note_inserted(&mut self, number: Option<u64>) {
         if let (Some(cursors), Some(number)) = (&mut self.cursors, number) {
-            // What comes into a gap comes behind the cursor.
+            // An element added in a gap comes after the cursor.
             let behind =
                 |spot: &&mut CursorSlot| number < spot.number || number == spot.number && !spot.is_gap;
             cursors.used().filter(behind).for_each(|spot| spot.number += 1);
         }
     }
 
-    /// The elements with these numbers went.
+    /// Adjusts cursors after the elements with these numbers were removed.
     #[inline]
     pub(super) fn note_removed(&mut self, from: u64, to: u64) {
         for spot in self.cursors.iter_mut().flat_map(|cursors| cursors.used()) {
             if spot.number >= to {
                 spot.number -= to - from;
             } else if spot.number >= from {
-                // A gap at the first of them is between what is left.
+                // A gap at the first of them is between the remaining elements.
                 spot.is_gap |= true;
                 spot.number = from;
             }
         }
     }
 
-    /// Elements have changed their numbers: each has what it lacked to the last one.
+    /// Adjusts cursors after a reversal: each number is counted from the other end.
     pub(super) fn note_reversed(&mut self) {
         let len = self.len();
         for spot in self.cursors.iter_mut().flat_map(|cursors| cursors.used()) {
@@ -178,7 +180,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
 }
 
 impl<E: ?Sized + Element + ToOwned, C: Compare<E>> SlabList<'_, E, C> {
-    /// A cursor at the last element that is equal, if there is one.
+    /// Makes a cursor at the last equal element, if there is one.
     pub fn cursor_of(&mut self, element: &E) -> Result<Option<Cursor>, Error> {
         Ok(self.find(element)?.and_then(|number| self.cursor_at(number)))
     }

@@ -1,4 +1,4 @@
-//! What lists keep, and in which order.
+//! Elements of lists, and their order.
 
 use std::borrow::ToOwned;
 use std::cmp::Ordering;
@@ -9,17 +9,17 @@ use super::format::Format;
 use super::text::Text;
 use crate::heap::Plain;
 
-/// What a list can keep: plain old data, `str`, and `[u8]` of any length.
+/// What a list can store: plain old data, `str`, and `[u8]` of any length.
 pub trait Element: ToOwned<Owned: Send + Sync> + sealed::Sealed + 'static {
-    /// How leaves keep it.
+    /// How leaves store it.
     #[doc(hidden)]
     type Format: Format<Self>;
 
-    /// The bytes, if they can have any length; elements are in their order then.
+    /// The bytes, if elements can have any length; their natural order is then that of the bytes.
     #[doc(hidden)]
     fn text(&self) -> Option<&[u8]>;
 
-    /// The element that has these bytes, if one does, and if it can have any length.
+    /// The element with these bytes, if there is such an element and elements can have any length.
     #[doc(hidden)]
     fn from_text(bytes: &[u8]) -> Option<&Self>;
 
@@ -27,7 +27,7 @@ pub trait Element: ToOwned<Owned: Send + Sync> + sealed::Sealed + 'static {
     #[doc(hidden)]
     fn append_to(&self, bytes: &mut Vec<u8>);
 
-    /// Lets `look` look at the element that has these bytes, if one does.
+    /// Calls `look` with the element that has these bytes, if there is one.
     #[doc(hidden)]
     fn with_bytes<R>(bytes: &[u8], look: impl FnOnce(&Self) -> R) -> Option<R>;
 }
@@ -102,29 +102,32 @@ impl Element for [u8] {
 
 /// The order of a list.
 ///
-/// It may look at anything, other lists of the same heap too. Where it does, or where other sessions use the heap, it may be asked about elements that were never put in: bytes that something else had just then
-/// taken the place of. What it answers then counts for nothing; but it must not panic, as by taking an element for an index without looking.
+/// A comparison may look at anything, including other lists of the same heap. If it does, or if other
+/// sessions use the heap, it may be called with elements that were never added: bytes that something else has
+/// just replaced. Its answer then does not count; but it must not panic, for example by using an element as
+/// an index without a check.
 pub trait Compare<T: ?Sized> {
-    /// It is the type's own: then strings are found by their first bytes, which is faster.
+    /// It is the type's own order: then strings are found by their first bytes, which is faster.
     #[doc(hidden)]
     const IS_NATURAL: bool = false;
 
-    /// Elements are equal if they begin alike, and no beginning is one of another's: where `IS_NATURAL`.
+    /// Elements are equal if their beginnings are equal, and no beginning is a prefix of another element's;
+    /// for orders with `IS_NATURAL`.
     #[doc(hidden)]
     const IS_BEGIN: bool = false;
 
-    /// The bytes of an element by which it is found: those that it begins with, or all.
+    /// The bytes by which an element is found: its beginning, or all of them.
     #[doc(hidden)]
     #[inline(always)]
     fn begin(bytes: &[u8]) -> &[u8] {
         bytes
     }
 
-    /// How `a` and `b` stand in it.
+    /// Compares `a` and `b`.
     fn compare(&self, a: &T, b: &T) -> Ordering;
 }
 
-/// The order that the type has by itself.
+/// The natural order of the type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Natural;
 

@@ -1,9 +1,10 @@
-//! What leaves of all formats have in common: `fixed` has elements of one size, `text` those of any length.
+//! What leaf formats have in common: `fixed` has elements of one size, `text` elements of any length.
 //!
-//! A leaf is as full as the sum of its elements' **weights**: one each where all have one size, else their bytes and what leads to them.
+//! A leaf's fill is the sum of its elements' **weights**: one each if all have one size, otherwise their
+//! bytes and the slots that refer to them.
 //!
-//! Formats read a [`View`], which may show anything while another thread evicts the leaf's block, and believe nothing that they find there: what leads outside of the
-//! leaf is no place. Then the heap calls them again.
+//! Formats read a [`View`], which may show anything while another thread evicts the leaf's block, and trust
+//! nothing that they find there: an offset outside the leaf is no place. The heap then calls them again.
 
 use std::borrow::ToOwned;
 use std::cmp::Ordering;
@@ -13,59 +14,60 @@ use std::vec::Vec;
 use super::element::Element;
 use crate::heap::{Error, Handle, Session, View};
 
-/// Where an element is or belongs in a leaf: the place of its slab in the order, and its own in the slab.
+/// Where an element is or belongs in a leaf: the position of its slab in the order, and its own in the slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LeafPosition {
-    /// Of the slab in the order.
+    /// Position of the slab in the order.
     pub slab: usize,
-    /// Of the element in the slab.
+    /// Position of the element in the slab.
     pub at: usize,
 }
 
 impl LeafPosition {
     /// Before all elements.
     pub const FIRST: Self = LeafPosition { slab: 0, at: 0 };
-    /// Behind all elements, wherever that is.
+    /// After all elements, wherever that is.
     pub const END: Self = LeafPosition { slab: usize::MAX, at: 0 };
 }
 
 /// Whether there was room for an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
-    /// It is there now; how much heavier the leaf is.
+    /// It is in the leaf now; by how much the leaf's weight grew.
     Done(i32),
-    /// The leaf is full, or so nearly that it would have to be packed anew each few times.
+    /// The leaf is full, or so nearly full that it would have to be repacked every few insertions.
     Full,
 }
 
-/// An element that was taken out.
+/// An element that was removed.
 #[derive(Debug, Clone, Copy)]
 pub struct Gone {
     pub weight: u32,
-    /// The node that has the rest of it.
+    /// The node with the rest of it.
     pub long: Option<Handle>,
 }
 
-/// What is looked for: a place in the order.
+/// The target of a search: a place in the order.
 pub trait Seek<E: ?Sized> {
     /// Whether an element is before that place.
     fn is_before(&self, other: &E) -> bool;
 
-    /// Whether an element that is before it, or after it if that is where it is looked for, is equal to what is looked for.
+    /// Whether `other`, the neighbour before the place (or after it, for a search from there), is equal to
+    /// the element sought.
     fn is_equal(&self, other: &E) -> bool;
 
-    /// The bytes that are looked for, if all elements are in the order of theirs.
+    /// The bytes sought, if all elements are in the order of their bytes.
     fn natural(&self) -> Option<Wanted<'_>>;
 }
 
-/// Bytes that are looked for among elements that are in the order of their bytes.
+/// Bytes sought among elements that are in the order of their bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'b> {
     pub bytes: &'b [u8],
-    /// The place is behind those that are equal, not before them.
+    /// The place is after equal elements, not before them.
     pub behind: bool,
-    /// Elements that begin with these bytes are equal, whatever follows: a map's keys are so before its values.
-    /// No other element is a beginning of these bytes.
+    /// Elements that begin with these bytes are equal, whatever follows: so it is with a map's keys, which
+    /// precede the values. No other element is a prefix of these bytes.
     pub is_begin: bool,
 }
 
@@ -76,22 +78,22 @@ impl Wanted<'_> {
         if self.is_begin { element.min(self.bytes.len()) } else { element }
     }
 
-    /// Whether what stands so to the bytes is before the place.
+    /// Whether an element that compares to the bytes as `order` is before the place.
     #[inline(always)]
     pub fn is_before(&self, order: Ordering) -> bool {
         if self.behind { order.is_le() } else { order.is_lt() }
     }
 }
 
-/// What was found out on the way, and what else has to be known.
+/// What a search has learned, and what else it needs.
 pub trait Memo: Default {
-    /// The node that has to be read before going on.
+    /// The node that has to be read before the search continues.
     fn wanted(&mut self) -> Option<Handle>;
 
-    /// What the node holds.
+    /// Takes the content of the node.
     fn learn(&mut self, node: Handle, bytes: Vec<u8>);
 
-    /// Something that was seen last is no element.
+    /// Whether something seen last is no element.
     fn is_damaged(&self) -> bool;
 }
 
@@ -109,20 +111,21 @@ impl Memo for () {
     }
 }
 
-/// Elements in plain memory, in a row.
+/// A sequence of elements in plain memory.
 pub trait Batch<E: ?Sized + Element>: Default {
     fn len(&self) -> usize;
     fn clear(&mut self);
-    /// Adds one behind the others.
+    /// Adds one at the end.
     fn push(&mut self, element: <E::Format as Format<E>>::Held<'_>);
-    /// A copy of one; what is longer is read from its node.
+    /// A copy of one; the rest of a long one is read from its node.
     fn owned(&self, session: &Session<'_>, at: usize) -> Result<<E as ToOwned>::Owned, Error>;
-    /// What sublayers keep of one.
+    /// What sublayers store of one.
     fn key(&self, at: usize) -> <E::Format as Format<E>>::Key;
     fn weight(&self, at: usize) -> usize;
-    /// All weights.
+    /// The sum of all weights.
     fn total(&self) -> usize;
-    /// How many elements from `from` on weigh no more than `most` together, at least one if there is one, and what they weigh.
+    /// How many elements from `from` on weigh at most `most` together, and their weight; at least one
+    /// element, if there is one.
     fn fit(&self, from: usize, most: usize) -> (usize, usize) {
         let (mut to, mut weight) = (from, 0);
         while to < self.len() && (to == from || weight + self.weight(to) <= most) {
@@ -130,42 +133,43 @@ pub trait Batch<E: ?Sized + Element>: Default {
         }
         (to - from, weight)
     }
-    /// The node that has the rest of one.
+    /// The node with the rest of one.
     fn long(&self, at: usize) -> Option<Handle>;
-    /// Keeps these.
+    /// Keeps only these.
     fn keep(&mut self, from: usize, to: usize);
     fn reverse(&mut self);
 }
 
-/// How leaves keep elements, by which bytes; a leaf is used by one of them all its life.
+/// How leaves store elements; a leaf has one format all its life.
 pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
-    /// What sublayers keep of a leaf's first element.
+    /// What sublayers store of a leaf's first element.
     type Key: Clone + Send + Sync;
-    /// An element on its way into a leaf.
+    /// An element about to enter a leaf.
     type Held<'e>: Copy;
     type Batch: Batch<E>;
     type Memo: Memo;
-    /// A leaf that is filled at once is filled up to what is left by this part of it.
+    /// When a leaf is filled at once, this part of it is left free.
     const SLACK: usize;
-    /// Leaves have so many 64ths of their room in use, if that can be had.
+    /// Leaves should have this many 64ths of their room in use.
     const DENSITY: u64;
-    /// The part of its room that each leaf has left, at least, when elements were spread over some.
+    /// The part of its room that each leaf has free, at least, after elements were spread over some.
     const SPARE: usize;
     /// Elements can have nodes of their own.
     const HAS_LONG: bool;
-    /// Bytes of an element, if all have as many; else 1.
+    /// Bytes of an element, if all have the same length; otherwise 1.
     const ELEMENT: usize;
 
-    /// For leaves of up to so many bytes. `natural`: elements are in the order of their bytes.
+    /// The format for leaves of up to this many bytes. `natural`: elements are in the order of their bytes.
     fn new(bytes: usize, per_slab: usize, natural: bool) -> Self;
     /// Bytes of a leaf.
     fn bytes(self) -> usize;
-    /// Weight that a leaf has room for.
+    /// The weight that a leaf can hold.
     fn room(self) -> usize;
-    /// Weight that a slab has room for.
+    /// The weight that a slab can hold.
     fn slab_weight(self) -> usize;
 
-    /// Prepares an element for a list with leaves of up to so many bytes: what is longer than these can hold gets a node of its own.
+    /// Prepares an element for a list with leaves of up to this many bytes: an element too long for those
+    /// gets a node of its own.
     fn hold<'e>(session: &Session<'_>, longest: usize, element: &'e E) -> Result<Self::Held<'e>, Error>;
     /// An element that is short enough for any leaf.
     fn inline(element: &E) -> Self::Held<'_>;
@@ -173,7 +177,7 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     fn is_short(longest: usize, element: &E) -> bool;
     /// Undoes `hold`.
     fn let_go(session: &Session<'_>, held: Self::Held<'_>);
-    /// The same element, out of a batch whose elements stay in the heap.
+    /// The same for an element of a batch whose elements stay in the heap.
     fn held(batch: &Self::Batch, at: usize) -> Self::Held<'_>;
     fn weight(held: Self::Held<'_>) -> usize;
     fn key(held: Self::Held<'_>) -> Self::Key;
@@ -186,16 +190,17 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
         failed: &mut Option<Error>,
     ) -> bool;
     fn key_is_equal<S: Seek<E>>(key: &Self::Key, seek: &S) -> bool;
-    /// Bytes that a key has outside of itself.
+    /// Bytes that a key occupies outside itself.
     fn key_bytes(key: &Self::Key) -> usize;
 
-    /// The place behind the last element that is before what is looked for, and whether that element is equal to it.
+    /// The place after the last element that is before the target, and whether that element is equal to the
+    /// target.
     fn find<S: Seek<E>>(self, leaf: View<'_>, seek: &S, memo: &mut Self::Memo) -> (LeafPosition, bool);
-    /// The bytes of the sublayer, if it leads to slabs of which one is looked at.
+    /// The bytes of the sublayer, if it selects one slab to look at.
     fn sublayer(self) -> Option<Range<usize>> {
         None
     }
-    /// The place in the order of the slab with the last element that is before what is looked for: the sublayer tells.
+    /// The position of the slab with the last element before the target, according to the sublayer.
     fn slab_of<S: Seek<E>>(self, leaf: View<'_>, seek: &S) -> usize {
         let _ = (leaf, seek);
         0
@@ -212,18 +217,19 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     }
     /// Whether an element is one word of eight bytes.
     const IS_WORD: bool = false;
-    /// Whether such a one is before what is looked for.
+    /// Whether such a word is before the target.
     fn word_is_before<S: Seek<E>>(word: u64, seek: &S) -> bool {
         let _ = (word, seek);
         false
     }
     /// How many elements there are.
     fn count(self, leaf: View<'_>) -> usize;
-    /// The place of an element by its number; behind the last one if there are no more.
+    /// The place of an element by its number; after the last one if there are fewer.
     fn place(self, leaf: View<'_>, index: usize) -> LeafPosition;
     /// The number of the element at a place.
     fn index(self, leaf: View<'_>, place: LeafPosition) -> usize;
-    /// Appends the elements of a part of the leaf, and says how many; `None` if it has fewer parts. Parts are in order, and none is empty.
+    /// Appends the elements of a part of the leaf, and returns how many there are; `None` if it has fewer
+    /// parts. Parts are in order, and none is empty.
     fn copy_part(self, leaf: View<'_>, part: usize, to: &mut Self::Batch) -> Option<usize>;
     /// Appends all elements of the leaf.
     fn copy_all(self, leaf: View<'_>, to: &mut Self::Batch) {
@@ -233,11 +239,12 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     }
     /// How many parts there are.
     fn parts(self, leaf: View<'_>) -> usize;
-    /// The part with the element of a number, and its number there.
+    /// The part that contains the element of a number, and its number in the part.
     fn part_of(self, leaf: View<'_>, index: usize) -> (usize, usize);
     /// The element at a place, if all have one size.
     fn peek(self, leaf: View<'_>, place: LeafPosition) -> Option<E::Owned>;
-    /// Lets `look` look at the element at a place; `None` if there is none, or if its node has to be read first.
+    /// Calls `look` with the element at a place; `None` if there is none, or if its node has to be read
+    /// first.
     fn look<R>(
         self,
         leaf: View<'_>,
@@ -245,27 +252,28 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
         memo: &mut Self::Memo,
         look: impl FnOnce(&E) -> R,
     ) -> Option<R>;
-    /// Appends the element at a place; whether there is one.
+    /// Appends the element at a place; returns whether there is one.
     fn copy_one(self, leaf: View<'_>, place: LeafPosition, to: &mut Self::Batch) -> bool;
 
-    /// Puts an element at a place, before what is there.
+    /// Inserts an element at a place, before the one that is there.
     fn insert(self, leaf: &mut [u8], place: LeafPosition, element: Self::Held<'_>) -> Put;
-    /// Puts an element in the place of another one, if there is room; how much heavier the leaf is then, and the node of the other one.
+    /// Replaces an element, if there is room; returns by how much the leaf's weight grew, and the node of the
+    /// old element.
     fn set(
         self,
         leaf: &mut [u8],
         place: LeafPosition,
         element: Self::Held<'_>,
     ) -> Option<(i32, Option<Handle>)>;
-    /// Takes out the element at a place, which there is.
+    /// Removes the element at a place; there must be one.
     fn remove(self, leaf: &mut [u8], place: LeafPosition) -> Gone;
     /// The element at a place, if all have one size.
     fn peek_in(self, leaf: &[u8], place: LeafPosition) -> Option<E::Owned>;
-    /// What sublayers keep of the first element.
+    /// What sublayers store of the first element.
     fn first(self, leaf: &[u8]) -> Self::Key;
-    /// Makes these elements of a batch the leaf's; they fit.
+    /// Fills the leaf with these elements of a batch; they must fit.
     fn pack(self, leaf: &mut [u8], batch: &Self::Batch, elements: Range<usize>);
-    /// How many elements there are and what they weigh, if the leaf does not contradict itself.
+    /// The number of elements and their weight, if the leaf does not contradict itself.
     fn measure(self, leaf: &[u8]) -> Option<(usize, usize)>;
     fn key_is(key: &Self::Key, other: &Self::Key) -> bool;
 }

@@ -1,5 +1,5 @@
-//! Looking for an element once, and then changing what is there: a map's entry is found, looked at and written
-//! with one search.
+//! Searching for an element once, and then changing it: a map finds, reads and writes an entry with one
+//! search.
 
 use std::borrow::Borrow;
 
@@ -10,7 +10,7 @@ use super::slabs::Position;
 use super::{Body, SlabList};
 use crate::heap::Error;
 
-/// Where an element is, or belongs if there is none. It holds until the list is changed.
+/// Where an element is, or belongs if it is not there. It is valid until the list changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
     at: At,
@@ -25,7 +25,7 @@ enum At {
 }
 
 impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
-    /// Looks for an element that is to be changed or added, and lets `look` look at it, as `Slabs::element` does.
+    /// Searches for an element to change or add, and calls `look` with it as `Slabs::element` does.
     pub(super) fn seek_out<R>(
         &mut self,
         element: &E,
@@ -51,7 +51,7 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         Ok((Found { at: At::Leaf(position), is_there }, seen))
     }
 
-    /// Puts an element where it was found to be or to belong.
+    /// Puts an element where the search found it, or its place.
     pub(super) fn put_found(&mut self, found: Found, element: &E) -> Result<(), Error> {
         let position = match found.at {
             At::Leaf(position) => position,

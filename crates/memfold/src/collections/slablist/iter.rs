@@ -1,4 +1,4 @@
-//! Walking through a list: a part of a leaf is copied at a time.
+//! Iterating over a list: a part of a leaf is copied at a time.
 
 use std::borrow::{Borrow, ToOwned};
 use std::fmt;
@@ -10,16 +10,16 @@ use super::layers::LeafIndex;
 use super::slabs::{BatchOf, Slabs};
 use crate::heap::{Error, Session};
 
-/// Parts that are copied at a time from the front, but for the first.
+/// Parts that are copied at a time from the front, after the first.
 const PARTS: usize = 8;
 
-/// What was copied at one end, and is not handed out yet.
+/// What was copied at one end, and has not been returned yet.
 struct End<E: ?Sized + Element> {
-    /// The part of this leaf that comes next.
+    /// The next part, of this leaf.
     spot: Option<LeafIndex>,
     part: usize,
     batch: BatchOf<E>,
-    /// Of the batch.
+    /// The remaining range of the batch.
     from: usize,
     to: usize,
 }
@@ -30,13 +30,13 @@ impl<E: ?Sized + Element> End<E> {
     }
 }
 
-/// Elements in order, from either end. An element that can't be read is an error, and the last thing that comes.
+/// Elements in order, from either end. An element that can't be read is an error, and ends the iteration.
 pub struct Iter<'l, E: ?Sized + Element> {
     session: &'l Session<'l>,
     body: &'l Body<E>,
     front: End<E>,
     back: End<E>,
-    /// Numbers of the elements that are not copied yet.
+    /// Numbers of the elements that have not been copied yet.
     from: u64,
     to: u64,
 }
@@ -50,7 +50,7 @@ impl<E: ?Sized + Element> fmt::Debug for Iter<'_, E> {
 type Item<E> = Result<<E as ToOwned>::Owned, Error>;
 
 impl<'l, E: ?Sized + Element> Iter<'l, E> {
-    /// Over the elements with these numbers, which there are.
+    /// Over the elements with these numbers, which must exist.
     pub(super) fn new(session: &'l Session<'_>, body: &'l Body<E>, from: u64, to: u64) -> Self {
         Iter { session: session.borrowed(), body, front: End::new(), back: End::new(), from, to }
     }
@@ -61,7 +61,7 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
             + (self.back.to - self.back.from) as u64
     }
 
-    /// Nothing comes any more.
+    /// Ends the iteration.
     fn stop(&mut self, error: Error) -> Option<Item<E>> {
         (self.from, self.to) = (0, 0);
         for end in [&mut self.front, &mut self.back] {
@@ -70,13 +70,13 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
         Some(Err(error))
     }
 
-    /// Copies what comes next from the front; false if nothing does.
+    /// Copies the next elements from the front; false if there are none.
     #[cold]
     #[inline(never)]
     fn fill_front(&mut self) -> Result<bool, Error> {
         let left = self.to - self.from;
         if left == 0 {
-            // The rest of what was copied at the back.
+            // Use the rest of what was copied at the back.
             std::mem::swap(&mut self.front, &mut self.back);
             return Ok(self.front.from < self.front.to);
         }
@@ -97,7 +97,8 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
         Ok(true)
     }
 
-    /// Copies the part with the element of this number, which there is: it is that of the end, unless nothing was copied there yet. Returns how many it has.
+    /// Copies the part with the element of this number, which must exist: it is the end's next part, unless
+    /// nothing was copied there yet. Returns how many elements it has.
     fn next_part(
         session: &Session<'_>,
         slabs: &Slabs<E>,
@@ -110,7 +111,7 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
                 let handle = slabs.layers.get(spot).handle;
                 let (part, at) = session.view(handle, |leaf| slabs.format.part_of(leaf, index))?;
                 (end.spot, end.part) = (Some(spot), part);
-                // Who wants only a few elements does not wait for many.
+                // A caller that wants only a few elements does not wait for many.
                 let copied = Self::copy(session, slabs, end, 1)?.filter(|copied| at < *copied);
                 (end.part, end.from) = (part + 1, at);
                 return copied.ok_or(Error::Damaged);
@@ -125,7 +126,8 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
         }
     }
 
-    /// Copies so many parts of a leaf from that of an end on, or as many as there are; how many elements they have, if there is one.
+    /// Copies up to this many parts of a leaf, from the end's next part on; returns how many elements they
+    /// have, if there is a part.
     fn copy(
         session: &Session<'_>,
         slabs: &Slabs<E>,
@@ -144,7 +146,7 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
         })
     }
 
-    /// Copies what comes next from the back; false if nothing does.
+    /// Copies the next elements from the back; false if there are none.
     #[cold]
     #[inline(never)]
     fn fill_back(&mut self) -> Result<bool, Error> {
@@ -159,7 +161,7 @@ impl<'l, E: ?Sized + Element> Iter<'l, E> {
             return Ok(is_some);
         }
         let (Body::Large(slabs), end) = (self.body, &mut self.back) else { return Ok(false) };
-        // The part before, of this leaf or of the one before that.
+        // The previous part, of this leaf or of the leaf before it.
         end.to = match end.spot {
             Some(_) if end.part > 0 => {
                 end.part -= 1;

@@ -1,4 +1,5 @@
-//! The sublayers above the leaves: where each leaf begins, how many elements it has, and the same of groups of leaves.
+//! The sublayers above the leaves: where each leaf begins, how many elements it has, and the same for groups
+//! of leaves.
 //!
 //! ```text
 //!   firsts   | a  | k        |                   of groups
@@ -8,14 +9,15 @@
 //!   leaves   in the heap
 //! ```
 //!
-//! All of it stays in plain memory: it is some 40 bytes for a leaf. Keys lie side by side, so a search reads few lines of memory. No group is empty.
+//! All of it is in plain memory: some 40 bytes per leaf. Keys are side by side, so a search reads few cache
+//! lines. No group is empty.
 
 use std::hint::select_unpredictable;
 use std::vec::Vec;
 
 use crate::heap::Handle;
 
-/// Leaves of a group at most, if nothing else is asked for.
+/// The most leaves of a group, by default.
 pub const MOST: usize = 256;
 
 /// A leaf.
@@ -25,7 +27,7 @@ pub struct LeafRef {
     pub handle: Handle,
     /// How many elements it has: at least one.
     pub count: u32,
-    /// What they weigh.
+    /// Their weight.
     pub weight: u32,
 }
 
@@ -35,7 +37,7 @@ struct Group<K> {
     count: u64,
 }
 
-/// Names a leaf until leaves come or go.
+/// Names a leaf until leaves are added or removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeafIndex {
     group: usize,
@@ -47,12 +49,12 @@ pub struct Layers<K> {
     firsts: Vec<K>,
     groups: Vec<Group<K>>,
     leaves: usize,
-    /// Leaves of a group at most.
+    /// The most leaves of a group.
     most: usize,
 }
 
 impl<K: Clone> Layers<K> {
-    /// Without leaves; groups will have `most` of them.
+    /// Without leaves; groups will have at most `most` of them.
     pub fn new(most: usize) -> Self {
         Layers { firsts: Vec::new(), groups: Vec::new(), leaves: 0, most: most.max(2) }
     }
@@ -62,7 +64,8 @@ impl<K: Clone> Layers<K> {
         self.leaves
     }
 
-    /// The last leaf whose first element `is_before` holds for, which it does for the leaves up to it; else the first leaf. There are leaves.
+    /// The last leaf for whose first element `is_before` holds, as it does for all leaves before it;
+    /// otherwise the first leaf. There must be leaves.
     #[inline]
     pub fn find(&self, mut is_before: impl FnMut(&K) -> bool) -> LeafIndex {
         let group = partition(self.firsts.len(), |i| is_before(&self.firsts[i])).saturating_sub(1);
@@ -71,7 +74,7 @@ impl<K: Clone> Layers<K> {
         LeafIndex { group, leaf }
     }
 
-    /// The leaf with the element at a position, and the position there; `None` behind the last.
+    /// The leaf with the element at a position, and the position in it; `None` after the last.
     pub fn at(&self, mut position: u64) -> Option<(LeafIndex, usize)> {
         for (number, group) in self.groups.iter().enumerate() {
             if position >= group.count {
@@ -105,7 +108,7 @@ impl<K: Clone> Layers<K> {
         Some(LeafIndex { group, leaf: self.groups[group].leaves.len() - 1 })
     }
 
-    /// The leaf behind.
+    /// The next leaf.
     pub fn next(&self, LeafIndex { group, leaf }: LeafIndex) -> Option<LeafIndex> {
         if leaf + 1 < self.groups[group].leaves.len() {
             Some(LeafIndex { group, leaf: leaf + 1 })
@@ -114,7 +117,7 @@ impl<K: Clone> Layers<K> {
         }
     }
 
-    /// The leaf has so many elements more, and weighs so much more.
+    /// Adds to a leaf's count of elements and to its weight.
     #[inline]
     pub fn add(&mut self, spot: LeafIndex, more: i32, weight: i32) {
         let group = &mut self.groups[spot.group];
@@ -124,7 +127,7 @@ impl<K: Clone> Layers<K> {
         leaf.weight = leaf.weight.wrapping_add_signed(weight);
     }
 
-    /// How many elements come before a leaf's.
+    /// How many elements precede a leaf's.
     pub fn before(&self, spot: LeafIndex) -> u64 {
         let groups = &self.groups[..spot.group];
         let leaves = &self.groups[spot.group].leaves[..spot.leaf];
@@ -132,7 +135,7 @@ impl<K: Clone> Layers<K> {
             + leaves.iter().map(|leaf| u64::from(leaf.count)).sum::<u64>()
     }
 
-    /// The leaf begins with another element now.
+    /// Notes that a leaf begins with another element now.
     pub fn set_first(&mut self, spot: LeafIndex, first: K) {
         if spot.leaf == 0 {
             self.firsts[spot.group] = first.clone();
@@ -140,7 +143,8 @@ impl<K: Clone> Layers<K> {
         self.groups[spot.group].firsts[spot.leaf] = first;
     }
 
-    /// Puts leaves in place of `old` leaves from `spot` on, all of one group; or before the first one, if there are none yet.
+    /// Replaces `old` leaves from `spot` on, all of one group; or inserts before the first one, if there are
+    /// none yet.
     pub fn replace(&mut self, spot: Option<LeafIndex>, old: usize, new: &[(K, LeafRef)]) {
         let Some(LeafIndex { group: number, leaf }) = spot else {
             debug_assert!(self.groups.is_empty() && !new.is_empty());
@@ -166,12 +170,12 @@ impl<K: Clone> Layers<K> {
         }
     }
 
-    /// Puts leaves in place of those from `from` on, up to `to`, of whichever groups they are.
+    /// Replaces the leaves from `from` up to `to`, whatever groups they are in.
     pub fn replace_between(&mut self, from: LeafIndex, to: LeafIndex, new: &[(K, LeafRef)]) {
         if from.group == to.group {
             return self.replace(Some(from), to.leaf + 1 - from.leaf, new);
         }
-        // From the last group on, so that numbers of those before stay as they are.
+        // From the last group on, so that the indices of those before it stay valid.
         self.replace(Some(LeafIndex { group: to.group, leaf: 0 }), to.leaf + 1, &[]);
         for group in self.groups.drain(from.group + 1..to.group) {
             self.leaves -= group.leaves.len();
@@ -181,7 +185,7 @@ impl<K: Clone> Layers<K> {
         self.replace(Some(from), old, new);
     }
 
-    /// Puts a leaf behind all others.
+    /// Adds a leaf at the end.
     pub fn push(&mut self, first: K, leaf: LeafRef) {
         let most = self.most;
         match self.groups.last_mut() {
@@ -199,7 +203,7 @@ impl<K: Clone> Layers<K> {
         self.leaves += 1;
     }
 
-    /// Makes groups of as many leaves as they have at most of one that has more.
+    /// Splits a group that has too many leaves into groups of the most leaves.
     fn split(&mut self, number: usize) {
         while self.groups[number].leaves.len() > self.most {
             let group = &mut self.groups[number];
@@ -212,12 +216,12 @@ impl<K: Clone> Layers<K> {
         }
     }
 
-    /// Leaves of the same group as `spot`: how many before it, and how many from it on.
+    /// Leaves of `spot`'s group: how many before it, and how many from it on.
     pub fn around(&self, spot: LeafIndex) -> (usize, usize) {
         (spot.leaf, self.groups[spot.group].leaves.len() - spot.leaf)
     }
 
-    /// The leaf so many further on, or back, in the same group.
+    /// The leaf `by` further on, or back, in the same group.
     pub fn moved(&self, spot: LeafIndex, by: isize) -> LeafIndex {
         LeafIndex { leaf: spot.leaf.wrapping_add_signed(by), ..spot }
     }
@@ -227,7 +231,7 @@ impl<K: Clone> Layers<K> {
         &self.groups[spot.group].leaves[spot.leaf..]
     }
 
-    /// Whether all numbers are sums of what they are sums of, and groups begin as their leaves do. What elements are is not looked at.
+    /// Whether all sums are right, and groups begin as their first leaves do. Elements are not looked at.
     pub fn is_sound(&self) -> bool {
         let of = |group: &Group<K>| {
             let count = group.leaves.iter().map(|leaf| u64::from(leaf.count)).sum();
@@ -244,7 +248,7 @@ impl<K: Clone> Layers<K> {
         self.groups.iter().flat_map(|group| group.firsts.iter().zip(group.leaves.iter().copied()))
     }
 
-    /// Bytes of all this; `outside` are those that a key has elsewhere.
+    /// Bytes of plain memory; `outside` returns the bytes that a key occupies elsewhere.
     pub fn bytes(&self, outside: impl Fn(&K) -> usize) -> usize {
         let keys =
             |keys: &Vec<K>| keys.capacity() * size_of::<K>() + keys.iter().map(&outside).sum::<usize>();
@@ -255,11 +259,11 @@ impl<K: Clone> Layers<K> {
     }
 }
 
-/// How many of some elements in order `is_before` holds for: the first of them.
+/// How many of `count` ordered elements `is_before` holds for: it holds for the first of them.
 #[inline(always)]
 pub fn partition(count: usize, mut is_before: impl FnMut(usize) -> bool) -> usize {
     let (mut base, mut left) = (0, count);
-    // Half of what is left is decided each time without a branch that could be predicted wrongly.
+    // Each step halves the rest without a branch that could be mispredicted.
     while left > 1 {
         let half = left / 2;
         base = select_unpredictable(is_before(base + half - 1), base + half, base);

@@ -1,4 +1,4 @@
-//! Slab lists: elements in slabs, with sublayers that lead to them; sorted, or in the order in which they are put.
+//! Slab lists: elements in slabs, with sublayers to find them; sorted, or in the order in which they are put.
 //!
 //! ```
 //! use memfold::collections::SlabList;
@@ -21,15 +21,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A list of a few elements keeps them in plain memory; a longer one in the heap (`slabs.rs`), in leaves (`fixed`, `text`) to which sublayers lead (`layers.rs`).
+//! A list of a few elements is in plain memory; a longer one is in the heap (`slabs.rs`), in leaves (`fixed`,
+//! `text`) that sublayers refer to (`layers.rs`).
 //!
-//! What holds:
-//! - Every element stands in one leaf, in its place by the comparison, if that is an order. A comparison that is
-//!   none makes elements lie anywhere, but all stay in the list, and nothing else is touched.
-//! - Leaves are the list's alone. An operation that fails, `clear` excepted, changed nothing.
-//! - The program's code is called only while the list is whole: an operation in which it panics changed nothing
-//!   of it, but leaves may be packed otherwise. Of an operation that adds many elements those stay that came
-//!   before.
+//! Invariants:
+//! - Every element is in one leaf, at its place by the comparison, if that is an order. A comparison that is
+//!   no order may put elements anywhere, but all stay in the list, and nothing else is affected.
+//! - Leaves belong to the list alone. An operation that fails has changed nothing, except `clear`.
+//! - The program's code is called only while the list is consistent: if it panics, the operation has changed
+//!   no content, but leaves may be packed differently. If an operation adds many elements, those added before
+//!   the panic stay.
 
 mod bulk;
 mod cursor;
@@ -73,13 +74,14 @@ use slabs::{BatchOf, Coming, Making, Position, Slabs};
 
 use crate::heap::{Error, Session};
 
-/// Elements up to which a list is kept in plain memory, and their bytes if they have any length.
+/// A list of up to this many elements is in plain memory; the second: up to this many bytes, if they have any
+/// length.
 const SMALL: usize = 60;
 const SMALL_BYTES: usize = 4 << 10;
 /// Bytes of a slab's elements: `bench-collections sets --only slab --per-slab N` compares others.
 const SLAB_BYTES: usize = 1008;
 
-/// What a list gives back of an element.
+/// What a list returns for an element.
 pub type Owned<E> = <E as ToOwned>::Owned;
 
 /// Where the elements are.
@@ -98,14 +100,15 @@ impl<E: ?Sized + Element> Body<E> {
     }
 }
 
-/// A list of elements: see the module. `C` is their order: [`Natural`], a comparison of the program's own, or [`Ordered`], which is none.
+/// A list of elements: see the module. `C` is their order: [`Natural`], a comparison of the program's own, or
+/// [`Ordered`], which compares nothing.
 pub struct SlabList<'s, E: ?Sized + Element, C = Natural> {
     session: &'s Session<'s>,
     body: Body<E>,
     cursors: Option<Box<Cursors>>,
     name: Option<Box<str>>,
     making: Making,
-    /// Elements that compare equal may be there more than once.
+    /// Elements that compare equal may be in the list more than once.
     many: bool,
     circular: bool,
     order: C,
@@ -122,7 +125,7 @@ impl<E: ?Sized + Element, C> fmt::Debug for SlabList<'_, E, C> {
 }
 
 impl<'s, E: ?Sized + Element + Ord> SlabList<'s, E> {
-    /// An empty list, in which each element is once.
+    /// An empty list, in which equal elements are stored once.
     pub fn new(session: &'s Session<'_>) -> Self {
         Self::by(session, Natural)
     }
@@ -178,31 +181,32 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         list
     }
 
-    /// Elements that compare equal are all kept, in the order in which they came.
+    /// Keeps all elements that compare equal, in the order in which they were added.
     pub fn many(mut self) -> Self {
         self.many = true;
         self
     }
 
-    /// Elements that a slab has room for, 2 to 255, if all have one size. For a list that is empty yet.
+    /// The number of elements per slab, 2 to 255, if all have one size. For a list that is still empty.
     pub fn per_slab(mut self, elements: usize) -> Self {
         self.making.per_slab = elements.clamp(2, fixed::MOST_PER_SLAB) as u8;
         self
     }
 
-    /// Leaves of some 30 slabs each under one sublayer, 2 to 65,535; with more of them, there is one more of those sublayers. For a list that is empty yet.
+    /// The number of leaves, of some 30 slabs each, under one sublayer: 2 to 65,535. More leaves get one more
+    /// such sublayer. For a list that is still empty.
     pub fn per_sublayer(mut self, leaves: usize) -> Self {
         self.making.per_sublayer = leaves.clamp(2, usize::from(u16::MAX)) as u16;
         self
     }
 
-    /// When the room that removed elements left is closed. For a list that is empty yet.
+    /// When the space of removed elements is reclaimed. For a list that is still empty.
     pub fn packing(mut self, packing: Packing) -> Self {
         self.making.packing = packing;
         self
     }
 
-    /// Cursors go on from the last element to the first one, and back.
+    /// Makes cursors wrap around from the last element to the first one, and back.
     pub fn circular(mut self) -> Self {
         self.circular = true;
         self
@@ -219,12 +223,12 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         self.name.as_deref()
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(&self) -> u64 {
         self.body.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -270,7 +274,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Ok(Some(gone))
     }
 
-    /// Takes out the element at a position, which there is.
+    /// Removes the element at a position; there must be one.
     fn remove_position(&mut self, position: Position) -> Result<Owned<E>, Error> {
         let Body::Large(slabs) = &mut self.body else { return Err(Error::Damaged) };
         let gone = slabs.remove(self.session, position)?;
@@ -280,12 +284,13 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Ok(gone)
     }
 
-    /// The small list gets one element more, with this number; it becomes a large one if it may not be that long.
+    /// Inserts an element with this number into the small list, which becomes a large one if it would be too
+    /// long.
     fn insert_small(&mut self, at: usize, element: &E) -> Result<(), Error> {
         let Body::Small(elements) = &mut self.body else { return Err(Error::Damaged) };
         if elements.len() < SMALL && fits_small(self.session, elements.iter(), element) {
             if elements.is_empty() {
-                // Now, and not when the list gets long.
+                // Now, and not only when the list gets long.
                 Slabs::<E>::may_have(self.session, self.making)?;
             }
             let more = if elements.len() < 8 { 4 } else { 8 };
@@ -308,7 +313,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Ok(())
     }
 
-    /// Goes from plain memory to the heap; for a list that is not empty.
+    /// Moves the list from plain memory to the heap; it must not be empty.
     fn enlarge(&mut self) -> Result<(), Error> {
         let Body::Small(elements) = &self.body else { return Ok(()) };
         let mut all = BatchOf::<E>::default();
@@ -327,9 +332,9 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// Takes all elements out. The list is empty afterwards, also if one of its leaves could not be read, which
-    /// is an error: then the long strings to which it leads stay in the heap. Nodes that can't be freed just now
-    /// are an error, too, and are freed later.
+    /// Removes all elements. The list is empty afterwards, even if one of its leaves could not be read, which
+    /// is an error: then the long strings that the leaf refers to stay in the heap. If nodes can't be freed
+    /// just now, that is an error, too, and they are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         crate::probe!(list_clear, std::ptr::from_ref(self), self.len());
         self.note_removed(0, self.len());
@@ -339,7 +344,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// What the list did since it has leaves.
+    /// What the list has done since it has had leaves.
     pub fn stats(&self) -> Stats {
         match &self.body {
             Body::Small(_) => Stats::default(),
@@ -347,7 +352,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// Bytes of plain memory that the list takes beside the heap's.
+    /// Bytes of plain memory that the list takes in addition to the heap's.
     pub fn own_bytes(&self) -> usize {
         let of = |element: &Owned<E>| element.borrow().text().map_or(0, <[u8]>::len);
         match &self.body {
@@ -358,7 +363,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// Looks at everything that the list knows of itself but the order; what contradicts what, if anything does.
+    /// Checks every invariant of the list except the order; returns the first contradiction.
     pub fn check_leaves(&self) -> Result<(), String> {
         let mut count = 0;
         for element in self.iter() {
@@ -375,7 +380,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
     }
 }
 
-/// Whether plain memory may hold an element beside others.
+/// Whether an element fits into plain memory beside others.
 fn fits_small<'e, E: ?Sized + Element + 'e>(
     session: &Session<'_>,
     others: impl Iterator<Item = &'e Owned<E>>,
@@ -389,7 +394,7 @@ where
     E::Format::is_short(Slabs::<E>::longest(session), element) && all + bytes(element) <= SMALL_BYTES
 }
 
-/// Puts an element at a position, which is found anew by `find` if leaves are others then.
+/// Puts an element at a position; `find` finds it again if leaves have changed.
 #[inline(always)]
 fn insert_position<E: ?Sized + Element>(
     body: &mut Body<E>,
@@ -421,7 +426,7 @@ impl<'l, E: ?Sized + Element, C> IntoIterator for &'l SlabList<'_, E, C> {
 
 impl<E: ?Sized + Element, C> Drop for SlabList<'_, E, C> {
     fn drop(&mut self) {
-        // A leaf that can't be read is damaged: the heap has said so to who read it.
+        // A leaf that can't be read is damaged: the heap has reported that to the reader.
         let _ = self.clear();
     }
 }

@@ -1,29 +1,31 @@
-//! What can be chosen about a list, and what it counts.
+//! Options and counters of a list.
 
-/// When the room that removed elements left is closed.
+/// When the space of removed elements is reclaimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Packing {
-    /// Little by little: a removal packs a few leaves at most, and all stay 95 % full, if that can be had.
+    /// Little by little: a removal repacks a few leaves at most, and all of them stay 95 % full where
+    /// possible.
     #[default]
     Lazily,
-    /// All at once, as the slab lists of the paper reap: when so many slabs could be spared, and they are such a part of all.
+    /// All at once, as the slab lists of the paper reap: when this many slabs could be saved, and they are at
+    /// least this part of all.
     AtOnce {
-        /// Slabs at least.
+        /// The fewest slabs.
         least_slabs: u32,
-        /// Per cent of the list's slabs, at least.
+        /// The smallest percentage of the list's slabs.
         least_percent: u8,
     },
-    /// When the program asks for it.
+    /// Only when the program asks for it.
     Never,
 }
 
-/// What a list did so far.
+/// What a list has done so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stats {
     /// Leaves that were made: nodes of the heap.
     pub leaves_made: u64,
     /// Leaves that were freed.
     pub leaves_freed: u64,
-    /// How often leaves were packed anew: elements went from some leaves to others.
+    /// How often leaves were repacked: elements moved from some leaves to others.
     pub packs: u64,
 }

@@ -9,7 +9,7 @@ use super::{Body, Owned, SlabList, fits_small, insert_position};
 use crate::heap::Error;
 
 impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
-    /// Puts an element behind all others.
+    /// Adds an element at the end.
     pub fn push(&mut self, element: &E) -> Result<(), Error> {
         self.append(element)
     }
@@ -29,12 +29,12 @@ impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
         Ok(true)
     }
 
-    /// Takes out the last element.
+    /// Removes the last element.
     pub fn pop(&mut self) -> Result<Option<Owned<E>>, Error> {
         self.len().checked_sub(1).map_or(Ok(None), |at| self.remove_at(at))
     }
 
-    /// Puts all elements into the opposite order.
+    /// Reverses the order of all elements.
     pub fn reverse(&mut self) -> Result<(), Error> {
         let mut turned = self.another(Ordered);
         for element in self.iter().rev() {
@@ -58,7 +58,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Ok(())
     }
 
-    /// Puts an element in the place of the one with a number, if there is one.
+    /// Replaces the element with a number, if there is one.
     pub(super) fn set_number(&mut self, number: u64, element: &E) -> Result<Option<Owned<E>>, Error> {
         let Some(old) = self.at(number)? else { return Ok(None) };
         if let Body::Small(elements) = &mut self.body {
@@ -77,12 +77,12 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         slabs.put(session, position, element, find).map(|()| Some(old))
     }
 
-    /// This list has the other one's elements from now on, and the other one none.
+    /// Takes over the other list's elements, and leaves it empty.
     pub(super) fn take_body<D>(&mut self, other: &mut SlabList<'s, E, D>) {
         let new = std::mem::replace(&mut other.body, Body::Small(Vec::new()));
         if let Body::Large(slabs) = std::mem::replace(&mut self.body, new) {
-            // All of the old ones have just been read, and the change is done: what can't be freed now is freed
-            // later.
+            // All old elements have just been read, and the change is done: nodes that can't be freed now are
+            // freed later.
             let _ = slabs.free(self.session);
         }
     }

@@ -1,4 +1,4 @@
-//! Several threads looking at a list at once, in rayon's pool. Each has a session of its own.
+//! Reading a list with several threads, in rayon's pool. Each has a session of its own.
 
 use std::borrow::Borrow;
 use std::vec::Vec;
@@ -9,13 +9,13 @@ use super::element::{Element, Ordered};
 use super::{Iter, Owned, SlabList};
 use crate::heap::Error;
 
-/// Parts of a list for each thread: so that no thread waits long for the last one.
+/// Parts of the list per thread, so that no thread waits long for the last one.
 const PARTS: u64 = 8;
-/// Elements of a part at least.
+/// The fewest elements of a part.
 const LEAST: u64 = 4096;
 
 impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
-    /// The numbers at which parts of all elements begin, and the end.
+    /// The numbers at which parts begin, and the end.
     fn parts(&self) -> Vec<u64> {
         let most = self.len() / LEAST + 1;
         let parts = (rayon::current_num_threads() as u64 * PARTS).min(most);
@@ -24,7 +24,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
             .collect()
     }
 
-    /// As `fold`, parts of the list at once: each begins with what `init` makes, and `join` makes one of what came of two that follow each other.
+    /// As `fold`, with parts of the list in parallel: each begins with the result of `init`, and `join`
+    /// combines the results of two adjacent parts.
     ///
     /// ```
     /// # use memfold::collections::SlabList;
@@ -59,7 +60,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         parts.par_windows(2).map(of_part).try_reduce_with(|a, b| Ok(join(a, b))).unwrap_or_else(|| Ok(init()))
     }
 
-    /// As `map`, parts of the list at once: what `f` makes of some of them is kept in plain memory until its turn comes.
+    /// As `map`, with parts of the list in parallel: results of `f` are kept in plain memory until their turn
+    /// comes.
     pub fn par_map<F: ?Sized + Element>(
         &self,
         f: impl Fn(Owned<E>) -> Owned<F> + Sync,

@@ -1,6 +1,8 @@
-//! What is done to a list, with its probes around it: see `probe/mod.rs`. Who does not listen pays for one comparison, before anything else is done.
+//! Operations on a list, with their probes around them: see `probe/mod.rs`. If nobody listens, the cost is
+//! one comparison, before anything else is done.
 //!
-//! What is done is never inlined here: it is called from two places, and what a function calls is inlined into it more readily as long as there is one of it.
+//! The operations themselves are never inlined here: each is called from two places, and the compiler inlines
+//! the callees of a function more readily if there is only one copy of it.
 
 use std::ops::Range;
 use std::ptr;
@@ -14,7 +16,8 @@ use crate::probe;
 use crate::probe::{Verdict, test_probe};
 
 impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
-    /// Adds an element; whether it was added: if the list has one that is equal, and keeps only one, that stays.
+    /// Adds an element; returns whether it was added: if the list has an equal one and keeps only one, that
+    /// one stays.
     pub fn insert(&mut self, element: &E) -> Result<bool, Error> {
         if probe::are_adds_heard() { self.insert_told(element) } else { self.insert_element(element) }
     }
@@ -25,12 +28,12 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         self.tell_add(|list| list.insert_element(element), |added| *added, |list| list.check().into())
     }
 
-    /// Adds an element in place of one that is equal, which comes back; if there is none, it is added.
+    /// Replaces an equal element, and returns the old one; if there is none, adds the element.
     pub fn replace(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
         self.replace_seen(element, E::to_owned)
     }
 
-    /// The same, with what `look` sees in the one that was there.
+    /// The same; returns what `look` sees in the old element.
     pub(in crate::collections) fn replace_seen<R>(
         &mut self,
         element: &E,
@@ -46,7 +49,7 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         self.replace_element(element, look)
     }
 
-    /// Looks for an element that is to be changed, and lets `look` look at it.
+    /// Searches for an element to change, and calls `look` with it.
     pub(in crate::collections) fn find_to_put<R>(
         &mut self,
         element: &E,
@@ -61,7 +64,7 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         self.seek_out(element, look)
     }
 
-    /// Puts an element where it was found to be or to belong.
+    /// Puts an element where the search found it, or its place.
     pub(in crate::collections) fn put(&mut self, found: Found, element: &E) -> Result<(), Error> {
         if probe::are_adds_heard() {
             return self.tell_add(
@@ -73,7 +76,7 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         self.put_found(found, element)
     }
 
-    /// The number of the last element that is equal.
+    /// The number of the last equal element.
     pub fn find(&self, element: &E) -> Result<Option<u64>, Error> {
         if probe::are_finds_heard() {
             return self.tell_find(|list| list.find_number(element), Option::is_some);
@@ -81,12 +84,12 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         self.find_number(element)
     }
 
-    /// The last element that is equal.
+    /// The last equal element.
     pub fn get(&self, element: &E) -> Result<Option<Owned<E>>, Error> {
         self.look(element, E::to_owned)
     }
 
-    /// What `look` sees in the last element that is equal.
+    /// What `look` sees in the last equal element.
     pub(in crate::collections) fn look<R>(
         &self,
         element: &E,
@@ -105,7 +108,7 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         self.tell_find(|list| list.find_element(element, look), Option::is_some)
     }
 
-    /// Whether there is an element that is equal.
+    /// Whether there is an equal element.
     #[inline]
     pub fn contains(&self, element: &E) -> Result<bool, Error> {
         if probe::are_finds_heard() { self.contains_told(element) } else { self.has_element(element) }
@@ -117,7 +120,7 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         self.tell_find(|list| list.has_element(element), |is| *is)
     }
 
-    /// Takes out the last element that is equal, and gives it back.
+    /// Removes and returns the last equal element.
     pub fn remove(&mut self, element: &E) -> Result<Option<Owned<E>>, Error> {
         if probe::are_removes_heard() { self.remove_told(element) } else { self.remove_element(element) }
     }
@@ -130,7 +133,8 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
 }
 
 impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
-    /// Puts an element before the one with a number, or behind all others if the number is that of none; false if it is greater than the next one's.
+    /// Inserts an element before the one with a number, or at the end if there is no such number; returns
+    /// false if the number is greater than the length.
     pub fn insert_at(&mut self, number: u64, element: &E) -> Result<bool, Error> {
         if probe::are_adds_heard() {
             return self.tell_add(|list| list.insert_number(number, element), |is| *is, Self::verdict);
@@ -138,7 +142,7 @@ impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
         self.insert_number(number, element)
     }
 
-    /// Puts an element in the place of the one with a number, which comes back; `None` if there is none.
+    /// Replaces the element with a number, and returns the old one; `None` if there is none.
     pub fn set_at(&mut self, number: u64, element: &E) -> Result<Option<Owned<E>>, Error> {
         let old = self.set_number(number, element);
         probe!(list_set, ptr::from_ref(self), self.len(), outcome(&old, Option::is_some));
@@ -148,7 +152,7 @@ impl<E: ?Sized + Element> SlabList<'_, E, Ordered> {
 }
 
 impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
-    /// Puts an element behind all others, wherever it belongs.
+    /// Adds an element at the end, wherever it belongs.
     pub(super) fn append(&mut self, element: &E) -> Result<(), Error> {
         if probe::are_adds_heard() {
             return self.tell_add(|list| list.append_element(element), |()| true, Self::verdict);
@@ -156,7 +160,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         self.append_element(element)
     }
 
-    /// Takes out the element with a number, and gives it back.
+    /// Removes and returns the element with a number.
     pub fn remove_at(&mut self, number: u64) -> Result<Option<Owned<E>>, Error> {
         if probe::are_removes_heard() {
             return self.tell_remove(|list| list.remove_number(number), Self::verdict);
@@ -164,7 +168,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         self.remove_number(number)
     }
 
-    /// Takes out the elements with these numbers; how many there were.
+    /// Removes the elements with these numbers; returns how many there were.
     pub fn remove_slice(&mut self, numbers: Range<u64>) -> Result<u64, Error> {
         probe!(list_remove_range_begin, ptr::from_ref(self), self.len());
         let removed = self.remove_numbers(numbers);
@@ -175,7 +179,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         removed
     }
 
-    /// Packs all elements as close as they go. Returns how many leaves that spared.
+    /// Packs all elements as densely as possible. Returns how many leaves that saved.
     pub fn reap(&mut self) -> Result<usize, Error> {
         probe!(list_reap_begin, ptr::from_ref(self), self.len());
         let spared = self.pack_all();
@@ -185,7 +189,7 @@ impl<E: ?Sized + Element, C> SlabList<'_, E, C> {
         spared
     }
 
-    /// Everything but the order of the elements.
+    /// Checks everything except the order of the elements.
     fn verdict(&self) -> Verdict {
         self.check_leaves().into()
     }
@@ -234,13 +238,13 @@ impl<E: ?Sized + Element> Slabs<E> {
         session.free_or_wait(leaf.handle)
     }
 
-    /// Frees a leaf that is no part of the list any more.
+    /// Frees a leaf that no longer belongs to the list.
     pub fn release_leaf(&self, session: &Session<'_>, leaf: &LeafRef) {
         probe!(slab_free, leaf.handle.to_bits(), self.leaf_bytes(), leaf.count);
         session.discard(leaf.handle);
     }
 
-    /// Some leaves are others now, and so is where they are in the sublayers.
+    /// Reports that leaves were replaced, and that their places in the sublayers have changed.
     pub fn spread_done(&self, session: &Session<'_>, before: &[LeafRef], after: usize) {
         let elements = || before.iter().map(|leaf| u64::from(leaf.count)).sum::<u64>();
         if after > before.len() {

@@ -10,7 +10,7 @@ use super::{Body, Iter, Owned, SlabList};
 use crate::heap::Error;
 
 impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
-    /// How many elements are before one; `behind`: and how many are equal to it.
+    /// How many elements are before `element`; with `behind`, plus how many are equal to it.
     fn rank(&self, element: &E, behind: bool) -> Result<u64, Error> {
         match &self.body {
             Body::Small(elements) => Ok(self.find_small(elements, element, behind) as u64),
@@ -46,7 +46,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
             Bound::Included(element) => self.rank(element, true)?,
             Bound::Excluded(element) => self.rank(element, false)?,
         };
-        // A range that ends before it begins has none.
+        // A range that ends before it begins is empty.
         Ok(from..to.max(from).min(self.len()))
     }
 
@@ -55,7 +55,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         self.numbers(range).map(|numbers| self.slice(numbers))
     }
 
-    /// Takes out the elements of a range; how many there were.
+    /// Removes the elements of a range; returns how many there were.
     pub fn remove_range(&mut self, range: impl RangeBounds<E>) -> Result<u64, Error> {
         let numbers = self.numbers(range)?;
         self.remove_slice(numbers)
@@ -63,7 +63,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
 }
 
 impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
-    /// The elements with these numbers, as far as there are any.
+    /// The elements with these numbers, as far as they exist.
     pub fn slice(&self, numbers: Range<u64>) -> Iter<'_, E> {
         let to = numbers.end.min(self.len());
         Iter::new(self.session, &self.body, numbers.start.min(to), to)
@@ -88,12 +88,12 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Ok(to - from)
     }
 
-    /// Lets `f` see all elements from the first to the last, with what came of those before.
+    /// Calls `f` with all elements from the first to the last, and with the result so far.
     pub fn fold<A>(&self, init: A, f: impl FnMut(A, Owned<E>) -> A) -> Result<A, Error> {
         self.fold_slice(0..self.len(), init, f)
     }
 
-    /// The same with the elements of these numbers.
+    /// The same for the elements with these numbers.
     pub fn fold_slice<A>(
         &self,
         numbers: Range<u64>,
@@ -111,12 +111,12 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         failed.map_or(Ok(all), Err)
     }
 
-    /// Lets `f` see all elements from the last to the first, with what came of those before.
+    /// Calls `f` with all elements from the last to the first, and with the result so far.
     pub fn rfold<A>(&self, init: A, f: impl FnMut(A, Owned<E>) -> A) -> Result<A, Error> {
         self.rfold_slice(0..self.len(), init, f)
     }
 
-    /// The same with the elements of these numbers.
+    /// The same for the elements with these numbers.
     pub fn rfold_slice<A>(
         &self,
         numbers: Range<u64>,
@@ -126,7 +126,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         self.slice(numbers).rev().try_fold(init, |all, element| element.map(|element| f(all, element)))
     }
 
-    /// How the elements of two lists stand to each other, one after the other: the first that differ decide, else the lists' lengths.
+    /// Compares two lists lexicographically: the first elements that differ decide, otherwise the lengths.
     pub fn compare_with<D>(
         &self,
         other: &SlabList<'_, E, D>,

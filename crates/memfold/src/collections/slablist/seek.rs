@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 use super::element::{Compare, Element};
 use super::format::{Seek, Wanted};
 
-/// Before or behind the elements that are equal to one.
+/// The place before or after the elements equal to a given one.
 pub struct Of<'a, E: ?Sized, C> {
     element: &'a E,
     order: &'a C,
     behind: bool,
-    /// Worked out once: a search asks for it at each sublayer.
+    /// Computed once: a search needs it at each sublayer.
     wanted: Option<Wanted<'a>>,
 }
 

@@ -1,6 +1,6 @@
 //! Lists as sequences of serde.
 //!
-//! A list is made of a sequence by [`Fill`], which needs a list to begin with, since lists need a session.
+//! [`Fill`] deserializes a sequence into a list. It needs a list to begin with, since lists need a session.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -26,7 +26,7 @@ where
     }
 }
 
-/// Adds the elements of a sequence to a list, by what adds one.
+/// Adds the elements of a sequence to a list, with a function that adds one.
 ///
 /// ```
 /// # use memfold::collections::SlabList;
@@ -53,7 +53,7 @@ pub struct Fill<E: ?Sized, A> {
 }
 
 impl<E: ?Sized + Element, A: FnMut(&E) -> Result<(), crate::heap::Error>> Fill<E, A> {
-    /// By what adds one: `insert` or `push` of a list, for instance.
+    /// With a function that adds one element: for example `insert` or `push` of a list.
     pub fn new(add: A) -> Self {
         Fill { add, element: PhantomData }
     }

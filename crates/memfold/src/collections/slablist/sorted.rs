@@ -1,4 +1,4 @@
-//! Lists whose elements are in an order.
+//! Sorted lists.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -12,21 +12,21 @@ use super::{Body, Owned, SlabList, insert_position};
 use crate::heap::{Error, Session};
 
 impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
-    /// As `new`, with an order of the program's own. It is asked only while nothing is being changed: an
-    /// operation in which it panics changed nothing.
+    /// As `new`, with an order of the program's own. It is called only before anything changes: if it panics,
+    /// the operation has changed nothing.
     pub fn by(session: &'s Session<'_>, order: C) -> Self {
         let mut list = Self::with_order(session, order);
         list.making.natural = C::IS_NATURAL;
         list
     }
 
-    /// Where an element belongs: behind those that are equal, or before them.
+    /// Where an element belongs: after equal ones, or before them.
     #[inline(always)]
     pub(super) fn seek<'a>(&'a self, element: &'a E, behind: bool) -> Of<'a, E, C> {
         Of::new(element, &self.order, behind)
     }
 
-    /// The number of the first of a small list's elements that is not before an element.
+    /// The number of the first element of a small list that is not before `element`.
     pub(super) fn find_small(&self, elements: &[Owned<E>], element: &E, behind: bool) -> usize {
         let seek = self.seek(element, behind);
         elements.partition_point(|other| Seek::is_before(&seek, other.borrow()))
@@ -36,7 +36,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
     pub(super) fn insert_element(&mut self, element: &E) -> Result<bool, Error> {
         let Body::Large(slabs) = &mut self.body else { return self.insert_first(element) };
         let (session, seek) = (self.session, Of::new(element, &self.order, true));
-        // The comparison is asked before anything changes.
+        // The comparison is called before anything changes.
         let (position, is_equal) = slabs.find_to_insert(session, &seek)?;
         if is_equal && !self.many {
             return Ok(false);
@@ -44,7 +44,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         self.insert_found(position, element).map(|()| true)
     }
 
-    /// Puts an element where it was found to belong.
+    /// Puts an element where the search found its place.
     #[inline]
     pub(super) fn insert_found(&mut self, position: Position, element: &E) -> Result<(), Error> {
         let number = self.number_for_cursors(position)?;
@@ -67,7 +67,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         self.insert_small(at, element).map(|()| true)
     }
 
-    /// Puts an element in place of one that is equal, at which `look` looks, or adds it.
+    /// Replaces an equal element, with which `look` is called, or adds the element.
     pub(super) fn replace_element<R>(
         &mut self,
         element: &E,
@@ -89,7 +89,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         }
     }
 
-    /// What `look` sees in the last element that is equal.
+    /// What `look` sees in the last equal element.
     #[inline(never)]
     pub(super) fn find_element<R>(
         &self,
@@ -133,7 +133,7 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
         Ok(Some(gone))
     }
 
-    /// Looks at everything that the list knows of itself; what contradicts what, if anything does.
+    /// Checks every invariant of the list; returns the first contradiction.
     pub fn check(&self) -> Result<(), String> {
         let mut last: Option<Owned<E>> = None;
         for (count, element) in self.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a map's list keeps of a key and its value.
+//! What a map's list stores of a key and its value.
 //!
 //! ```text
 //!   Pair   | key | value |                    both of one size
@@ -6,9 +6,9 @@
 //!   Record | key, escaped | 00 00 | value |   strings and bytes as keys
 //! ```
 //!
-//! In an escaped key `00` is `00 ff`. So no record's beginning up to its `00 00` is the beginning of another
-//! one's, and records are in the order of their bytes if keys are: they are found as strings are, by their first
-//! bytes, and values never count.
+//! In an escaped key `00` is written as `00 ff`. So no record's beginning up to its `00 00` is a prefix of
+//! another one's, and records are in the order of their bytes if keys are: they are found as strings are, by
+//! their first bytes, and values never matter.
 
 use std::borrow::{Borrow, Cow, ToOwned};
 use std::cmp::Ordering;
@@ -36,17 +36,17 @@ impl<K: Copy, V: Copy> Clone for Pair<K, V> {
 
 impl<K: Copy, V: Copy> Copy for Pair<K, V> {}
 
-/// A key and a value of which one has any length.
+/// A key and a value, at least one of which can have any length.
 pub type Record = [u8];
 
 /// What an escaped key ends with.
 const END: [u8; 2] = [0, 0];
-/// What stands behind a zero of the key.
+/// The byte after a zero of the key.
 const ESCAPED: u8 = 0xff;
-/// Bytes of a record that is made in place.
+/// Records of up to this many bytes are built on the stack.
 const SHORT: usize = 256;
 
-/// Where the end of an escaped key is.
+/// The position of the end of an escaped key.
 fn end_of(record: &Record) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -58,7 +58,7 @@ fn end_of(record: &Record) -> Option<usize> {
     }
 }
 
-/// The key that was escaped so.
+/// Unescapes a key.
 fn unescaped(escaped: &[u8]) -> Cow<'_, [u8]> {
     if !escaped.contains(&0) {
         return Cow::Borrowed(escaped);
@@ -74,7 +74,7 @@ fn unescaped(escaped: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(key)
 }
 
-/// Lets `with` use a record of these parts, of which the first is a key to be escaped.
+/// Calls `with` with a record of these parts; the first is a key to escape.
 fn with_record<R>(key: &[u8], value: &[u8], with: impl FnOnce(&Record) -> R) -> R {
     let len = key.len() + END.len() + value.len();
     if len <= SHORT && !key.contains(&0) {
@@ -95,7 +95,7 @@ fn with_record<R>(key: &[u8], value: &[u8], with: impl FnOnce(&Record) -> R) -> 
     with(&record)
 }
 
-/// Lets `with` use an element's bytes.
+/// Calls `with` with an element's bytes.
 fn with_bytes<E: ?Sized + Element, R>(element: &E, with: impl FnOnce(&[u8]) -> R) -> R {
     match element.text() {
         Some(bytes) => with(bytes),
@@ -107,25 +107,25 @@ fn with_bytes<E: ?Sized + Element, R>(element: &E, with: impl FnOnce(&[u8]) -> R
     }
 }
 
-/// What can be a map's key, and with which values. Both are plain old data, `str` or `[u8]`.
+/// The types of a map's keys, with their values. Both are plain old data, `str` or `[u8]`.
 pub trait Key<V: ?Sized + Element>: Element {
-    /// What the list keeps of both.
+    /// What the list stores of both.
     #[doc(hidden)]
     type Entry: ?Sized + Element;
 
-    /// Entries are in the order of their bytes, if keys are in their own.
+    /// Entries are in the order of their bytes if keys are.
     #[doc(hidden)]
     const BY_BYTES: bool = false;
 
-    /// Lets `with` use what the list keeps of the key and a value.
+    /// Calls `with` with the entry of this key and a value.
     #[doc(hidden)]
     fn with_entry<R>(&self, value: &V, with: impl FnOnce(&Self::Entry) -> R) -> R;
 
-    /// The same of the key with any value, to be looked for.
+    /// The same for this key with any value, to search for.
     #[doc(hidden)]
     fn with_sought<R>(&self, with: impl FnOnce(&Self::Entry) -> R) -> R;
 
-    /// Lets `look` look at the key; `None` if it is none.
+    /// Calls `look` with the key; `None` if the entry has none.
     #[doc(hidden)]
     fn with_key<R>(entry: &Self::Entry, look: impl FnOnce(&Self) -> R) -> Option<R>;
 
@@ -162,7 +162,7 @@ where
     }
 }
 
-/// Keys of one size, with values of any.
+/// Keys of one size, with values of any length.
 macro_rules! fixed_keys {
     ($value:ty) => {
         impl<K: Plain + Copy + Send + Sync + 'static> Key<$value> for K {
@@ -227,7 +227,7 @@ macro_rules! long_keys {
 long_keys!(str);
 long_keys!([u8]);
 
-/// Entries in the order of their keys. What is no entry is as great as any.
+/// Entries in the order of their keys. An invalid entry compares equal to any.
 pub struct ByKey<K: ?Sized, V: ?Sized, C> {
     pub order: C,
     of: PhantomData<fn(&K, &V)>,

@@ -16,7 +16,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Keys and values are plain old data, `str` or `[u8]`. Where both have one size they lie in slabs side by side, else one behind the other (`entry.rs`).
+//! Keys and values are plain old data, `str` or `[u8]`. If both have one size, they are side by side in
+//! slabs, otherwise one after the other (`entry.rs`).
 
 mod entry;
 #[cfg(test)]
@@ -55,27 +56,27 @@ impl<'s, K: ?Sized + Key<V> + Ord, V: ?Sized + Element> SlabMap<'s, K, V> {
 }
 
 impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, V, C> {
-    /// The same, with keys in an order of the program's own. It is asked only while nothing is being changed.
+    /// The same, with keys in an order of the program's own. It is called only before anything changes.
     pub fn by(session: &'s Session<'_>, order: C) -> Self {
         SlabMap { list: SlabList::by(session, ByKey::new(order)) }
     }
 
-    /// When the room that removed entries left is closed. For a map that is empty yet.
+    /// When the space of removed entries is reclaimed. For a map that is still empty.
     pub fn packing(self, packing: Packing) -> Self {
         SlabMap { list: self.list.packing(packing) }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> u64 {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Puts a value to a key; the one that it had comes back.
+    /// Sets the value of a key; returns the previous one.
     pub fn insert(&mut self, key: &K, value: &V) -> Result<Option<V::Owned>, Error> {
         whole(key.with_entry(value, |entry| self.list.replace_seen(entry, K::value))?)
     }
@@ -90,7 +91,7 @@ impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, 
         key.with_sought(|entry| self.list.contains(entry))
     }
 
-    /// Takes a key and its value out; the value comes back.
+    /// Removes a key and returns its value.
     pub fn remove(&mut self, key: &K) -> Result<Option<V::Owned>, Error> {
         let entry = key.with_sought(|entry| self.list.remove(entry))?;
         whole(entry.map(|entry| K::value(entry.borrow())))
@@ -134,56 +135,57 @@ impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, 
         self.numbers(range).map(|numbers| self.slice(numbers))
     }
 
-    /// The entries with these numbers, as far as there are any.
+    /// The entries with these numbers, as far as they exist.
     pub fn slice(&self, numbers: Range<u64>) -> Entries<'_, K, V> {
         Entries { entries: self.list.slice(numbers) }
     }
 
-    /// Takes out the entries with these numbers; how many there were.
+    /// Removes the entries with these numbers; returns how many there were.
     pub fn remove_slice(&mut self, numbers: Range<u64>) -> Result<u64, Error> {
         self.list.remove_slice(numbers)
     }
 
-    /// Takes out the entries with keys of a range; how many there were.
+    /// Removes the entries with keys in a range; returns how many there were.
     pub fn remove_range(&mut self, range: impl RangeBounds<K>) -> Result<u64, Error> {
         let numbers = self.numbers(range)?;
         self.remove_slice(numbers)
     }
 
-    /// Packs all entries as close as they go. Returns how many leaves that spared.
+    /// Packs all entries as densely as possible. Returns how many leaves that saved.
     pub fn reap(&mut self) -> Result<usize, Error> {
         self.list.reap()
     }
 
-    /// Takes all entries out. The map is empty afterwards, also if something could not be freed, which is an error.
+    /// Removes all entries. The map is empty afterwards, even if something could not be freed, which is an
+    /// error.
     pub fn clear(&mut self) -> Result<(), Error> {
         self.list.clear()
     }
 
-    /// Bytes of plain memory that the map takes beside the heap's.
+    /// Bytes of plain memory that the map takes in addition to the heap's.
     pub fn own_bytes(&self) -> usize {
         self.list.own_bytes()
     }
 
-    /// Looks at everything that the map knows of itself; what contradicts what, if anything does.
+    /// Checks every invariant of the map; returns the first contradiction.
     pub fn check(&self) -> Result<(), String> {
         self.list.check()
     }
 }
 
-/// A value, if there is an entry; what is there and is none is damaged.
+/// A value, if there is an entry; an invalid entry is damage.
 fn whole<V>(value: Option<Option<V>>) -> Result<Option<V>, Error> {
     value.map(|value| value.ok_or(Error::Damaged)).transpose()
 }
 
-/// A key and a value of their own.
+/// The key and the value of an entry, as owned values.
 fn parts<K: ?Sized + Key<V>, V: ?Sized + Element>(
     entry: &Owned<EntryOf<K, V>>,
 ) -> Result<(K::Owned, V::Owned), Error> {
     entry::key::<K, V>(entry).zip(K::value(entry.borrow())).ok_or(Error::Damaged)
 }
 
-/// Entries in order, from either end. One that can't be read is an error, and the last that comes.
+/// Entries in order, from either end. An entry that can't be read is an error, and ends the iteration.
 pub struct Entries<'m, K: ?Sized + Key<V>, V: ?Sized + Element> {
     entries: Iter<'m, K::Entry>,
 }
@@ -228,7 +230,7 @@ pub struct Entry<'m, 's, K: ?Sized + Key<V>, V: ?Sized + Element, C = Natural> {
     map: &'m mut SlabMap<'s, K, V, C>,
     key: &'m K,
     value: Option<V::Owned>,
-    /// Where the list has it, as long as nothing was changed.
+    /// Its place in the list, until something changes.
     found: Option<Found>,
 }
 
@@ -238,7 +240,7 @@ impl<K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> Entry<'_, '_, K, V,
         self.value.as_ref().map(Borrow::borrow)
     }
 
-    /// Lets `change` change the value, if there is one.
+    /// Calls `change` with the value, if there is one.
     pub fn and_modify(mut self, change: impl FnOnce(&mut V::Owned)) -> Result<Self, Error> {
         if let Some(value) = &mut self.value {
             change(value);
@@ -247,7 +249,7 @@ impl<K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> Entry<'_, '_, K, V,
         Ok(self)
     }
 
-    /// The value; if there was none, this one is put there.
+    /// The value; if there was none, sets this one.
     pub fn or_insert(self, value: &V) -> Result<V::Owned, Error> {
         match self.value {
             Some(value) => Ok(value),

@@ -102,8 +102,7 @@ fn against_the_standard_librarys() {
     });
 }
 
-/// Keys whose bytes are those of which records are made, one the beginning of another, and values that look like
-/// keys.
+/// Keys made of the bytes that structure records, some a prefix of others, and values that look like keys.
 #[test]
 fn keys_of_any_bytes_are_in_order() {
     let bytes = |random: &mut Random, most: u64| -> Vec<u8> {
@@ -111,7 +110,7 @@ fn keys_of_any_bytes_are_in_order() {
     };
     against_a_map::<[u8], [u8]>(8000, |random| (bytes(random, 7), bytes(random, 12)));
     against_a_map::<[u8], u8>(8000, |random| (bytes(random, 9), random.below(2) as u8));
-    // Many begin alike for longer than a leaf's prefix is; keys, values or both are too long for a leaf.
+    // Many share a beginning longer than a leaf's prefix; keys, values or both are too long for a leaf.
     against_a_map::<[u8], [u8]>(4000, |random| {
         let begin = vec![0; [0, 3, 44, 60, 2000][random.below(5) as usize]];
         let value = vec![0xff; [0, 1, 50, 3000][random.below(4) as usize]];
@@ -207,8 +206,8 @@ where
     Ok(())
 }
 
-/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
-/// changed, and nothing is left of it.
+/// An error is injected at each step of each operation, and from then on into every free: nothing has
+/// changed, and nothing is left behind.
 fn with_failures<K, V>(entry: fn(u64, u64) -> Both<K, V>)
 where
     K: ?Sized + Key<V> + Ord,

@@ -1,7 +1,7 @@
-//! The cells of one column, in the nodes that they fill.
+//! The cells of one column, in the nodes that hold them.
 //!
-//! All nodes have the cells of so many groups as fit; the first one is short at first. Where a node can fill a block, it is as long as that takes: then nothing else
-//! is in its block.
+//! Every node has the cells of as many groups as fit; the first one is short at first. If a node can fill a
+//! block, it is that long: then nothing else is in its block.
 
 use std::vec;
 use std::vec::Vec;
@@ -9,12 +9,12 @@ use std::vec::Vec;
 use crate::collections::content::Content;
 use crate::heap::{Error, Handle, Session};
 
-/// Rows that the first node has room for at first.
+/// Rows for which the first node has room at first.
 const FIRST_ROWS: usize = 64;
-/// Bytes of a node that is longer than that are those of a block.
+/// A node longer than this gets the length of a block.
 const SHORT: usize = 8 << 10;
 
-/// What a cell is.
+/// The width of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     Bit,
@@ -24,7 +24,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// Bytes of so many cells.
+    /// Bytes of this many cells.
     pub fn bytes(self, cells: usize) -> usize {
         match self {
             Width::Bit => cells.div_ceil(8),
@@ -39,7 +39,7 @@ impl Width {
 pub struct Cells {
     pub width: Width,
     nodes: Vec<Handle>,
-    /// Cells of a node, and bytes of one that has all of them.
+    /// Cells of a node, and bytes of a full-length one.
     per_node: usize,
     node_bytes: usize,
     /// Cells that the first node has room for.
@@ -47,7 +47,7 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// None yet, in nodes of at most `longest` bytes if a group is no longer.
+    /// No cells yet; nodes will have at most `longest` bytes unless a group is longer.
     pub fn new(width: Width, per_group: usize, longest: usize) -> Self {
         let group = width.bytes(per_group);
         let groups = (longest / group.max(1)).max(1);
@@ -63,14 +63,14 @@ impl Cells {
         &self.nodes
     }
 
-    /// How many cells follow each other in the node of one, itself and those behind it.
+    /// How many cells are in sequence in a cell's node, from that cell on.
     pub fn run(&self, row: u64) -> usize {
         let at = (row % self.per_node as u64) as usize;
         let end = if row < self.per_node as u64 { self.first } else { self.per_node };
         end.saturating_sub(at)
     }
 
-    /// Where a cell lies: its node, and the byte in it.
+    /// Where a cell is: its node, and the offset in it.
     #[inline(always)]
     pub fn place(&self, row: u64) -> Result<(Handle, usize), Error> {
         let (node, cell) = (row / self.per_node as u64, (row % self.per_node as u64) as usize);
@@ -81,7 +81,7 @@ impl Cells {
         Ok((*node, if self.width == Width::Bit { cell / 8 } else { self.width.bytes(cell) }))
     }
 
-    /// Makes room for a row's cell, which is the first one that there is no room for, or has room already.
+    /// Makes room for a row's cell, which either has room already or is the first without.
     #[inline(always)]
     pub fn provide(&mut self, session: &Session<'_>, row: u64) -> Result<(), Error> {
         let has_room = match row.checked_sub(self.per_node as u64) {
@@ -139,14 +139,14 @@ impl Cells {
         })?
     }
 
-    /// Copies so many cells from a row on, which all lie in one node, to `to`.
+    /// Copies `count` cells from a row on, which are all in one node, to `to`.
     pub fn copy(&self, session: &Session<'_>, row: u64, count: usize, to: &mut Vec<u8>) -> Result<(), Error> {
         let (node, at) = self.place(row)?;
         to.resize(self.width.bytes(count), 0);
         if session.view(node, |view| view.copy_to(at, to))? { Ok(()) } else { Err(Error::Damaged) }
     }
 
-    /// Frees all nodes; what can't be freed now is freed later, and an error.
+    /// Frees all nodes; if one can't be freed now, that is an error, and it is freed later.
     pub fn free(&mut self, session: &Session<'_>) -> Result<(), Error> {
         self.first = 0;
         let mut result = Ok(());
@@ -157,7 +157,7 @@ impl Cells {
     }
 }
 
-/// Writes over bytes of a node.
+/// Overwrites bytes of a node.
 #[inline(always)]
 pub fn write(session: &Session<'_>, node: Handle, at: usize, bytes: &[u8]) -> Result<(), Error> {
     session.change_in_place(node, |to| {
@@ -167,7 +167,7 @@ pub fn write(session: &Session<'_>, node: Handle, at: usize, bytes: &[u8]) -> Re
     })?
 }
 
-/// Lets bytes of a node and others change places.
+/// Exchanges bytes of a node with others.
 pub fn swap(session: &Session<'_>, node: Handle, at: usize, bytes: &mut [u8]) -> Result<(), Error> {
     session.change_in_place(node, |to| {
         let part = to.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len())).ok_or(Error::Damaged)?;
@@ -188,7 +188,7 @@ pub fn read_element<T: Content + ?Sized>(
     owned.ok_or(Error::Damaged)
 }
 
-/// A node for an element; none for an empty one.
+/// Makes a node for an element; none for an empty one.
 pub fn make_element(session: &Session<'_>, bytes: &[u8]) -> Result<Option<Handle>, Error> {
     if bytes.is_empty() {
         return Ok(None);
@@ -203,7 +203,7 @@ pub fn make_element(session: &Session<'_>, bytes: &[u8]) -> Result<Option<Handle
     }
 }
 
-/// Room for a cell's bytes, all zero.
+/// A buffer for a cell's bytes, all zero.
 pub fn zeros(width: Width) -> Vec<u8> {
     vec![0; width.bytes(1)]
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with a table.
+//! The invariants of a table.
 
 use std::format;
 use std::string::String;
@@ -10,8 +10,8 @@ use crate::collections::sorted::push;
 use crate::heap::{Error, Handle};
 
 impl Table<'_> {
-    /// Looks at every cell; what contradicts what, if anything does, or that there is no memory to look: it takes
-    /// eight bytes for each row and each element of any length.
+    /// Checks every cell; returns the first contradiction, or that there is no memory for the check, which
+    /// takes eight bytes for each row and each element of any length.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());
@@ -46,14 +46,14 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Looks at the cells of a column; the elements to which they lead are added to `elements`.
+    /// Checks the cells of a column; adds the elements that they refer to to `elements`.
     fn check_column(&self, cells: &Cells, rows: &[u64], elements: &mut Vec<Handle>) -> Result<(), String> {
         let of = |error: Error| format!("{error}");
         let end = (self.groups.len() * self.per_group) as u64;
         let (mut cell, mut row) = (Vec::new(), 0);
         while row < end {
             if cells.run(row) == 0 {
-                // The first node is short, or the last one is not made yet.
+                // The first node is short, or the last one does not exist yet.
                 row = (row / self.per_group as u64 + 1) * self.per_group as u64;
                 continue;
             }
@@ -82,7 +82,7 @@ impl Table<'_> {
     }
 }
 
-/// What there is no memory for is not known.
+/// Without memory the check can't tell.
 fn no_memory(error: Error) -> String {
     format!("the table can't be looked at: {error}")
 }

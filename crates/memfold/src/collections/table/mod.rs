@@ -1,4 +1,4 @@
-//! Tables: rows whose elements lie by column, so that who reads one column brings no other.
+//! Tables: rows whose elements are stored by column, so that reading one column faults in no other.
 //!
 //! ```
 //! use memfold::collections::table::Columns;
@@ -21,22 +21,24 @@
 //! ```
 //!
 //! ```text
-//!             group 0          group 1          group 2                        so many rows each that those of the widest column
-//!   used    | bit, bit, ..   | bit, bit, ..   | bit, bit, ..  | ..  one node   fill a node; a node fills a block
+//!             group 0          group 1          group 2                 of as many rows as fill a node in the
+//!   used    | bit, bit, ..   | bit, bit, ..   | bit, bit, ..  | ..  one node      widest column: a whole block
 //!   size    | 8, 8, ..       |                  one node for each group
 //!                            | 8, 8, ..       |
 //!                                             | 8, 8, ..      |
 //!   kind    | 1, 1, ..       | 1, 1, ..       | 1, 1, ..      | ..  one node for eight groups
-//!   name    | handle, ..     | ..  ───> "README"                    elements of any length are nodes of their own
+//!   name    | handle, ..     | ..  ───> "README"              elements of any length are nodes of their own
 //! ```
 //!
-//! A **row** has its number as long as it is in use; then another gets it. The first node of a column is short at first, and doubles: a small table takes little.
+//! A **row** has its number as long as it is in use; then another row gets it. The first node of a column is
+//! short at first, and doubles: a small table takes little memory.
 //!
-//! What holds:
-//! - Cells of rows that are not in use are zero: they compress, and a row that is new has zeros, and empty elements.
-//! - An element of any length is led to from one cell; an empty one is no node, and its cell is zero.
-//! - An operation that fails changed nothing, if it does not say otherwise. If cells were changed, others could then not be, and the first ones not be changed back, the table is
-//!   **broken**: all that changes rows is [`Error::Damaged`] from then on.
+//! Invariants:
+//! - Cells of rows that are not in use are zero: they compress, and a new row has zeros and empty elements.
+//! - Exactly one cell refers to an element of any length; an empty one has no node, and its cell is zero.
+//! - An operation that fails has changed nothing, unless it says otherwise. If some cells were changed,
+//!   others could not be, and the first ones could not be changed back, the table is **broken**: everything
+//!   that changes rows is [`Error::Damaged`] from then on.
 
 mod cells;
 mod check;
@@ -56,16 +58,17 @@ pub use scan::{Rows, Scan};
 use super::content::Content;
 use crate::heap::{Error, Handle, Session};
 
-/// Rows of a group at most: what is copied at a time stays small.
+/// The most rows of a group: what is copied at a time stays small.
 const MOST_ROWS: usize = 1 << 16;
-/// Rows of a group are so many times some number: their bits fill bytes.
+/// The number of rows of a group is a multiple of this: their bits fill bytes.
 const BYTE: usize = 8;
 
-/// The name of a row, as long as it is in use. Afterwards it is another row's, or none's.
+/// The name of a row, while it is in use. Afterwards it may name another row, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Row(pub u64);
 
-/// The name of a column of elements of one type. It is good for all tables that were made of the columns which it was added to; for others it is [`Error::Stale`].
+/// The name of a column of elements of one type. It is valid for all tables made from the columns to which it
+/// was added; for others it is [`Error::Stale`].
 pub struct Column<T: ?Sized> {
     number: u32,
     of: u32,
@@ -86,12 +89,12 @@ impl<T: ?Sized> fmt::Debug for Column<T> {
     }
 }
 
-/// Which columns a table has.
+/// The columns of a table.
 #[derive(Debug)]
 pub struct Columns {
     /// Bytes of elements; `None` for those of any length.
     sizes: Vec<Option<usize>>,
-    /// No other columns have this number.
+    /// Tells these columns from all others.
     id: u32,
 }
 
@@ -102,13 +105,13 @@ impl Default for Columns {
 }
 
 impl Columns {
-    /// None yet.
+    /// No columns yet.
     pub fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         Columns { sizes: Vec::new(), id: NEXT.fetch_add(1, Relaxed) }
     }
 
-    /// One more: of plain values, of `str`, or of `[u8]`. Tables that were made already don't have it.
+    /// Adds a column: of plain values, of `str`, or of `[u8]`. Tables that were made before don't have it.
     pub fn add<T: Content + ?Sized>(&mut self) -> Column<T> {
         self.sizes.push(T::FIXED);
         Column { number: self.sizes.len() as u32 - 1, of: self.id, element: PhantomData }
@@ -172,7 +175,7 @@ impl<'s> Table<'s> {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -182,7 +185,7 @@ impl<'s> Table<'s> {
         self.per_group
     }
 
-    /// Bytes of plain memory that the table takes beside the heap's.
+    /// Bytes of plain memory that the table takes in addition to the heap's.
     pub fn own_bytes(&self) -> usize {
         let cells = self.columns.iter().chain([&self.used]).map(Cells::own_bytes).sum::<usize>();
         cells + self.columns.capacity() * size_of::<Cells>() + self.groups.capacity() * size_of::<u32>()
@@ -214,7 +217,7 @@ impl<'s> Table<'s> {
         cells::read_element::<T>(self.session, Handle::from_bits(link)).map(Some)
     }
 
-    /// Puts an element into a row; false if the row is not in use.
+    /// Sets an element of a row; false if the row is not in use.
     pub fn set<T: Content + ?Sized>(
         &mut self,
         row: Row,
@@ -237,7 +240,7 @@ impl<'s> Table<'s> {
 
 impl Drop for Table<'_> {
     fn drop(&mut self) {
-        // A node that can't be freed is damaged: the heap has said so to who read it.
+        // A node that can't be freed is damaged: the heap has reported that to the reader.
         let _ = self.clear();
     }
 }

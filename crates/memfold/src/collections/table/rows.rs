@@ -1,4 +1,4 @@
-//! Rows that come and go.
+//! Adding and removing rows.
 
 use std::vec::Vec;
 
@@ -8,7 +8,7 @@ use crate::collections::links::bits;
 use crate::heap::{Error, Handle};
 
 impl Table<'_> {
-    /// A row that was not in use: the first of those that are free. Its elements are zero, and empty.
+    /// Adds a row, the first that is not in use. Its elements are zero or empty.
     pub fn add_row(&mut self) -> Result<Row, Error> {
         self.sound()?;
         let row = self.free_row()?;
@@ -16,7 +16,7 @@ impl Table<'_> {
         if group == self.groups.len() {
             self.groups.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         }
-        // What was provided stays if something fails: room that nobody sees.
+        // If something fails, the cells that were provided stay: room that nobody sees.
         self.columns
             .iter_mut()
             .chain([&mut self.used])
@@ -31,7 +31,7 @@ impl Table<'_> {
         Ok(Row(row))
     }
 
-    /// The first row that is free; it may be the one behind all groups.
+    /// The first free row; it may be the one after all groups.
     fn free_row(&self) -> Result<u64, Error> {
         let per_group = self.per_group as u64;
         let mut row = self.first_free;
@@ -42,13 +42,13 @@ impl Table<'_> {
                 row = end;
                 continue;
             }
-            // The bits of a group lie in one node, which may be short; there all behind it is free.
+            // The bits of a group are in one node, which may be short; all rows beyond its end are free.
             let first = row / 8 * 8;
             let count = self.used.run(first).min((end - first) as usize);
             if count == 0 {
                 return Ok(row);
             }
-            // A few are looked at first: who adds in order finds the next one there.
+            // A few are examined first: a program that adds in order finds the next one there.
             for count in [count.min(64), count] {
                 self.used.copy(self.session, first, count, &mut bits)?;
                 let is_free = |row: &u64| bits[(row - first) as usize / 8] >> (row % 8) & 1 == 0;
@@ -64,8 +64,8 @@ impl Table<'_> {
         Ok(row)
     }
 
-    /// Ends the use of a row; false if it was in none. Its elements become zero, and those of any length are
-    /// freed, or, if that can't be done just now, later.
+    /// Removes a row; false if it was not in use. Its elements become zero, and those of any length are
+    /// freed, or, if that is not possible just now, freed later.
     pub fn remove_row(&mut self, row: Row) -> Result<bool, Error> {
         self.sound()?;
         if !self.contains(row)? {
@@ -86,7 +86,7 @@ impl Table<'_> {
         Ok(true)
     }
 
-    /// Makes the cells of a row zero; what they were comes to `old`.
+    /// Zeroes the cells of a row; `old` receives their content.
     fn clear_cells(&self, row: Row, old: &mut Vec<Vec<u8>>) -> Result<(), Error> {
         for cells in &self.columns {
             let (node, at) = cells.place(row.0)?;
@@ -97,14 +97,15 @@ impl Table<'_> {
         Ok(())
     }
 
-    /// Puts cells back; whether all could be.
+    /// Restores cells; returns whether that succeeded for all.
     fn put_back(&self, row: Row, old: &mut [Vec<u8>]) -> bool {
         self.columns.iter().zip(old).all(|(cells, old)| {
             cells.place(row.0).is_ok_and(|(node, at)| cells::swap(self.session, node, at, old).is_ok())
         })
     }
 
-    /// Puts an element of any length where a cell leads; one of the same length into its node.
+    /// Sets an element of any length by the reference in a cell; one of the same length is written into its
+    /// node.
     pub(super) fn set_by_reference(&self, node: Handle, at: usize, bytes: &[u8]) -> Result<(), Error> {
         let old = Handle::from_bits(self.session.get_at(node, at)?);
         if let Some(old) = old
@@ -119,9 +120,9 @@ impl Table<'_> {
         changed
     }
 
-    /// Ends the use of all rows. There is none afterwards, also if nodes could not be read, which is an error:
-    /// then what only they lead to stays in the heap. Nodes that can't be freed just now are an error, too, and
-    /// are freed later.
+    /// Removes all rows. There are none afterwards, even if nodes could not be read, which is an error: then
+    /// nodes that only those refer to stay in the heap. If nodes can't be freed just now, that is an error,
+    /// too, and they are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let mut result = if self.broken { Err(Error::Damaged) } else { Ok(()) };
         let mut copy = Vec::new();
@@ -151,7 +152,7 @@ impl Table<'_> {
     }
 }
 
-/// The node to which a cell leads.
+/// The node to which a cell refers.
 fn element(cells: &Cells, cell: &[u8]) -> Option<Handle> {
     let link = cell.first_chunk().filter(|_| cells.width == Width::Reference)?;
     Handle::from_bits(u64::from_ne_bytes(*link))

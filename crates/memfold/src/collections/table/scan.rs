@@ -1,4 +1,5 @@
-//! Going through rows: what is in use, and the cells of one column, are copied some hundred at a time.
+//! Iterating over rows: the bits of rows in use, and the cells of one column, are copied some hundred at a
+//! time.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,21 +10,21 @@ use super::{Cells, Column, Row, Table};
 use crate::collections::content::Content;
 use crate::heap::{Error, Handle, Session};
 
-/// Rows that are copied at a time at most.
+/// The most rows that are copied at a time.
 const CHUNK: usize = 1024;
 /// Bits of a word.
 const WORD: usize = 64;
 
-/// The rows in use, of which some are known at a time.
+/// The rows in use, of which some are copied at a time.
 struct InUse<'t> {
     session: &'t Session<'t>,
     used: &'t Cells,
     groups: &'t [u32],
     per_group: u64,
-    /// The first row that is known, and how many are.
+    /// The first row that is copied, and how many are.
     first: u64,
     count: usize,
-    /// Their bits, and those that are left of one word.
+    /// Their bits, and the remaining bits of one word.
     bits: Vec<u8>,
     word: u64,
     at: usize,
@@ -44,7 +45,7 @@ impl<'t> InUse<'t> {
         }
     }
 
-    /// The number of the next row among those that are known.
+    /// The number of the next row among the copied ones.
     #[inline(always)]
     fn next(&mut self) -> Option<usize> {
         while self.word == 0 {
@@ -56,7 +57,7 @@ impl<'t> InUse<'t> {
         Some(self.at - WORD + bit)
     }
 
-    /// Goes on to more rows, of which at most `most` are wanted from the first on; false if there are none.
+    /// Copies more rows, at most `most` from the first one on; false if there are none.
     #[cold]
     #[inline(never)]
     fn more(&mut self, most: impl Fn(u64) -> usize) -> Result<bool, Error> {
@@ -68,7 +69,7 @@ impl<'t> InUse<'t> {
             let Some(used) = self.groups.get(group as usize) else { return Ok(false) };
             let end = (group + 1) * self.per_group;
             let room = self.used.run(self.first).min(most(self.first));
-            // Behind the cells of a first node that is short no row is in use.
+            // Beyond the cells of a short first node, no row is in use.
             if *used == 0 || room == 0 {
                 self.first = end;
                 continue;
@@ -80,14 +81,14 @@ impl<'t> InUse<'t> {
         }
     }
 
-    /// There is nothing more.
+    /// Ends the iteration.
     fn end(&mut self) {
         (self.groups, self.count, self.word) = (&[], 0, 0);
         self.bits.clear();
     }
 }
 
-/// Rows in use, in order. Rows that can't be read are an error, and the last thing that comes.
+/// Rows in use, in order. Rows that can't be read are an error, and end the iteration.
 pub struct Rows<'t>(InUse<'t>);
 
 impl Iterator for Rows<'_> {
@@ -111,11 +112,12 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// The elements of one column, with their rows, in order. What can't be read is an error, and the last thing that comes.
+/// The elements of one column, with their rows, in order. An element that can't be read is an error, and ends
+/// the iteration.
 pub struct Scan<'t, T: Content + ?Sized> {
     rows: InUse<'t>,
     cells: Result<&'t Cells, Error>,
-    /// Those of the rows that are known.
+    /// The cells of the copied rows.
     copy: Vec<u8>,
     element: PhantomData<fn() -> T::Owned>,
 }
@@ -133,7 +135,7 @@ impl<T: Content + ?Sized> Scan<'_, T> {
         Ok(more)
     }
 
-    /// One of the cells that were copied.
+    /// The element of one of the copied cells.
     #[inline(always)]
     fn read(&self, number: usize) -> Result<T::Owned, Error> {
         if let Some(size) = T::FIXED {
@@ -166,7 +168,7 @@ impl<T: Content + ?Sized> Iterator for Scan<'_, T> {
                 Ok(false) => return None,
                 Err(error) => {
                     self.rows.end();
-                    // A column of others is an error once.
+                    // A column of other tables is an error, once.
                     self.cells = Ok(self.rows.used);
                     return Some(Err(error));
                 }

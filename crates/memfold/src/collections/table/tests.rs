@@ -11,7 +11,7 @@ use crate::collections::testing::{Flaky, heaps, options};
 use crate::heap::{Heap, Limit, Options};
 use crate::random::Random;
 
-/// What a row should be.
+/// The expected content of a row.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Known {
     number: u64,
@@ -113,7 +113,7 @@ fn step(
     match random.below(20) {
         what if what < add => {
             let row = table.add_row()?;
-            // The first one that is free.
+            // The first free one.
             assert_eq!(
                 row.0,
                 model.keys().zip(0..).take_while(|(row, number)| row.0 == *number).count() as u64
@@ -150,7 +150,7 @@ fn as_rows() {
         let random = &mut Random(times as u64);
         let names = columns();
         let (mut table, mut model) = (Table::new(&session, &names.all), Model::new());
-        // It grows, shrinks, and grows again.
+        // The table grows, shrinks, and grows again.
         for add in [12, 12, 1, 8] {
             for _ in 0..times.div_ceil(8) {
                 (0..150).for_each(|_| step(&mut table, &names, &mut model, random, add).unwrap());
@@ -181,7 +181,7 @@ fn what_fails_changes_nothing() {
         let done = flaky.with(before, 1, || step(&mut table, &names, &mut model, random, 6));
         assert!(matches!(done, Ok(()) | Err(Error::Damaged)), "{done:?}");
         if done.is_err() && table.len() < old {
-            // An element of a row that is gone could not be freed: the one operation that says so.
+            // An element of a removed row could not be freed: the one operation that reports this.
             partly += 1;
             let rows: Vec<Row> = table.rows().map(Result::unwrap).collect();
             model.retain(|row, _| rows.contains(row));
@@ -204,7 +204,7 @@ fn one_column_without_the_others() {
     let (number, kind, wide, name) =
         (all.add::<u64>(), all.add::<u8>(), all.add::<[u64; 4]>(), all.add::<str>());
     let mut table = Table::new(&session, &all);
-    // Column by column: with three frames, row by row would bring each block again and again.
+    // Column by column: with three frames, going row by row would fault in each block again and again.
     (0..ROWS).for_each(|row| assert_eq!(table.add_row(), Ok(Row(row))));
     let rows = || (0..ROWS).map(Row);
     rows().for_each(|row| assert_eq!(table.set(row, number, &row.0), Ok(true)));
@@ -217,7 +217,7 @@ fn one_column_without_the_others() {
         let before = heap.stats().faults;
         let result = scan();
         let faults = heap.stats().faults - before;
-        // Room at the end of nodes is in it.
+        // This includes unused space at the end of nodes.
         assert!(faults <= (of + bits) * 9 / 8 + 4, "{faults} blocks, not {of}");
         assert!(faults >= of.saturating_sub(3), "{faults} blocks, not {of}");
         result
@@ -259,7 +259,7 @@ fn small_and_wide() {
     (0..10).for_each(|row| assert_eq!(table.add_row(), Ok(Row(row))));
     assert!(heap.stats().node_bytes < 64 * 40, "{:?}", heap.stats());
     assert_eq!(heap.stats().blocks, 1);
-    // Eight elements of 800 bytes are longer than a block: groups have as few.
+    // Eight elements of 800 bytes are longer than a block: groups have that few.
     let heap = Heap::new(Options::new().limit(Limit::Blocks(3)).block_size(1 << 10)).unwrap();
     let session = heap.session().unwrap();
     let mut wide = Columns::new();
@@ -302,8 +302,8 @@ fn in_blocks_of_all_sizes() {
     }
 }
 
-/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
-/// changed, and nothing is left of it.
+/// An error is injected at each step of each operation, and from then on into every free: nothing has
+/// changed, and nothing is left behind.
 #[test]
 fn what_fails_leaves_no_node() {
     let mut heap = Heap::new(options()).unwrap();

@@ -1,4 +1,4 @@
-//! What can be wrong with a tree.
+//! The invariants of a tree.
 
 use std::format;
 use std::string::String;
@@ -10,8 +10,8 @@ use crate::collections::sorted::push;
 use crate::heap::{Error, Handle, Plain};
 
 impl<T: Plain + Copy> Tree<'_, T> {
-    /// Looks at every node; what contradicts what, if anything does, or that there is no memory to look: it takes
-    /// 16 bytes for each entry of a file that has several.
+    /// Checks every node; returns the first contradiction, or that there is no memory for the check, which
+    /// takes 16 bytes for each entry of a file that has several.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());
@@ -37,7 +37,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         check_rings(from, to)
     }
 
-    /// Looks at the links between one entry and those below it.
+    /// Checks the links between an entry and its children.
     fn check_children(&self, of: Option<NodeId>) -> Result<(), String> {
         let of_error = |error: Error| format!("below {of:?}: {error}");
         let first = self.first_child(of).map_err(of_error)?;
@@ -63,7 +63,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
     }
 }
 
-/// Each entry of a ring leads to another one of the tree, and one leads to it.
+/// Checks rings: each entry links to another one of the tree, and one links to it.
 fn check_rings(mut from: Vec<Handle>, mut to: Vec<Handle>) -> Result<(), String> {
     let is_alone = from.iter().zip(&to).any(|(node, same)| node == same);
     from.sort_unstable();
@@ -74,7 +74,7 @@ fn check_rings(mut from: Vec<Handle>, mut to: Vec<Handle>) -> Result<(), String>
     Ok(())
 }
 
-/// What there is no memory for is not known.
+/// Without memory the check can't tell.
 fn no_memory(error: Error) -> String {
     format!("the tree can't be looked at: {error}")
 }

@@ -1,4 +1,5 @@
-//! Trees: entries with a parent, children and siblings, plain data and a name. A directory tree with hard links is one.
+//! Trees: entries with a parent, children and siblings, plain data and a name. A directory tree with hard
+//! links is an example.
 //!
 //! ```
 //! use memfold::collections::Tree;
@@ -32,14 +33,16 @@
 //!   a node:  | parent, 8 | child, 8 | next, 8 | previous, 8 | same, 8 | data, T | name .. |
 //! ```
 //!
-//! There may be several entries without a parent: the top of the tree. `None` stands for what is above them.
+//! There may be several entries without a parent: the top of the tree. `None` stands for their parent.
 //!
-//! What holds:
-//! - All entries are found from the first one at the top, by `child` and `next`; who leads there is their `parent`, or the sibling that is their `previous`.
-//! - Entries are of one file if they are in one ring. One that is alone leads nowhere.
-//! - An operation that fails changed nothing, if it does not say otherwise. If nodes were changed, another one could then not be, and the first ones not be changed back, the
-//!   tree is **broken**: all that changes links, or goes through all of it, is [`Error::Damaged`] from then on.
-//! - Nothing calls itself: trees may be as deep as they like.
+//! Invariants:
+//! - All entries are found from the first one at the top, by `child` and `next`; the entry that links there
+//!   is the `parent`, or the sibling that is the `previous`.
+//! - Entries are of one file if they are in one ring. An entry that is alone links nowhere.
+//! - An operation that fails has changed nothing, unless it says otherwise. If some nodes were changed,
+//!   another could not be, and the first ones could not be changed back, the tree is **broken**: everything
+//!   that changes links, or walks the whole tree, is [`Error::Damaged`] from then on.
+//! - Nothing is recursive: trees may have any depth.
 
 mod check;
 mod place;
@@ -62,12 +65,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 use super::links::{Failure, LINK};
 use crate::heap::{Error, Handle, Plain, Session};
 
-/// The name of an entry in its tree: it stays good until the entry is removed. Then it is [`Error::Stale`], as a node's handle is.
+/// The name of an entry in its tree: it stays valid until the entry is removed. Then it is [`Error::Stale`],
+/// as a node's handle is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct NodeId(Handle);
 
 impl NodeId {
-    /// As a number, to be kept in nodes: never zero.
+    /// As a number, to be stored in nodes: never zero.
     pub fn to_bits(self) -> u64 {
         self.0.to_bits()
     }
@@ -78,12 +82,12 @@ impl NodeId {
     }
 }
 
-/// What an entry holds.
+/// The content of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry<T> {
-    /// Of one length in all entries.
+    /// Of the same length in all entries.
     pub data: T,
-    /// Of any.
+    /// Of any length.
     pub name: Vec<u8>,
 }
 
@@ -98,7 +102,7 @@ struct Links {
     same: u64,
 }
 
-/// Where they stand.
+/// Their offsets.
 const PARENT: usize = 0;
 const CHILD: usize = LINK;
 const NEXT: usize = 2 * LINK;
@@ -123,7 +127,7 @@ impl<T: Plain + Copy> fmt::Debug for Tree<'_, T> {
 }
 
 impl<'s, T: Plain + Copy> Tree<'s, T> {
-    /// Where the name stands.
+    /// The offset of the name.
     const NAME: usize = DATA + size_of::<T>();
 
     /// An empty tree.
@@ -131,12 +135,12 @@ impl<'s, T: Plain + Copy> Tree<'s, T> {
         Tree { session: session.borrowed(), top: None, len: 0, broken: false, data: PhantomData }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -146,7 +150,7 @@ impl<'s, T: Plain + Copy> Tree<'s, T> {
         self.session.get_at(node.0, DATA).map_err(of_no_node)
     }
 
-    /// Puts other data into an entry.
+    /// Replaces the data of an entry.
     pub fn set(&mut self, node: NodeId, data: &T) -> Result<(), Error> {
         self.update(node, |old| *old = *data)
     }
@@ -178,7 +182,7 @@ impl<'s, T: Plain + Copy> Tree<'s, T> {
         entry.ok_or(Error::Stale)
     }
 
-    /// The names from the top down to an entry, with `separator` between them.
+    /// The names on the path from the top to an entry, with `separator` between them.
     pub fn path(&self, node: NodeId, separator: u8) -> Result<Vec<u8>, Error> {
         let mut names = std::vec![self.name(node)?];
         for ancestor in self.ancestors(node) {
@@ -188,12 +192,12 @@ impl<'s, T: Plain + Copy> Tree<'s, T> {
         Ok(names.join(&separator))
     }
 
-    /// The first entry below one, or at the top.
+    /// The first child of an entry, or the first entry at the top.
     pub fn first_child(&self, of: Option<NodeId>) -> Result<Option<NodeId>, Error> {
         Ok(self.first_of(of.map(|node| node.0))?.map(NodeId))
     }
 
-    /// The last entry below one, or at the top.
+    /// The last child of an entry, or the last entry at the top.
     pub fn last_child(&self, of: Option<NodeId>) -> Result<Option<NodeId>, Error> {
         match self.first_of(of.map(|node| node.0))? {
             Some(first) => Ok(NodeId::from_bits(self.link_of(first, PREVIOUS)?)),
@@ -201,7 +205,7 @@ impl<'s, T: Plain + Copy> Tree<'s, T> {
         }
     }
 
-    /// The entry above one; `None` at the top.
+    /// The parent of an entry; `None` at the top.
     pub fn parent(&self, of: NodeId) -> Result<Option<NodeId>, Error> {
         Ok(NodeId::from_bits(self.link_of(of.0, PARENT)?))
     }
@@ -211,14 +215,14 @@ impl<'s, T: Plain + Copy> Tree<'s, T> {
         Ok(NodeId::from_bits(self.link_of(of.0, NEXT)?))
     }
 
-    /// The sibling before an entry.
+    /// The previous sibling of an entry.
     pub fn previous(&self, of: NodeId) -> Result<Option<NodeId>, Error> {
         let links = self.links_of(of.0)?;
         let first = self.first_of(Handle::from_bits(links.parent))?;
         Ok(NodeId::from_bits(links.previous).filter(|_| first != Some(of.0)))
     }
 
-    /// The first entry below a node, or at the top.
+    /// The first child of a node, or the first entry at the top.
     fn first_of(&self, parent: Option<Handle>) -> Result<Option<Handle>, Error> {
         match parent {
             Some(parent) => Ok(Handle::from_bits(self.link_of(parent, CHILD)?)),
@@ -235,12 +239,12 @@ impl<'s, T: Plain + Copy> Tree<'s, T> {
         self.session.get_at(node, 0).map_err(of_no_node)
     }
 
-    /// An error if the tree is broken.
+    /// Returns an error if the tree is broken.
     fn sound(&self) -> Result<(), Error> {
         if self.broken { Err(Error::Damaged) } else { Ok(()) }
     }
 
-    /// Notes what is left of links that were not changed.
+    /// Notes whether the tree is broken, after a change of links.
     fn noted(&mut self, done: Result<(), Failure>) -> Result<(), Error> {
         done.map_err(|failure| {
             self.broken |= !failure.undone;
@@ -254,7 +258,7 @@ fn link_at(session: &Session<'_>, node: Handle, at: usize) -> Result<u64, Error>
     session.get_at(node, at).map_err(of_no_node)
 }
 
-/// A node that has no room for what stands in each of a tree is none of it.
+/// A node too short for the links of a tree is no node of the tree.
 fn of_no_node(error: Error) -> Error {
     if matches!(error, Error::Mismatch { .. }) { Error::Stale } else { error }
 }

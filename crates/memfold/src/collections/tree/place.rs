@@ -1,4 +1,4 @@
-//! Where an entry is to be: adding, moving, sorting.
+//! The place of an entry: adding, moving, sorting.
 
 use std::cmp::Ordering;
 
@@ -9,20 +9,20 @@ use crate::collections::links::{Few, Link, bits, change_all};
 use crate::collections::sorted::{Sorted, room};
 use crate::heap::{Error, Handle, Plain};
 
-/// Where an entry is to be.
+/// Where to put an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum At {
-    /// Before all others below this one, or at the top.
+    /// As the first child of this one, or first at the top.
     First(Option<NodeId>),
-    /// Behind all others below this one, or at the top.
+    /// As the last child of this one, or last at the top.
     Last(Option<NodeId>),
     /// Before this sibling.
     Before(NodeId),
-    /// Behind this sibling.
+    /// After this sibling.
     After(NodeId),
 }
 
-/// A place between two siblings, which are none at the ends.
+/// A place between two siblings; at an end, one of them is missing.
 struct Gap {
     parent: Option<Handle>,
     before: Option<Handle>,
@@ -58,7 +58,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(NodeId(node))
     }
 
-    /// Moves an entry with all that is below it; false, and nothing is moved, if it would be below itself.
+    /// Moves an entry with everything below it; returns false, and moves nothing, if it would be below
+    /// itself.
     pub fn move_to(&mut self, node: NodeId, at: At) -> Result<bool, Error> {
         self.sound()?;
         if let At::Before(sibling) | At::After(sibling) = at
@@ -129,7 +130,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(Gap { parent, before, after, first, last })
     }
 
-    /// What takes an entry out from between its siblings, and what the tree begins with afterwards.
+    /// The changes that take an entry out from between its siblings, and the first entry of the tree
+    /// afterwards.
     pub(super) fn way_out(&self, node: Handle, links: Links) -> Result<(Few, Option<Handle>), Error> {
         let (parent, next) = (Handle::from_bits(links.parent), Handle::from_bits(links.next));
         let first = self.first_of(parent)?.ok_or(Error::Stale)?;
@@ -137,7 +139,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         if first != node {
             let before = Handle::from_bits(links.previous).ok_or(Error::Stale)?;
             few.add(before, NEXT, node.to_bits(), links.next);
-            // The first one leads back to the last.
+            // The first one links back to the last.
             few.add(next.unwrap_or(first), PREVIOUS, node.to_bits(), links.previous);
             return Ok((few, top));
         }
@@ -151,8 +153,9 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok((few, top))
     }
 
-    /// Sorts the entries below one, or at the top, by a comparison; those that are equal stay in their order. They are copied to plain memory for it. The comparison is asked while nothing
-    /// is being changed; then links are, in the order in which the entries were.
+    /// Sorts the children of an entry, or the entries at the top, by a comparison; the sort is stable. The
+    /// entries are copied to plain memory for it. The comparison is called only before anything changes; then
+    /// links are changed, in the old order of the entries.
     pub fn sort_children(
         &mut self,
         of: Option<NodeId>,
@@ -190,18 +193,18 @@ impl<T: Plain + Copy> Tree<'_, T> {
 }
 
 impl Gap {
-    /// Whether what is here is the first of all.
+    /// Whether an entry here is the first of all.
     fn is_top(&self) -> bool {
         self.parent.is_none() && self.before.is_none()
     }
 
-    /// The links of a node that is here, the others as they are.
+    /// The links of a node at this place; its other links stay.
     fn links(&self, node: Handle, others: Links) -> Links {
         let previous = self.before.or(self.last).unwrap_or(node);
         Links { parent: bits(self.parent), next: bits(self.after), previous: previous.to_bits(), ..others }
     }
 
-    /// What makes those around lead to a node that is here.
+    /// The changes that link the neighbours to a node at this place.
     fn around(&self, node: Handle) -> Few {
         let (node, mut few) = (node.to_bits(), Few::new());
         match (self.before, self.parent) {
@@ -209,7 +212,7 @@ impl Gap {
             (None, Some(parent)) => few.add(parent, CHILD, bits(self.first), node),
             (None, None) => {}
         }
-        // The first one leads back to the last.
+        // The first one links back to the last.
         if let Some(after) = self.after.or(self.first) {
             few.add(after, PREVIOUS, bits(self.before.or(self.last)), node);
         }

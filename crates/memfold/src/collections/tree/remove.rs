@@ -1,4 +1,4 @@
-//! Removing entries with all that is below them.
+//! Removing entries with everything below them.
 
 use std::vec::Vec;
 
@@ -7,11 +7,12 @@ use crate::collections::links::Few;
 use crate::heap::{Error, Handle, Plain};
 
 impl<T: Plain + Copy> Tree<'_, T> {
-    /// Removes an entry and all below it, and returns how many those were. Other entries of the same files stay.
+    /// Removes an entry and everything below it, and returns the number of entries removed. Other entries of
+    /// the same files stay.
     ///
-    /// All of them are read before anything is changed. If then one can't be read again, that is an error: the
-    /// entry is removed, and that one stays in the heap with what is below it. Nodes that can't be freed just now
-    /// are freed later.
+    /// All of them are read before anything changes. If one can't be read again afterwards, that is an error:
+    /// the entry is removed, but that one stays in the heap with everything below it. Nodes that can't be
+    /// freed just now are freed later.
     pub fn remove(&mut self, node: NodeId) -> Result<u64, Error> {
         self.sound()?;
         let mut linked = Vec::new();
@@ -39,7 +40,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         below.map(|()| count)
     }
 
-    /// Takes entries out of their rings, all or none.
+    /// Takes entries out of their rings: all or none.
     fn out_of_rings(&mut self, nodes: &[NodeId]) -> Result<Vec<Few>, Error> {
         let mut done: Vec<Few> = Vec::new();
         for node in nodes {
@@ -64,9 +65,9 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(done)
     }
 
-    /// Removes all entries. There is none afterwards, also if one could not be read, which is an error: then what is
-    /// below it stays in the heap, and siblings that only lead to it and to each other; it is freed itself, now or
-    /// later.
+    /// Removes all entries. There are none afterwards, even if one could not be read, which is an error: then
+    /// everything below it stays in the heap, and so do siblings to which only it and each other link; the
+    /// entry itself is freed, now or later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let (top, broken) = (self.top.take(), std::mem::take(&mut self.broken));
         self.len = 0;
@@ -74,8 +75,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         if broken { Err(Error::Damaged) } else { freed }
     }
 
-    /// Frees an entry, its next siblings, and all that is below them, now or later. What nothing leads to that can be
-    /// read is left out; then there is an error in the end.
+    /// Frees an entry, its next siblings, and everything below them, now or later. Nodes that can't be
+    /// reached are left out; the result is then an error.
     fn free_all(&self, first: Option<Handle>) -> Result<(), Error> {
         let (mut left, mut result) = (Vec::new(), Ok(()));
         left.extend(first.map(Siblings::from_first));
@@ -86,7 +87,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
                 continue;
             }
             let links = self.session.get_at::<Links>(node, 0);
-            // Of one that is none of the tree's, nothing is known.
+            // Nothing is known of a node that does not belong to the tree.
             if !matches!(links, Err(Error::Stale | Error::Mismatch { .. })) {
                 self.session.discard(node);
             }
@@ -102,7 +103,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
                 }
                 Err(error) => {
                     result = result.and(Err(error));
-                    // Those behind it are found from the last one, if that is known.
+                    // The siblings after it are found from the last one, if that is known.
                     let last = last.filter(|_| unread.is_none());
                     (last.map(|last| Siblings { node: last, last: None, unread: Some(node) }), None)
                 }
@@ -114,12 +115,12 @@ impl<T: Plain + Copy> Tree<'_, T> {
     }
 }
 
-/// Siblings that are to be freed.
+/// Siblings to be freed.
 struct Siblings {
     node: Handle,
-    /// The last of them, as soon as the first one has said so.
+    /// The last of them, known once the first one has been read.
     last: Option<Handle>,
-    /// They are gone through backwards, up to this one.
+    /// They are visited backwards, up to this one.
     unread: Option<Handle>,
 }
 
@@ -131,7 +132,7 @@ impl Siblings {
 
 impl<T: Plain + Copy> Drop for Tree<'_, T> {
     fn drop(&mut self) {
-        // A node that can't be read is damaged: the heap has said so to who read it.
+        // A node that can't be read is damaged: the heap has reported that to the reader.
         let _ = self.clear();
     }
 }

@@ -1,10 +1,10 @@
-//! Entries of one file: a ring in which each leads to another, so that all are found from any.
+//! Entries of one file: a ring in which each links to another, so that all are found from any.
 
 use super::{NodeId, SAME, Tree, link_at};
 use crate::collections::links::Few;
 use crate::heap::{Error, Handle, Plain, Session};
 
-/// The other entries of one file. One that can't be read is an error, and the last thing that comes.
+/// The other entries of one file. An entry that can't be read is an error, and ends the iteration.
 #[derive(Debug)]
 pub struct Ring<'t> {
     session: &'t Session<'t>,
@@ -35,7 +35,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ring { session: self.session.borrowed(), of, next, left: self.len }
     }
 
-    /// Notes that two entries, and all that are linked with either, are of one file; false if they were already.
+    /// Links two entries, and all that are linked with either, as entries of one file; false if they were
+    /// already.
     pub fn link(&mut self, a: NodeId, b: NodeId) -> Result<bool, Error> {
         self.sound()?;
         let (after_a, after_b) = (self.link_of(a.0, SAME)?, self.link_of(b.0, SAME)?);
@@ -47,7 +48,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
                 return Ok(false);
             }
         }
-        // Two rings of which one link each change places are one.
+        // If an entry of one ring and one of another exchange links, the two rings become one.
         let mut links = Few::new();
         let or = |link: u64, node: NodeId| if link == 0 { node.to_bits() } else { link };
         links.add(a.0, SAME, after_a, or(after_b, b));
@@ -57,7 +58,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(true)
     }
 
-    /// Notes that an entry is of a file of its own; false if it was. All other entries of the file are looked at for it.
+    /// Makes an entry one of a file of its own; false if it was. This reads all other entries of the file.
     pub fn unlink(&mut self, node: NodeId) -> Result<bool, Error> {
         self.sound()?;
         let Some(links) = self.way_out_of_ring(node.0)? else { return Ok(false) };
@@ -66,7 +67,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(true)
     }
 
-    /// What takes an entry out of its ring, if it is in one.
+    /// The changes that take an entry out of its ring, if it is in one.
     pub(super) fn way_out_of_ring(&self, node: Handle) -> Result<Option<Few>, Error> {
         let next = self.link_of(node, SAME)?;
         if next == 0 {

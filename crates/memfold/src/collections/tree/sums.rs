@@ -1,7 +1,8 @@
-//! What entries come to together, added up the parents.
+//! Sums over entries, added up along the parents.
 //!
-//! A file counts once for each entry above it, however many of its own entries are below that one. So, as they come in a walk, an entry counts for those above it up to the first that
-//! has another one of the same file that came before; and that is the deepest one above both the entry and the one of its file that came last.
+//! A file counts once for each entry above it, however many of its own entries are below that one. So, in the
+//! order of a walk, an entry counts for its ancestors up to the first that also contains an earlier entry of
+//! the same file; and that is the deepest common ancestor of the entry and the file's most recent entry.
 
 use std::collections::HashMap;
 use std::vec::Vec;
@@ -10,27 +11,28 @@ use super::{DATA, Edge, NodeId, SAME, Tree};
 use crate::collections::sorted::room;
 use crate::heap::{Error, Handle, Plain};
 
-/// An entry whose sum is being made.
+/// An entry whose sum is being computed.
 struct Open<V> {
     node: Handle,
     own: Option<V>,
-    /// What counts for all above, too, and what was counted there already.
+    /// What also counts for all ancestors, and what was already counted there.
     below: Option<V>,
     linked: Option<V>,
 }
 
-/// Entries of files that came already.
+/// Files of which an entry has been visited.
 #[derive(Default)]
 struct Came {
     /// The file of each entry that has others.
     files: HashMap<Handle, usize>,
-    /// The entry of each file that came last.
+    /// The most recent entry of each file.
     last: Vec<Option<Handle>>,
 }
 
 impl<T: Plain + Copy> Tree<'_, T> {
-    /// Changes the data of the entries above one, from its parent up: of those that have no other entry of the same file below them. So who adds entries one by one, links
-    /// them, and adds their sizes up, counts each file once for each entry above it.
+    /// Changes the data of an entry's ancestors, from its parent up: of those that have no other entry of the
+    /// same file below them. So a program that adds entries one by one, links them, and adds their sizes up
+    /// counts each file once for each entry above it.
     ///
     /// If it fails, or `change` panics, nothing is changed.
     pub fn add_up(&mut self, node: NodeId, mut change: impl FnMut(&mut T)) -> Result<(), Error> {
@@ -39,7 +41,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         if self.link_of(node.0, SAME)? != 0 {
             above.truncate(self.above_alone(node, &above)?);
         }
-        // What they were, and what they are to be: `change` is called before anything changes.
+        // Their old and new data: `change` is called before anything changes.
         let mut data = room(above.len())?;
         for node in &above {
             let old = self.get(*node)?;
@@ -57,7 +59,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(())
     }
 
-    /// How many of the entries above one have no other one of the same file below them.
+    /// How many of an entry's ancestors have no other entry of the same file below them.
     fn above_alone(&self, node: NodeId, above: &[NodeId]) -> Result<usize, Error> {
         let places: HashMap<NodeId, usize> = above.iter().enumerate().map(|(at, node)| (*node, at)).collect();
         let mut alone = above.len();
@@ -72,16 +74,17 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(alone)
     }
 
-    /// An entry and those above it.
+    /// An entry and its ancestors.
     fn up_from(&self, node: NodeId) -> impl Iterator<Item = Result<NodeId, Error>> {
         std::iter::once(Ok(node)).chain(self.ancestors(node))
     }
 
-    /// Gives each entry, below one or in all of the tree, the sum of itself and of all below it: `own` says what an entry is by itself, `put` notes its sum. A file of several entries
-    /// counts once for each entry above it; entries above where the sum begins get nothing.
+    /// Gives each entry, below one or in the whole tree, the sum of itself and everything below it: `own`
+    /// returns an entry's own value, `put` stores its sum. A file of several entries counts once for each
+    /// entry above it; entries above the start of the sum are not changed.
     ///
-    /// One walk, which keeps a sum for each level, and some bytes for each entry of a file that has several. If
-    /// it fails, or a closure panics, some entries have their sums and others not.
+    /// This is one walk, which keeps a sum for each level, and some bytes for each entry of a file that has
+    /// several. If it fails, or a closure panics, some entries have their sums and others don't.
     pub fn sum_up<V: Copy>(
         &mut self,
         top: Option<NodeId>,
@@ -106,7 +109,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
                         own = None;
                     }
                     open.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-                    // What was counted above already is its own nevertheless.
+                    // What was already counted for the ancestors still counts for the entry itself.
                     let linked = if own.is_none() { Some(value) } else { None };
                     open.push(Open { node, own, below: None, linked });
                 }
@@ -125,7 +128,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(())
     }
 
-    /// The first of the entries above an entry, from the top, for which it counts.
+    /// The topmost of the ancestors for which an entry counts.
     fn counts_from<V>(&self, node: Handle, above: &[Open<V>], came: &mut Came) -> Result<usize, Error> {
         let file = match came.files.get(&node) {
             Some(file) => *file,
@@ -151,7 +154,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
     }
 }
 
-/// Changes the data of an entry; it is written only if it becomes another.
+/// Changes the data of an entry; it is written only if it differs.
 fn put_data<T: Plain + Copy>(
     session: &crate::heap::Session<'_>,
     node: Handle,

@@ -10,7 +10,7 @@ use crate::collections::testing::{Flaky, heaps, options, steps_that_fail};
 use crate::heap::Heap;
 use crate::random::Random;
 
-/// What an entry should be; the data is its size and its sum.
+/// The expected content of an entry; the data are its size and its sum.
 #[derive(Clone)]
 struct Known {
     parent: Option<NodeId>,
@@ -19,7 +19,7 @@ struct Known {
     file: u64,
 }
 
-/// What a tree should be.
+/// The expected content of a tree.
 #[derive(Clone, Default)]
 struct Model {
     entries: HashMap<NodeId, Known>,
@@ -98,7 +98,7 @@ fn assert_is(tree: &Tree<'_, Data>, model: &Model) {
 }
 
 fn any(model: &Model, random: &mut Random) -> Option<NodeId> {
-    // Maps have no order that is the same each time.
+    // The order of a map is not the same each time.
     let mut all: Vec<u64> = model.entries.keys().map(|node| node.to_bits()).collect();
     all.sort_unstable();
     if all.is_empty() { None } else { NodeId::from_bits(all[random.index(all.len())]) }
@@ -229,7 +229,7 @@ fn what_fails_changes_nothing() {
             let done = flaky.with(before, 1, || step(&mut tree, &mut model, random));
             assert!(matches!(done, Ok(()) | Err(Error::Damaged)), "{done:?}");
             if done.is_err() && tree.len() < old {
-                // Of what was removed not all could be freed: the one operation that says so.
+                // Not everything that was removed could be freed: the one operation that reports this.
                 assert_eq!(tree.check(), Ok(()));
                 partly += 1;
                 break;
@@ -243,8 +243,8 @@ fn what_fails_changes_nothing() {
     assert!(failed > 20 && partly < 4, "{failed}, {partly}");
 }
 
-/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
-/// changed, and nothing is left of it.
+/// An error is injected at each step of each operation, and from then on into every free: nothing has
+/// changed, and nothing is left behind.
 #[test]
 fn failures_leave_trees_as_they_were() {
     for (mut heap, turns) in heaps() {
@@ -268,7 +268,7 @@ fn failures_leave_trees_as_they_were() {
                         assert!(model.entries.keys().all(is_sum));
                     }
                     Ok(()) => {}
-                    // Some entries have their sums then, and others not.
+                    // Some entries have their sums then, and others don't.
                     Err(_) => assert!(what == 2 || data(tree, model) == before),
                 }
                 done

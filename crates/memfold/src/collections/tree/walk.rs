@@ -1,4 +1,4 @@
-//! Going through a tree: only links are read, and nothing is kept but where it is.
+//! Walking a tree: it reads only links, and keeps nothing but its position.
 
 use super::{CHILD, NEXT, NodeId, PARENT, Tree, link_at};
 use crate::heap::{Error, Handle, Plain, Session};
@@ -6,14 +6,14 @@ use crate::heap::{Error, Handle, Plain, Session};
 /// A step of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Edge {
-    /// Down, or on, to an entry.
+    /// To an entry, from above or from its sibling.
     Enter(NodeId),
-    /// Away from an entry: what is below it has been gone through.
+    /// Out of an entry: everything below it has been visited.
     Leave(NodeId),
 }
 
 impl<T: Plain + Copy> Tree<'_, T> {
-    /// The entries below one, or at the top, in their order.
+    /// The children of an entry, or the entries at the top, in order.
     pub fn children(&self, of: Option<NodeId>) -> Children<'_> {
         Children(Chain {
             session: self.session.borrowed(),
@@ -23,7 +23,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
         })
     }
 
-    /// The entries above one, from its parent up.
+    /// The ancestors of an entry, from its parent up.
     pub fn ancestors(&self, of: NodeId) -> Ancestors<'_> {
         Ancestors(Chain {
             session: self.session.borrowed(),
@@ -33,7 +33,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         })
     }
 
-    /// An entry and all below it, or all of the tree, depth first; each before what is below it, and again behind.
+    /// An entry and everything below it, or the whole tree, depth first; each entry once before what is below
+    /// it, and once after.
     pub fn edges(&self, top: Option<NodeId>) -> Edges<'_> {
         let first = match top {
             _ if self.broken => Err(Error::Damaged),
@@ -43,19 +44,20 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Edges { session: self.session.borrowed(), top, next: first, left: 2 * self.len }
     }
 
-    /// An entry and all below it, or all of the tree, depth first, each with its depth: 0 for where the walk begins.
+    /// An entry and everything below it, or the whole tree, depth first, each with its depth: 0 where the
+    /// walk begins.
     pub fn walk(&self, top: Option<NodeId>) -> Walk<'_> {
         Walk { edges: self.edges(top), depth: 0 }
     }
 }
 
-/// Entries of which each leads to the next.
+/// A chain of entries.
 #[derive(Debug)]
 struct Chain<'t> {
     session: &'t Session<'t>,
     next: Result<Option<NodeId>, Error>,
     at: usize,
-    /// There can't be more.
+    /// How many more there can be.
     left: u64,
 }
 
@@ -72,7 +74,8 @@ impl Chain<'_> {
     }
 }
 
-/// Siblings. One that can't be read is an error, and the last thing that comes; so it is with all of these.
+/// Siblings. An entry that can't be read is an error, and ends the iteration; this also applies to the other
+/// iterators here.
 #[derive(Debug)]
 pub struct Children<'t>(Chain<'t>);
 
@@ -102,7 +105,7 @@ pub struct Edges<'t> {
     session: &'t Session<'t>,
     top: Option<NodeId>,
     next: Result<Option<Edge>, Error>,
-    /// Steps: there can't be more.
+    /// How many more steps there can be.
     left: u64,
 }
 

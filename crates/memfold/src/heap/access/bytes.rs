@@ -1,8 +1,9 @@
 //! Copying nodes that others may be writing to.
 //!
-//! What may be written at the same time is read by atomic operations: whole words, at addresses that eight divides. The first and the last word of a part
-//! may reach beyond it, and beyond its node, but not beyond the frame, which begins and ends at multiples of 64; what does not belong to the part is
-//! dropped. If somebody wrote meanwhile, what is copied is of no use, but it is something.
+//! Bytes that may be written concurrently are read by atomic operations: whole words, at addresses divisible
+//! by eight. The first and the last word of a part may reach beyond it, and beyond its node, but not beyond
+//! the frame, which begins and ends at multiples of 64; bytes outside the part are dropped. If another thread
+//! wrote meanwhile, the copy is useless, but reading it is defined.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use std::vec::Vec;
@@ -16,24 +17,24 @@ const WORD: usize = size_of::<u64>();
 #[derive(Clone, Copy)]
 pub struct Bytes {
     spot: NodeBytes,
-    /// It can be read by words: it begins at a multiple of eight, in a frame.
+    /// It can be read word by word: it begins at a multiple of eight, in a frame.
     has_words: bool,
 }
 
 impl Bytes {
-    /// Those of a node in a frame.
+    /// The bytes of a node in a frame.
     pub fn in_frame(spot: NodeBytes) -> Self {
         Bytes { spot, has_words: spot.bytes.addr().get().is_multiple_of(WORD) }
     }
 
-    /// Those of a node in a frame that begins at a multiple of eight.
+    /// The bytes of a node in a frame that begins at a multiple of eight.
     #[inline(always)]
     pub fn in_words(spot: NodeBytes) -> Self {
         debug_assert!(spot.bytes.addr().get().is_multiple_of(WORD));
         Bytes { spot, has_words: true }
     }
 
-    /// Those of a node that has memory of its own.
+    /// The bytes of a node with memory of its own.
     pub fn alone(spot: NodeBytes) -> Self {
         Bytes { spot, has_words: false }
     }
@@ -43,7 +44,7 @@ impl Bytes {
         self.spot
     }
 
-    /// Whether they can be read by words.
+    /// Whether they can be read word by word.
     #[inline(always)]
     pub fn has_words(self) -> bool {
         self.has_words
@@ -55,7 +56,7 @@ impl Bytes {
         self.spot.len
     }
 
-    /// Copies those from `from` on, if there are as many; whether there are.
+    /// Copies the bytes from `from` on into `to`; returns false if there are too few.
     pub fn copy_to(self, from: usize, to: &mut [u8]) -> bool {
         let fits = self.has(from, to.len());
         if fits && !self.copy_words(from, to) {
@@ -66,7 +67,8 @@ impl Bytes {
 
     /// As `copy_to`, but false also if they have to be copied byte by byte.
     ///
-    /// Where the compiler knows how many there are and where they begin, what remains is a load for each word, and two shifts if they begin in one.
+    /// If the compiler knows how many bytes there are and where they begin, what remains is one load per
+    /// word, and two shifts if they begin inside a word.
     #[inline(always)]
     pub fn copy_words(self, from: usize, to: &mut [u8]) -> bool {
         if !self.has(from, to.len()) || !self.has_words {
@@ -95,19 +97,20 @@ impl Bytes {
         true
     }
 
-    /// The word that begins so many bits, one to 63, after the beginning of another one, and ends within the node.
+    /// The word that begins `shift` bits (1 to 63) after the start of word `number`, and ends within the
+    /// node.
     #[inline(always)]
     fn straddling(self, number: usize, shift: usize) -> u64 {
         self.word(number) >> shift | self.word(number + 1) << (64 - shift)
     }
 
-    /// Whether there are as many from `from` on.
+    /// Whether there are `count` bytes from `from` on.
     #[inline(always)]
     fn has(self, from: usize, count: usize) -> bool {
         from <= self.spot.len && count <= self.spot.len - from
     }
 
-    /// Copies all of them to `to`, whose old contents go.
+    /// Copies all bytes to `to`, replacing its content.
     #[inline]
     pub fn copy_all(self, to: &mut Vec<u8>) {
         let len = self.spot.len;
@@ -128,7 +131,7 @@ impl Bytes {
         unsafe { to.set_len(len) };
     }
 
-    /// A word with some byte of the node, which has words; its first byte is the lowest.
+    /// A word that contains a byte of the node, which can be read word by word; its first byte is the lowest.
     #[inline(always)]
     fn word(self, number: usize) -> u64 {
         debug_assert!(self.has_words && number * WORD < self.spot.len);
@@ -137,7 +140,7 @@ impl Bytes {
         u64::from_le(word.load(Relaxed))
     }
 
-    /// Copies bytes that are the node's.
+    /// Copies bytes that belong to the node.
     fn copy_bytes(self, from: usize, to: &mut [u8]) {
         for (i, to) in to.iter_mut().enumerate() {
             // SAFETY: within the node.
@@ -147,12 +150,12 @@ impl Bytes {
     }
 }
 
-/// The lowest bytes of a word, of which there are enough.
+/// Copies the lowest bytes of a word, which has enough of them.
 #[inline(always)]
 fn put(to: &mut [u8], word: u64) {
     let bytes = word.to_le_bytes();
     let (mut at, len) = (0, to.len());
-    // No call for a few bytes of which the compiler does not know how many.
+    // Avoids a call for a few bytes whose number the compiler does not know.
     for size in [8, 4, 2, 1] {
         if len & size != 0 {
             to[at..at + size].copy_from_slice(&bytes[at..at + size]);

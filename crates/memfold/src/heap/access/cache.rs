@@ -1,8 +1,8 @@
-//! The ways that a session has found: those to the blocks that it used lately.
+//! A session's translation cache: translations of the blocks that it used lately.
 //!
-//! A table by number of block, in which one way takes the place of another. It is made when the first way is put
-//! in, so a session that does nothing takes little memory, and grows with the frames that there are: who goes to
-//! and fro between more blocks than it has places would find each way again and again.
+//! A direct-mapped table by block number. It is made when the first translation is put in, so an idle session
+//! takes little memory. It grows with the number of frames: with too few places, a session that moves between
+//! many blocks would make each translation again and again.
 
 use std::boxed::Box;
 use std::cell::{Cell, UnsafeCell};
@@ -12,10 +12,10 @@ use crate::heap::access::translation::Translation;
 use crate::heap::block::handle::Handle;
 use crate::heap::core::Core;
 
-/// Places at first, and at most.
+/// The number of places at first, and the most.
 const FIRST: usize = 256;
 const MOST: usize = 1 << 20;
-/// How many ways are put in before it is asked whether the table is too small.
+/// How many translations are put in between checks whether the table is too small.
 const OFTEN: u32 = 1024;
 /// The table may grow to this part of the memory of frames.
 const PART: u64 = 128;
@@ -23,16 +23,16 @@ const PART: u64 = 128;
 /// See the module. Used by one thread at a time.
 pub struct TranslationCache<'c> {
     table: UnsafeCell<Box<[Translation<'c>]>>,
-    /// Where a way begins in the table, in bytes, has these bits.
+    /// The bits of a translation's byte offset in the table.
     mask: Cell<usize>,
     put: Cell<u32>,
 }
 
-/// Bits of a handle below those that tell where its way begins.
+/// How far to shift a handle to get its translation's byte offset.
 const SHIFT: u32 = Handle::BLOCK_AT - size_of::<Translation<'static>>().ilog2();
 
 impl<'c> TranslationCache<'c> {
-    /// None.
+    /// An empty cache.
     pub fn new(core: &'c Core) -> Self {
         TranslationCache {
             table: UnsafeCell::new([Translation::none(core)].into()),
@@ -41,24 +41,25 @@ impl<'c> TranslationCache<'c> {
         }
     }
 
-    /// The way that may lead to the handle's block.
+    /// The translation that may be that of the handle's block.
     ///
     /// # Safety
-    /// It is used no more when the next one is put in.
+    /// The reference is not used after the next `put`.
     #[inline(always)]
     pub unsafe fn get(&self, handle: Handle) -> &Translation<'c> {
         let at = (handle.to_bits() >> SHIFT) as usize & self.mask.get();
-        // SAFETY: the mask's bits are those of a place within the table, and the caller keeps to the rest.
+        // SAFETY: the mask keeps the offset within the table, and the caller guarantees the rest.
         unsafe { &*(*self.table.get()).as_ptr().byte_add(at) }
     }
 
-    /// Puts a way in, in the place of the handle's block, to which it leads.
+    /// Puts a translation of the handle's block in the block's place.
     ///
     /// # Safety
-    /// No way is in use.
+    /// No reference to a translation is in use.
     pub unsafe fn put(&self, core: &'c Core, handle: Handle, translation: Translation<'c>) {
         self.put.set(self.put.get().wrapping_add(1));
-        // SAFETY: nothing of the table is borrowed, says the caller; a session is used by one thread.
+        // SAFETY: the caller guarantees that nothing of the table is borrowed; a session is used by one
+        // thread.
         let table = unsafe { &mut *self.table.get() };
         if table.len() < FIRST {
             self.lengthen(core, table, FIRST);
@@ -69,7 +70,8 @@ impl<'c> TranslationCache<'c> {
         table[place] = translation;
     }
 
-    /// Twice as many places, if there are more frames than places; those of the old ways stay empty.
+    /// Doubles the places if there are more frames than places; old translations keep theirs, the new places
+    /// are empty.
     #[cold]
     fn grow(&self, core: &'c Core, table: &mut Box<[Translation<'c>]>) {
         let len = 2 * table.len();
@@ -84,7 +86,7 @@ impl<'c> TranslationCache<'c> {
         self.lengthen(core, table, len);
     }
 
-    /// So many places, if there is memory for them.
+    /// Extends the table to this many places, if there is memory for them.
     #[cold]
     fn lengthen(&self, core: &'c Core, table: &mut Box<[Translation<'c>]>, len: usize) {
         let mut larger = Vec::new();

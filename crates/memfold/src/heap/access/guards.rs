@@ -1,4 +1,4 @@
-//! What a program holds while it looks at a node or writes it.
+//! Guards: what a program holds while it looks at a node or writes it.
 
 use std::boxed::Box;
 use std::cell::Cell;
@@ -16,7 +16,8 @@ use crate::heap::residency::frames::{Frame, Stripe};
 
 /// A node that stays where it is.
 ///
-/// Pointers to it are good as long as this lives. It is no lock: other threads may write to the node or free it.
+/// Pointers to it are valid as long as this lives. It is no lock: other threads may write to the node or free
+/// it.
 pub struct Pin<'s> {
     pub(crate) bytes: NonNull<u8>,
     pub(crate) len: usize,
@@ -26,7 +27,7 @@ pub struct Pin<'s> {
 
 /// What keeps a pinned node where it is.
 pub enum Hold<'s> {
-    /// A pin of its block, with the number of guards that use it.
+    /// A pin of its block, with the number of guards that share it.
     Slot { slot: usize, access: Access<'s>, guards: &'s Cell<u32> },
     /// It is a large node, in one piece.
     Large(Held<'s>),
@@ -44,7 +45,7 @@ impl Pin<'_> {
         self.bytes.as_ptr()
     }
 
-    /// The same, to write: the node counts as changed from now on.
+    /// The same, for writing: marks the node changed.
     pub fn as_mut_ptr(&mut self) -> Result<*mut u8, Error> {
         let Access { core, me, .. } = match &self.hold {
             Hold::Slot { access, .. } => *access,
@@ -70,9 +71,9 @@ impl Pin<'_> {
     /// The node.
     ///
     /// # Safety
-    /// Nobody writes to the node, resizes or frees it as long as the bytes are used.
+    /// While the bytes are used, nobody writes to the node, resizes it or frees it.
     pub unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: the node's bytes; the block can't leave, and the caller promises the rest.
+        // SAFETY: the node's bytes; the block can't be evicted, and the caller guarantees the rest.
         unsafe { slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
     }
 }
@@ -92,7 +93,7 @@ impl Drop for Hold<'_> {
 pub struct NodeMut<'s> {
     bytes: NonNull<u8>,
     len: usize,
-    /// For its drop alone.
+    /// Held only to be dropped.
     _held: HeldFor<'s>,
     session: PhantomData<&'s mut [u8]>,
 }
@@ -100,7 +101,7 @@ pub struct NodeMut<'s> {
 /// What keeps all others from a node.
 enum HeldFor<'s> {
     Stripe(Stripe<'s>),
-    /// It is a large node. For the drop of it alone.
+    /// A large node. Held only to be dropped.
     Large {
         _held: Box<Held<'s>>,
     },
@@ -113,13 +114,13 @@ impl fmt::Debug for NodeMut<'_> {
 }
 
 impl<'s> NodeMut<'s> {
-    /// One whose stripe is held.
+    /// A guard of a node whose stripe is held.
     #[inline(always)]
     pub(crate) fn new(frame: &'s Frame, place: u16, bytes: NonNull<u8>, len: usize) -> Self {
         NodeMut { bytes, len, _held: HeldFor::Stripe(frame.stripe(place)), session: PhantomData }
     }
 
-    /// A large one, in one piece.
+    /// A guard of a large node, in one piece.
     pub(crate) fn large(held: Held<'s>, bytes: NonNull<u8>, len: usize) -> Self {
         let _held = HeldFor::Large { _held: Box::new(held) };
         NodeMut { bytes, len, _held, session: PhantomData }
@@ -131,7 +132,8 @@ impl Deref for NodeMut<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the node's bytes, which are this guard's alone while it holds the stripe; the block can't leave.
+        // SAFETY: the node's bytes, which are this guard's alone while it holds the stripe; the block can't
+        // be evicted.
         unsafe { slice::from_raw_parts(self.bytes.as_ptr(), self.len) }
     }
 }
@@ -139,7 +141,7 @@ impl Deref for NodeMut<'_> {
 impl DerefMut for NodeMut<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; readers who look nevertheless throw away what they see.
+        // SAFETY: as above; readers that look nevertheless discard what they see.
         unsafe { slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len) }
     }
 }

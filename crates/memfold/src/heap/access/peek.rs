@@ -1,10 +1,13 @@
 //! Looking at parts of a node whose block stays compressed.
 //!
-//! Of an array of ascending numbers parts can be made again without the rest (`layout/ascending`). To search one so takes about a twelfth of the time in which its block is brought
-//! back. But who has brought it has it the next time: so once in [`BRING`] times it is brought, sooner if nothing has to go for it. So those come that are wanted often, and don't
-//! make room for what is wanted once.
+//! An array of ascending numbers can be restored in parts, without the rest (`layout/ascending`). To search
+//! one this way takes about a twelfth of the time of faulting its block in. But once faulted in, the block is
+//! resident the next time: so one search in [`BRING`] faults it in, and more of them if no other block has to
+//! be evicted. So blocks that are wanted often become resident, and those that are wanted once don't evict
+//! others.
 //!
-//! What is looked at is a copy, which the session keeps the memory for. Nobody's code is called while the block is locked.
+//! The parts are copied into memory that the session owns. No code of the program is called while the block
+//! is locked.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::ops::Range;
@@ -28,18 +31,21 @@ use crate::heap::stored::grouping::ASCENDING;
 use crate::probe;
 use crate::store::Ref;
 
-/// See the module. With 16, who looks at the same parts until the block comes has spent as much as bringing it costs; but where all blocks are wanted, more or less often, each that comes
-/// makes one go that was wanted too. A find by Zipf's law, what is wanted most being scattered, took 7 times as long as in a resident list with 16, 5 times with 64, and with 128 a little less.
+/// See the module. With 16, looking at the same parts until the block is faulted in costs as much as faulting
+/// it in. But if all blocks are wanted, some more often than others, each one that comes evicts one that was
+/// wanted, too. A find by Zipf's law, with the most wanted items scattered, took 7 times as long as in a
+/// resident list with 16, 5 times with 64, and a little less with 128.
 const BRING: u32 = 128;
-/// Once in so many times, if there is a frame without a block.
+/// Once in this many times if there is a frame without a block.
 const BRING_TO_FREE: u32 = 16;
-/// And if the same block was looked at the time before: so it comes soon where a program stays for a while.
+/// And if the previous look was at the same block: so a block where a program stays for a while soon becomes
+/// resident.
 const BRING_AGAIN: u32 = 8;
 
-/// What a session keeps for it.
+/// A session's state for this.
 #[derive(Default)]
 pub struct Peeks {
-    /// As many words as a block has, one more, and room for a run.
+    /// As many words as a block has, one more, and space for a run.
     words: RefCell<Vec<u64>>,
     turn: Cell<u32>,
     /// The block that was looked at last.
@@ -47,7 +53,8 @@ pub struct Peeks {
 }
 
 impl Peeks {
-    /// Whether a block is to be brought this time: at random, since what a program wants comes in turns of its own.
+    /// Whether to fault the block in this time: at random, since a program's accesses have periods of their
+    /// own.
     fn brings(&self, core: &Core, block: u32) -> bool {
         // Knuth, The Art of Computer Programming, 3.3.4, table 1, line 16.
         let turn = self.turn.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -64,31 +71,32 @@ impl Peeks {
     }
 }
 
-/// What somebody wants of a node.
+/// The parts of a node that a caller wants.
 pub(crate) trait Parts {
-    /// The part that is looked at first, if parts are enough.
+    /// The part to look at first, if parts suffice.
     fn first(&self) -> Option<Range<usize>>;
-    /// The other one, by what the first one is.
+    /// The second part, which depends on the content of the first.
     fn second(&self, node: View<'_>) -> Option<Range<usize>>;
-    /// Whether of the other one only two words are wanted: the last one that is before something, and the one behind it.
+    /// Whether only two words of the second part are wanted: the last one before the border, and the one
+    /// after it.
     const HAS_BORDER: bool;
-    /// Whether a word of the other one is before it. All words before it come first.
+    /// Whether a word of the second part is before the border. All words before it come first.
     fn is_before(&self, word: u64) -> bool;
 }
 
-/// What is kept of a block.
+/// The compressed copy of a block.
 struct Kept<'s> {
     core: &'s Core,
     block: &'s Block,
     number: u32,
-    /// The block is as it was as long as these are.
+    /// The block is unchanged as long as these are equal.
     state: State,
     copy: Ref,
     /// Bytes.
     len: usize,
 }
 
-/// A node of which parts are copied.
+/// A node whose parts are copied.
 struct Peek<'s> {
     kept: Kept<'s>,
     node: Range<usize>,
@@ -96,8 +104,10 @@ struct Peek<'s> {
 }
 
 impl Session<'_> {
-    /// As `view`, for who wants a part of the node, and in it learns which other one. If the block is compressed, and this can be done, the parts are all that
-    /// `look` may find there; the block stays so. Of a part with a border it finds the two words, and copies of them: of the first one in all places before, of the other one behind.
+    /// As `view`, for a caller that wants a part of the node and learns from it which other part it wants. If
+    /// the block is compressed and its parts can be read, `look` finds only those parts there; the block
+    /// stays compressed. Of a part with a border, it finds the two words at the border: copies of the first
+    /// at all places before the border, and of the second at all places after it.
     #[inline(always)]
     pub(crate) fn view_parts<R>(
         &self,
@@ -133,7 +143,7 @@ impl Session<'_> {
         self.view(handle, look)
     }
 
-    /// The node, if parts of it can be copied, and its block is not to be brought.
+    /// The node, if parts of it can be copied and its block is not to be faulted in.
     fn peek(&self, handle: Handle) -> Option<Peek<'_>> {
         let core = self.core();
         if core.plain().is_some() || Core::is_large(handle) {
@@ -141,7 +151,7 @@ impl Session<'_> {
         }
         let number = handle.block();
         let block = core.blocks.get(number)?;
-        // Anything may have changed until the block is locked: then it is looked at again.
+        // All this may change until the block is locked: then it is checked again.
         let (state, copy) = (block.state(), block.copy()?);
         let is_kept = state.residency() == Residency::Absent && block.grouping.load(Relaxed) == ASCENDING;
         let is_node = handle.place() == 0 && handle.check() == 0 && !block.marked.load(Relaxed);
@@ -158,7 +168,7 @@ impl Session<'_> {
         }
         let image = shape.image(core.options.block_size);
         let mut words = self.peeks.words.try_borrow_mut().ok()?;
-        // What is read by words may end within the last one. Behind it is room for a run.
+        // Reading by words may end within the last word. After it there is space for a run.
         let len = image.div_ceil(size_of::<u64>()) + 1 + Run::ROOM / size_of::<u64>();
         if words.len() < len {
             let (more, before) = (len - words.len(), words.capacity());
@@ -173,10 +183,10 @@ impl Session<'_> {
 }
 
 impl Kept<'_> {
-    /// Reads it, unless the block has changed.
+    /// Reads the copy, unless the block has changed.
     fn read<R>(&self, read: impl FnOnce(Packed<'_>) -> Option<R>) -> Option<R> {
         let _lock = self.block.try_lock()?;
-        // Whoever changes a block, or puts another into its place, brings it first.
+        // A thread that changes a block, or reuses its number, faults it in first.
         if self.block.state() != self.state || self.block.unverified.load(Relaxed) {
             return None;
         }
@@ -185,7 +195,7 @@ impl Kept<'_> {
             if copy != Copy::Stored(self.copy) {
                 return None;
             }
-            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            // SAFETY: the copy is pinned, and freeing it requires the block's lock.
             let (id, bytes) = unsafe { core.store.get_unverified(self.copy, number.into()) }.ok()?;
             Packed::new(bytes, len).filter(|_| id == Some(CodecId::COPY)).and_then(read)
         })?
@@ -193,7 +203,7 @@ impl Kept<'_> {
 }
 
 impl Peek<'_> {
-    /// Copies a part of the node, and looks whether the node lives.
+    /// Copies a part of the node, and checks that the node is live.
     fn copy_first(&mut self, part: Range<usize>) -> Option<()> {
         self.copy_image(0..self.node.start + part.end)?;
         (self.words[0].to_le() & 1 == 1).then_some(())
@@ -215,7 +225,7 @@ impl Peek<'_> {
         self.kept.read(|packed| packed.unpack_part(part, to))
     }
 
-    /// Copies the words at the border of a part of the node to all places of it, if it is words of one run.
+    /// Copies the words at the border of a part to all places of the part, if its words are in one run.
     fn copy_border(&mut self, part: Range<usize>, parts: &impl Parts) -> Option<()> {
         let range = self.in_image(&part).filter(|range| !range.is_empty())?;
         let (from, to) = (range.start / size_of::<u64>(), range.end / size_of::<u64>());
@@ -223,7 +233,7 @@ impl Peek<'_> {
             return None;
         }
         let (image, room) = self.words.split_at_mut(self.kept.len.div_ceil(size_of::<u64>()) + 1);
-        // Comparing is the program's, so it comes when the block is no longer locked.
+        // The comparison is the program's code, so it runs when the block is no longer locked.
         let run = self.kept.read(|packed| packed.run_of(range)?.copy_to(room.as_mut_bytes()))?;
         if !run.is_right() {
             return None;
@@ -238,7 +248,7 @@ impl Peek<'_> {
 
     fn view(&mut self) -> View<'_> {
         let words = NonNull::from(self.words.as_mut_slice()).cast::<u8>();
-        // SAFETY: the node lies within the words, and a word behind it does.
+        // SAFETY: the node lies within the words, and so does a word after it.
         let bytes = unsafe { words.add(self.node.start) };
         View::new(Bytes::in_frame(NodeBytes { bytes, len: self.node.len() }))
     }

@@ -1,7 +1,8 @@
-//! What is done to nodes, with its probes around it: see `probe/mod.rs`.
+//! Operations on nodes, with their probes around them: see `probe/mod.rs`.
 //!
-//! Making and freeing a node takes a few nanoseconds. So one comparison asks for all probes there, and before anything else is done: who looks at a result that is on its way
-//! has it written to memory and read again.
+//! Making or freeing a node takes a few nanoseconds. So one comparison checks for all probes there, and it
+//! comes before anything else: to inspect a result on its way out would force the compiler to write it to
+//! memory and read it again.
 
 use crate::heap::access::session::Session;
 use crate::heap::block::handle::Handle;
@@ -26,7 +27,8 @@ impl Session<'_> {
         self.tell_made(self.alloc_node(len), len)
     }
 
-    /// Makes a node of `len` bytes, all zero, in the block of `near` if there is room, so that both are resident together.
+    /// Makes a node of `len` bytes, all zero, in the block of `near` if there is room, so that both are
+    /// resident together.
     pub fn alloc_near(&self, len: usize, near: Handle) -> Result<Handle, Error> {
         self.tell_made(self.alloc_node_near(len, near), len)
     }
@@ -55,8 +57,8 @@ impl Session<'_> {
         freed
     }
 
-    /// Makes a node longer or shorter. What it holds stays, up to the new size; bytes that it gets are zero. The handle that is given back is
-    /// the node's from now on; it is the old one where the node could stay.
+    /// Makes a node longer or shorter. Its content stays, up to the new size; added bytes are zero. The
+    /// returned handle is the node's from now on; it equals the old one if the node did not move.
     pub fn resize(&mut self, handle: Handle, len: usize) -> Result<Handle, Error> {
         let node = self.resize_node(handle, len);
         probe!(heap_resize, handle.to_bits(), len, bits(&node));
@@ -64,7 +66,8 @@ impl Session<'_> {
         node
     }
 
-    /// Looks at the whole heap, which is possible while nobody else can change it, and nobody has a guard to bytes in it.
+    /// Checks the whole heap. This is possible while nobody else can change it, and nobody has a guard to
+    /// bytes in it.
     fn verdict(&self) -> Verdict {
         let core = self.core();
         if self.has_guards() {

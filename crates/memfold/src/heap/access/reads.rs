@@ -1,7 +1,8 @@
-//! Reading nodes: copies, each of one moment.
+//! Reading nodes: copies, each of a single moment.
 //!
-//! What is called for each node looks at it once, on the way that is known (`look_once`), and does all else out of line, where that fails: the node is a
-//! large one, its block is not resident or not noted as used, or somebody was writing.
+//! The functions that are called for each node look at it once, by a cached translation (`look_once`).
+//! Everything else is out of line, for when that fails: the node is a large one, its block is not resident or
+//! its use is not noted, or another thread was writing.
 
 use std::vec::Vec;
 
@@ -27,7 +28,7 @@ impl Session<'_> {
         if self.is_large(handle) { self.large_size(handle) } else { self.look(handle, Bytes::len) }
     }
 
-    /// Copies a node to `to`, whose old contents go.
+    /// Copies a node to `to`, replacing its content.
     #[inline]
     pub fn read_into(&self, handle: Handle, to: &mut Vec<u8>) -> Result<(), Error> {
         match self.look_once(handle, |bytes| {
@@ -57,7 +58,7 @@ impl Session<'_> {
             to.try_reserve_exact(len).map_err(|_| Error::OutOfMemory)?;
             to.resize(len, 0);
             match self.read_large(handle, 0, to) {
-                // It became shorter meanwhile.
+                // The node became shorter meanwhile.
                 Err(Error::Mismatch { .. }) => {}
                 result => return result,
             }
@@ -71,7 +72,7 @@ impl Session<'_> {
         Ok(bytes)
     }
 
-    /// Whether a node is kept in parts.
+    /// Whether a node consists of parts.
     #[inline]
     pub(crate) fn is_large(&self, handle: Handle) -> bool {
         Core::is_large(handle) && self.core().plain().is_none()

@@ -1,4 +1,4 @@
-//! What a thread does with a heap.
+//! A session: one thread's access to a heap.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::heap::error::Error;
 use crate::heap::residency::frames::{Frame, Stripe, pause};
 use crate::heap::sync::participants::SLOTS;
 
-/// What opens more sessions of a heap.
+/// Opens more sessions of a heap.
 #[cfg(feature = "rayon")]
 #[derive(Clone, Copy)]
 pub(crate) struct Opener<'h>(&'h Core);
@@ -32,16 +32,16 @@ impl<'h> Opener<'h> {
     }
 }
 
-/// Access to a heap for one thread at a time. Threads have one each.
+/// Access to a heap for one thread at a time. Each thread has its own session.
 ///
-/// Reading copies: what a session reads is its own, whole and of one moment, whatever other threads do. Writing goes to the
-/// node in place, through a guard that keeps all others from the node.
+/// Reading copies: the copy belongs to the session and is whole and of a single moment, whatever other
+/// threads do. Writing changes the node in place, through a guard that keeps all others from the node.
 pub struct Session<'h> {
     access: Access<'h>,
     /// The heap's.
     clock: &'h AtomicU32,
     allocator: RefCell<Allocator<'h>>,
-    /// How the blocks that were used lately were found.
+    /// The translation cache.
     translations: TranslationCache<'h>,
     /// Guards of each pin.
     guards: [Cell<u32>; SLOTS],
@@ -65,7 +65,7 @@ impl<'h> Session<'h> {
         Self::of(heap.core())
     }
 
-    /// One more of the same heap, for another thread.
+    /// Opens more sessions of the same heap, for other threads.
     #[cfg(feature = "rayon")]
     pub(crate) fn opener(&self) -> Opener<'h> {
         Opener(self.core())
@@ -91,19 +91,20 @@ impl<'h> Session<'h> {
         })
     }
 
-    /// The session as one of a heap that lives just as long as the session is borrowed: for what borrows both, one lifetime will do.
+    /// The session as one of a heap that lives just as long as the session is borrowed: a structure that
+    /// borrows both then needs only one lifetime.
     pub(crate) fn borrowed(&self) -> &Session<'_> {
-        // SAFETY: what a session keeps of the heap it has from the heap, never from its callers; so all that it is made to keep while it goes by the
-        // shorter lifetime lives as long as the heap, too.
+        // SAFETY: everything that a session keeps of the heap comes from the heap, never from its callers; so
+        // whatever it keeps while it is used with the shorter lifetime lives as long as the heap, too.
         unsafe { &*ptr::from_ref(self).cast() }
     }
 
-    /// Whether a guard of this session leads to a node's bytes just now.
+    /// Whether a guard of this session currently refers to a node's bytes.
     pub(crate) fn has_guards(&self) -> bool {
         self.changing.get() || self.guards.iter().any(|guards| guards.get() > 0)
     }
 
-    /// Nodes can't be changed in place otherwise as long as the guard lives.
+    /// While the guard lives, nodes can't be changed in place otherwise.
     #[inline]
     pub(crate) fn change_alone(&self) -> Result<Changing<'_>, Error> {
         if self.changing.replace(true) { Err(Error::Busy) } else { Ok(Changing(&self.changing)) }
@@ -119,28 +120,30 @@ impl<'h> Session<'h> {
         self.access
     }
 
-    /// The way that may lead to the handle's block.
+    /// The cached translation that may be that of the handle's block.
     #[inline(always)]
     fn translation(&self, handle: Handle) -> &Translation<'h> {
-        // SAFETY: a session is one thread's, and nothing changes ways while one is used: `translate` is called afterwards, and no code of a program's before that.
+        // SAFETY: a session is one thread's, and nothing changes translations while one is used: `translate`
+        // is called afterwards, and no code of a program's before that.
         unsafe { self.translations.get(handle) }
     }
 
-    /// Finds the way to the handle's block, which is brought back if need be.
+    /// Makes a translation of the handle's block, which is faulted in if necessary.
     pub(crate) fn translate(&self, handle: Handle) -> Result<&Translation<'h>, Error> {
         let translation = self.core().translation_of(self.access.me, handle)?;
         if !translation.leads_to(handle) {
             return Err(Error::Stale);
         }
-        // SAFETY: as in `way`; no way is in use.
+        // SAFETY: as in `translation`; no translation is in use.
         unsafe { self.translations.put(self.core(), handle, translation) };
         Ok(self.translation(handle))
     }
 
-    /// Lets `read` look at a node, more than once if others change it meanwhile: what comes last counts.
+    /// Calls `read` with a node's bytes, more than once if other threads change it meanwhile: the last call
+    /// counts.
     ///
-    /// What is called for each node calls `look_once` first, and all of this only if that fails: so the usual way calls nothing, and keeps all in
-    /// registers.
+    /// Functions that are called for each node call `look_once` first, and this one only if that fails: so
+    /// the usual path makes no calls, and keeps everything in registers.
     #[cold]
     #[inline(never)]
     pub(crate) fn look<R>(&self, handle: Handle, mut read: impl FnMut(Bytes) -> R) -> Result<R, Error> {
@@ -153,7 +156,8 @@ impl<'h> Session<'h> {
         }
     }
 
-    /// As `look`, but `read` looks no more than `most` times; `None` if something had changed each time. What it looks at itself may make the node's block go.
+    /// As `look`, but `read` is called no more than `most` times; `None` if something changed each time. If
+    /// `read` itself looks at other nodes, the node's block may be evicted.
     pub(crate) fn look_times<R>(
         &self,
         handle: Handle,
@@ -179,7 +183,8 @@ impl<'h> Session<'h> {
         Ok(None)
     }
 
-    /// As `look`, if the node can be looked at just now, lies at a multiple of eight bytes, and the use of its block is noted already.
+    /// As `look`, if the node can be looked at now, lies at a multiple of eight bytes, and the use of its
+    /// block is noted already.
     #[inline(always)]
     pub(crate) fn look_once<R>(&self, handle: Handle, read: impl FnOnce(Bytes) -> Option<R>) -> Option<R> {
         let translation = self.translation(handle);
@@ -191,7 +196,7 @@ impl<'h> Session<'h> {
         seen.look(|| read(Bytes::in_words(spot)))
     }
 
-    /// Finds out why a node could not be looked at, and finds the way to it.
+    /// Finds out why a node could not be looked at, and renews the translation of its block.
     #[cold]
     #[inline(never)]
     fn look_for(&self, handle: Handle, turn: &mut u32) -> Result<(), Error> {
@@ -212,18 +217,21 @@ impl<'h> Session<'h> {
         Ok(())
     }
 
-    /// The way to the handle's block, if the session may change it while it is busy and the way is good, and its use is noted already.
+    /// The translation of the handle's block, if its use is noted already and the session may change it while
+    /// it is busy, provided that the translation is valid then.
     #[inline(always)]
     fn own_way(&self, handle: Handle) -> Option<&Translation<'h>> {
         let translation = self.translation(handle);
-        // What a place's check is, is known before the session is busy: in a tenancy in which it owns the block, nobody else makes nodes there.
+        // The check of a place is read before the session is busy: in a tenancy in which it owns the block,
+        // nobody else makes nodes there.
         let is_own = translation.names_place(handle)
             && translation.is_own()
             && translation.frame.last() == self.clock.load(Relaxed);
         if is_own { Some(translation) } else { None }
     }
 
-    /// Lets `change` change a node of a block that the session owns; `None` if it doesn't, or something else is not as it mostly is.
+    /// Calls `change` for a node of a block that the session owns; `None` if it doesn't own it, or the case
+    /// is another unusual one.
     #[inline(always)]
     pub(crate) fn change<R>(
         &self,
@@ -254,12 +262,12 @@ impl<'h> Session<'h> {
         self.alloc_other(len)
     }
 
-    /// The length of nodes that have a block each, which they fill.
+    /// The longest node that is alone in its block, which it fills.
     pub fn longest(&self) -> usize {
         self.core().longest_alone()
     }
 
-    /// A node that doesn't go into a block with others.
+    /// Allocates a node that does not share a block with others.
     #[cold]
     #[inline(never)]
     fn alloc_other(&self, len: usize) -> Result<Handle, Error> {
@@ -277,7 +285,7 @@ impl<'h> Session<'h> {
     pub(crate) fn free_node(&self, handle: Handle) -> Result<(), Error> {
         #[cfg(test)]
         self.faults.strike(true)?;
-        // A block that gets empty is given back, which takes its lock.
+        // If the block becomes empty it is vacated, which takes its lock.
         match self.own_way(handle) {
             Some(translation) if translation.is_short() => {
                 match self.free_by(translation, |translation| translation.free_short(handle, false)) {
@@ -290,8 +298,9 @@ impl<'h> Session<'h> {
         }
     }
 
-    /// Frees a node that has a header, or is not short. Out of line, so that freeing short ones calls nothing. The way is looked up again: one that
-    /// is handed over would have to stay as it is until this returns.
+    /// Frees a node that has a header, or is not short. It is out of line, so that freeing short ones makes
+    /// no calls. It looks the translation up again: one passed in would have to stay unchanged until this
+    /// returns.
     #[inline(never)]
     fn free_long(&self, handle: Handle) -> Result<(), Error> {
         let own = self.own_way(handle);
@@ -303,7 +312,8 @@ impl<'h> Session<'h> {
         }
     }
 
-    /// Lets `free` free a node of a block that the session owns, if all is as it was when the way was found.
+    /// Calls `free` for a node of a block that the session owns, if nothing has changed since the translation
+    /// was made.
     #[inline(always)]
     fn free_by(
         &self,
@@ -317,7 +327,7 @@ impl<'h> Session<'h> {
         freed
     }
 
-    /// After a node was freed, or could not be just so.
+    /// Finishes freeing a node; if the quick attempt failed, frees it under a claim.
     #[cold]
     #[inline(never)]
     fn freed(&self, handle: Handle, freed: Option<Freed>) -> Result<(), Error> {
@@ -344,11 +354,11 @@ impl<'h> Session<'h> {
         let translation = self.translation(handle);
         let known =
             translation.leads_to(handle) && translation.is_good() && self.access.is_noted(translation.frame);
-        // It is the session's own since the way was found, for it is changed now.
+        // The block is dirty by now, so the session may have become its owner since the translation was made.
         let grown = !translation.is_own() && translation.frame.dirty.load(Relaxed);
         if !known || grown {
             match self.translate(handle) {
-                // Who frees it looks once more.
+                // Freeing looks at it once more.
                 Err(Error::Lost) => {}
                 translation => self.access.touch(translation?.frame),
             }
@@ -364,7 +374,7 @@ impl<'h> Session<'h> {
     }
 
     pub(crate) fn alloc_node_near(&self, len: usize, near: Handle) -> Result<Handle, Error> {
-        // A stale neighbour is an error, whatever lies there now.
+        // A stale `near` is an error, whatever lies there now.
         self.size(near)?;
         let beside =
             if self.is_large(near) { None } else { self.allocator.borrow_mut().alloc_near(len, near)? };
@@ -374,7 +384,7 @@ impl<'h> Session<'h> {
         }
     }
 
-    /// Keeps a node where it is as long as the guard lives, for pointers into it.
+    /// Keeps a node in place as long as the guard lives, for pointers into it.
     pub fn pin(&self, handle: Handle) -> Result<Pin<'_>, Error> {
         if self.is_large(handle) {
             let (held, bytes, len) = self.hold_large(handle, false)?;
@@ -391,7 +401,7 @@ impl<'h> Session<'h> {
             participant.pin(slot, block, self.access.fences);
         }
         self.guards[slot].set(self.guards[slot].get() + 1);
-        // From here on the guard takes the pin off.
+        // From here on the guard releases the pin.
         let guards = &self.guards[slot];
         let hold = Hold::Slot { slot, access: self.access, guards };
         let mut pin = Pin { bytes: NonNull::dangling(), len: 0, handle, hold };
@@ -401,7 +411,8 @@ impl<'h> Session<'h> {
     }
 }
 
-/// What must be as it was after a node has been looked at. It is none of the session's: who looks may use the session too, and ways come and go by that.
+/// What must be unchanged after a node was looked at. It borrows nothing of the session: the code that looks
+/// may use the session, too, which replaces translations.
 struct Seen<'c> {
     frame: &'c Frame,
     tenancy: u64,
@@ -421,7 +432,7 @@ impl<'c> Seen<'c> {
         }
     }
 
-    /// Lets `look` look; `None` if somebody changed something meanwhile.
+    /// Calls `look`; `None` if another thread changed something meanwhile.
     #[inline(always)]
     fn look<R>(self, look: impl FnOnce() -> Option<R>) -> Option<R> {
         let result = look()?;

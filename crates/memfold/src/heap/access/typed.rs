@@ -1,6 +1,7 @@
 //! Nodes that hold a value of a type, or text.
 //!
-//! Which types may be read from bytes and written as such, `zerocopy` decides: those of plain old data, by a derive.
+//! `zerocopy` decides which types may be read from bytes and written as such: those of plain old data, by a
+//! derive.
 
 use std::string::String;
 use std::vec::Vec;
@@ -41,12 +42,12 @@ pub trait Plain: FromBytes + IntoBytes + Immutable + KnownLayout {}
 impl<T: FromBytes + IntoBytes + Immutable + KnownLayout> Plain for T {}
 
 impl Session<'_> {
-    /// A node that holds a value.
+    /// Makes a node that holds a value.
     pub fn put<T: Plain>(&mut self, value: &T) -> Result<Handle, Error> {
         self.put_bytes(value.as_bytes())
     }
 
-    /// A node that holds these bytes, a string for one.
+    /// Makes a node that holds these bytes, for example a string.
     pub fn put_bytes(&mut self, bytes: &[u8]) -> Result<Handle, Error> {
         let handle = self.alloc(bytes.len())?;
         match self.write_at(handle, 0, bytes) {
@@ -89,7 +90,8 @@ impl Session<'_> {
         if node == size_of::<T>() { Ok(value) } else { Err(Error::Mismatch { node, value: size_of::<T>() }) }
     }
 
-    /// The value that begins at byte `from` of a node: a field, or several that follow each other. Of a large node only that part is brought.
+    /// The value that begins at byte `from` of a node: a field, or several that follow each other. Of a large
+    /// node only that part is faulted in.
     ///
     /// ```
     /// # use memfold::heap::{Heap, Options};
@@ -119,7 +121,7 @@ impl Session<'_> {
         Ok(value)
     }
 
-    /// Writes a value over the node, which is as long.
+    /// Overwrites a node with a value of the same length.
     #[inline]
     pub fn set<T: Plain>(&mut self, handle: Handle, value: &T) -> Result<(), Error> {
         match self.write_once(handle, 0, value.as_bytes(), |len| len == size_of::<T>()) {
@@ -139,13 +141,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes a value over the part of a node that begins at byte `from`. Of a large node only that part is brought.
+    /// Overwrites the part of a node that begins at byte `from` with a value. Of a large node only that part
+    /// is faulted in.
     #[inline]
     pub fn set_at<T: Plain>(&mut self, handle: Handle, from: usize, value: &T) -> Result<(), Error> {
         self.write_at(handle, from, value.as_bytes())
     }
 
-    /// Changes the value of a node in place; nobody sees it half changed. The heap's alignment must do for the type.
+    /// Changes the value of a node in place; nobody sees it half changed. The heap's alignment must suffice
+    /// for the type.
     #[inline]
     pub fn update<T: Plain, R>(
         &mut self,
@@ -157,7 +161,8 @@ impl Session<'_> {
         T::mut_from_bytes(&mut node).map(change).map_err(|_| mismatch)
     }
 
-    /// Changes the value that begins at byte `from` of a node; nobody sees it half changed. It may begin at any byte.
+    /// Changes the value that begins at byte `from` of a node; nobody sees it half changed. It may begin at
+    /// any byte.
     #[inline]
     pub fn update_at<T: Plain, R>(
         &mut self,
@@ -180,7 +185,7 @@ impl Session<'_> {
         Ok(result)
     }
 
-    /// The text of a node; what is no UTF-8 in it is replaced by U+FFFD.
+    /// The text of a node; invalid UTF-8 in it is replaced by U+FFFD.
     pub fn text(&self, handle: Handle) -> Result<String, Error> {
         let mut bytes = Vec::new();
         self.read_into(handle, &mut bytes)?;

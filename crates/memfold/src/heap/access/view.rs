@@ -1,4 +1,5 @@
-//! Looking at a node where it lies, and changing it there: for what is kept in nodes and searched, without copying all of a node for a few of its bytes.
+//! Looking at a node in place, and changing it there: for search structures in nodes, of which a few bytes
+//! are needed and not a copy of the whole node.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -14,11 +15,13 @@ use crate::heap::access::typed::Plain;
 use crate::heap::block::handle::Handle;
 use crate::heap::error::Error;
 
-/// How often a node is looked at where it lies, if something changes it each time, or takes its block away: then a copy is. More often would not do where who looks uses so many other
-/// nodes meanwhile that the block has to go.
+/// How often a node is looked at in place if something changes it or evicts its block each time; after that,
+/// a copy is looked at. More attempts would not help if the code that looks uses so many other nodes that the
+/// block is always evicted.
 const TIMES: u32 = 2;
 
-/// The bytes of a node where they lie. Others may be writing to them: what was seen then is thrown away, and looked at again.
+/// The bytes of a node in place. Others may be writing to them: then the result is discarded, and the node is
+/// looked at again.
 #[derive(Clone, Copy)]
 pub struct View<'n> {
     bytes: Bytes,
@@ -50,14 +53,14 @@ impl<'n> View<'n> {
         }
     }
 
-    /// Copies the bytes from `from` on, if there are as many; whether there are.
+    /// Copies the bytes from `from` on into `to`; returns false if there are too few.
     #[inline(always)]
     pub fn copy_to(self, from: usize, to: &mut [u8]) -> bool {
         self.bytes.copy_words(from, to) || self.bytes.copy_to(from, to)
     }
 
-    /// The values of an array that begins at byte `from`, to be looked at one by one; `None` if the node ends before it does, or they lie so that they can't be read at
-    /// once each: then [`View::get`] does it.
+    /// The values of an array that begins at byte `from`, for access one by one. `None` if the node ends too
+    /// early, or if single values can't be read in one access at that position: use [`View::get`] then.
     #[inline(always)]
     pub(crate) fn array<T: Plain>(self, from: usize, count: usize) -> Option<Array<'n, T>> {
         let size = const { size_of::<T>() };
@@ -73,7 +76,7 @@ impl<'n> View<'n> {
         Some(Array { start, count, node: PhantomData })
     }
 
-    /// Appends the values of an array that begins at byte `from`; whether there are so many.
+    /// Appends the `count` values of an array that begins at byte `from`; returns false if there are too few.
     #[inline]
     pub(crate) fn append<T: Plain + Copy>(self, from: usize, count: usize, to: &mut Vec<T>) -> bool {
         to.reserve(count);
@@ -86,7 +89,7 @@ impl<'n> View<'n> {
         self.copy_to(from, to[old..].as_mut_bytes())
     }
 
-    /// These bytes will be looked at soon: they are fetched from memory meanwhile.
+    /// Prefetches these bytes, which will be looked at soon.
     #[inline(always)]
     pub fn prefetch(self, from: usize, len: usize) {
         let end = from.saturating_add(len).min(self.bytes.len());
@@ -96,7 +99,7 @@ impl<'n> View<'n> {
     }
 }
 
-/// Values that follow each other in a node. Others may be writing to them.
+/// Consecutive values in a node. Others may be writing to them.
 #[derive(Clone, Copy)]
 pub(crate) struct Array<'n, T> {
     start: NonNull<u8>,
@@ -117,8 +120,8 @@ impl<T: Plain> Array<'_, T> {
         assert!(number < self.count);
         let mut value = T::new_zeroed();
         let to = value.as_mut_bytes();
-        // SAFETY: of all: within the node, and at a multiple of what is read at once, as was seen when the array was made; what may be written at the same time
-        // is read by atomic operations.
+        // SAFETY: here and below: within the node, and at a multiple of the size of each access, as was
+        // checked when the array was made; what may be written at the same time is read by atomic operations.
         unsafe {
             let at = self.start.add(number * const { size_of::<T>() });
             match const { size_of::<T>() } {
@@ -149,8 +152,9 @@ fn prefetch(at: *const u8) {
 }
 
 impl<'h> Session<'h> {
-    /// Lets `look` look at a node where it lies, or at a copy. What it sees may be no node at all while another thread writes to it, or if `look` itself uses the heap: then it is
-    /// called again, and what it returns last counts.
+    /// Calls `look` with a node in place, or with a copy. If another thread writes to the node meanwhile, or
+    /// if `look` itself uses the heap, what it sees may be no valid node: then it is called again, and the
+    /// last result counts.
     ///
     /// ```
     /// # use memfold::heap::{Heap, Options};
@@ -178,15 +182,15 @@ impl<'h> Session<'h> {
         {
             return Ok(result);
         }
-        // A copy stays as it is, whatever comes and goes meanwhile.
+        // A copy stays unchanged, whatever is evicted or faulted in meanwhile.
         let mut copy: Vec<u8> = self.read(handle)?;
         let len = copy.len();
         let Some(bytes) = NonNull::new(copy.as_mut_ptr()) else { return Err(Error::OutOfMemory) };
         Ok(look(View::new(Bytes::alone(NodeBytes { bytes, len }))))
     }
 
-    /// Lets `change` change a node in place; nobody sees it half changed. Meanwhile this session can't write to nodes otherwise: that is
-    /// [`Error::Busy`].
+    /// Calls `change` to change a node in place; nobody sees it half changed. Meanwhile other writes to nodes
+    /// by this session fail with [`Error::Busy`].
     #[inline]
     pub fn change_in_place<R>(
         &self,

@@ -1,6 +1,7 @@
-//! Changing nodes: all of one through a guard, or a part without.
+//! Changing nodes: a whole node through a guard, or a part without one.
 //!
-//! What is called for each node changes it on the way that is known, if its block is the session's own (`change`), and does all else out of line.
+//! The functions that are called for each node change it by a cached translation, if the session owns its
+//! block (`change`). Everything else is out of line.
 
 use std::ptr::NonNull;
 
@@ -12,7 +13,7 @@ use crate::heap::error::Error;
 use crate::heap::residency::frames::Frame;
 
 impl<'h> Session<'h> {
-    /// Writes over the part of a node that begins at `from`. Of a large node only that part is brought.
+    /// Overwrites the part of a node that begins at `from`. Of a large node only that part is faulted in.
     #[inline]
     pub fn write_at(&mut self, handle: Handle, from: usize, bytes: &[u8]) -> Result<(), Error> {
         match self.write_once(handle, from, bytes, |_| true) {
@@ -21,7 +22,8 @@ impl<'h> Session<'h> {
         }
     }
 
-    /// Writes over a part of a node of a length that `does`, if its block can be changed just now, without a guard.
+    /// Overwrites a part of a node whose length satisfies `does`, without a guard, if its block can be
+    /// changed now.
     #[inline(always)]
     pub(crate) fn write_once(
         &self,
@@ -36,8 +38,8 @@ impl<'h> Session<'h> {
             }
             let stripe = translation.frame.stripe(handle.place());
             stripe.hold(sequence);
-            // SAFETY: within the node, whose stripe is held. What is borrowed lies elsewhere: no reference to a node outlives its guard,
-            // which borrows the session.
+            // SAFETY: within the node, whose stripe is held. The source lies elsewhere: no reference to a
+            // node outlives its guard, which borrows the session.
             unsafe {
                 spot.bytes.add(from).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len())
             };
@@ -84,13 +86,13 @@ impl<'h> Session<'h> {
         }
     }
 
-    /// A node to be written, which nobody else reads or writes as long as the guard lives.
+    /// Locks a node for writing: nobody else reads or writes it as long as the guard lives.
     #[inline]
     pub fn write(&mut self, handle: Handle) -> Result<NodeMut<'_>, Error> {
         self.write_shared(handle)
     }
 
-    /// As `write`; for who sees to it that the session has one guard at a time.
+    /// As `write`; the caller makes sure that the session has one guard at a time.
     #[inline(always)]
     pub(crate) fn write_shared(&self, handle: Handle) -> Result<NodeMut<'_>, Error> {
         #[cfg(test)]
@@ -127,7 +129,7 @@ impl<'h> Session<'h> {
         let frame = claim.frame;
         drop(claim);
         self.access().touch(frame);
-        // The next one is found faster.
+        // Makes the next call faster.
         let _ = self.translate(handle);
         Ok((frame, spot))
     }

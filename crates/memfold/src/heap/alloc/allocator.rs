@@ -1,8 +1,8 @@
 //! From which blocks a session allocates.
 //!
-//! One block of nodes of different sizes, a few more near nodes that others were put beside, and a block for each of
-//! a few sizes that come one after the other. While many sessions have few blocks between them, a session holds none:
-//! it takes one with room for each node, and gives it back ([`Core::may_hold`]).
+//! One block of nodes of different sizes; a few more that hold nodes near which others were put; and a block
+//! for each of a few sizes that are asked for in succession. While there are many sessions and few blocks, a
+//! session holds none: for each node it takes a block with room and gives it back ([`Core::may_hold`]).
 
 use std::sync::atomic::Ordering::*;
 use std::vec::Vec;
@@ -15,11 +15,12 @@ use crate::heap::residency::frames::Frame;
 use crate::heap::sync::fences::Fences;
 use crate::heap::sync::participants::Participant;
 
-/// Of so many nodes one after the other, or nearly, that have one size, the rest get blocks of their own.
+/// After this many nodes of one size, mostly in succession, further nodes of that size get blocks of their
+/// own.
 const SAME_SIZE: u32 = 32;
-/// Sizes for which a session has a block at hand.
+/// Sizes for which a session keeps a block at hand.
 const KINDS: usize = 8;
-/// Blocks of nodes of different sizes at hand.
+/// Blocks of nodes of different sizes that a session keeps at hand.
 const MIXED: usize = 5;
 
 /// A session's place in its heap.
@@ -35,30 +36,30 @@ pub struct Access<'h> {
 /// See the module.
 pub struct Allocator<'h> {
     access: Access<'h>,
-    /// The first is that from which is allocated in general.
+    /// The first is the one from which nodes are allocated by default.
     mixed: Vec<Current<'h>>,
-    /// The last is that which was used last.
+    /// The last is the most recently used one.
     equal: Vec<Current<'h>>,
-    /// A size, and how often more it was asked for than others.
+    /// A size, and how much more often it was asked for than others.
     lately: (usize, u32),
     longest: usize,
 }
 
 impl<'h> Allocator<'h> {
-    /// Without blocks.
+    /// An allocator without blocks.
     pub fn new(access: Access<'h>) -> Self {
-        // What is longer takes another way, and in the debugging twin everything does.
+        // Longer nodes are allocated elsewhere; in the debugging twin all are.
         let longest = if access.core.plain().is_some() { 0 } else { access.core.shape.longest() };
         Allocator { access, mixed: Vec::new(), equal: Vec::new(), lately: (0, 0), longest }
     }
 
-    /// Whether a node of `len` bytes goes into a block with others.
+    /// Whether a node of `len` bytes shares a block with others.
     #[inline(always)]
     pub fn does(&self, len: usize) -> bool {
         len.wrapping_sub(1) < self.longest
     }
 
-    /// A node of `len` bytes, which goes into a block with others.
+    /// Allocates a node of `len` bytes that shares a block with others.
     #[inline(always)]
     pub fn alloc(&mut self, len: usize) -> Result<Handle, Error> {
         let (size, count) = self.lately;
@@ -102,7 +103,7 @@ impl<'h> Allocator<'h> {
             let full = self.mixed.remove(0);
             core.disown(me, &full);
         }
-        // How long extents are is estimated.
+        // The lengths of free extents are estimates.
         for _ in 0..2 {
             let Some(number) = core.find_room(0, len) else { break };
             let Some(current) = core.adopt(me, number, 0) else { continue };
@@ -117,7 +118,8 @@ impl<'h> Allocator<'h> {
         Ok(handle)
     }
 
-    /// The longest node that has a block for itself; `None` if there are no more kinds of blocks.
+    /// Allocates a node that is alone in its block, as long as such a node can be; `None` if there are no
+    /// more kinds of blocks.
     pub fn alloc_alone(&mut self, len: usize) -> Result<Option<Handle>, Error> {
         self.alloc_equal(len)
     }
@@ -138,7 +140,7 @@ impl<'h> Allocator<'h> {
         }
     }
 
-    /// A node in a block for this size; `None` if the size gets none.
+    /// Allocates a node in a block for this size; `None` if the size gets no blocks.
     #[cold]
     fn alloc_equal(&mut self, len: usize) -> Result<Option<Handle>, Error> {
         let Access { core, me, .. } = self.access;
@@ -174,7 +176,7 @@ impl<'h> Allocator<'h> {
         Ok(Some(node))
     }
 
-    /// A node in a block that the session allocates from as of now; if there is none, it does so no longer.
+    /// Allocates a node in a block that the session has just adopted; disowns the block if that fails.
     fn try_adopted(
         &mut self,
         mut current: Current<'h>,
@@ -189,7 +191,8 @@ impl<'h> Allocator<'h> {
         }
     }
 
-    /// A node of `len` bytes in this block, if there is room and no other session allocates from it.
+    /// Allocates a node of `len` bytes in this block, if there is room and no other session allocates from
+    /// it.
     pub fn alloc_near(&mut self, len: usize, near: Handle) -> Result<Option<Handle>, Error> {
         let Access { core, me, .. } = self.access;
         if !self.does(len) {
@@ -229,7 +232,7 @@ impl<'h> Allocator<'h> {
         node
     }
 
-    /// The session changed the size of a node of this block, or is done.
+    /// Disowns all blocks: the session resized a node in one of them, or ends.
     pub fn disown_all(&mut self) {
         for current in self.mixed.drain(..).chain(self.equal.drain(..)) {
             self.access.core.disown(self.access.me, &current);
@@ -238,7 +241,7 @@ impl<'h> Allocator<'h> {
 }
 
 impl<'h> Access<'h> {
-    /// Whether it is noted that a block was used. In a paranoid heap it never is.
+    /// Whether this use of a block is already noted. Never so in a paranoid heap.
     #[inline(always)]
     pub fn is_noted(self, frame: &Frame) -> bool {
         frame.last() == self.core.clock.load(Relaxed)
@@ -247,14 +250,15 @@ impl<'h> Access<'h> {
     /// Notes that a block was used. A paranoid heap evicts whatever it can after each operation.
     pub fn touch(self, frame: &Frame) {
         if self.core.options.paranoid {
-            // What can't be evicted stays.
+            // Blocks that can't be evicted stay.
             let _ = self.core.evict_all(self.me);
         } else {
             frame.touch(self.core.clock.load(Relaxed));
         }
     }
 
-    /// A node in a block of which all is known; `None` if it is not, there is no room, or the block is damaged.
+    /// Allocates a node in a block whose free space is known; `None` if it is not known, there is no room, or
+    /// the block is damaged.
     #[inline(always)]
     fn alloc_in(self, current: &mut Current<'h>, len: usize) -> Option<Handle> {
         self.participant.enter(self.fences);
@@ -264,17 +268,17 @@ impl<'h> Access<'h> {
         node
     }
 
-    /// A node in a block of which not all may be known; `None` if there is no room, or the session can't have the
-    /// block for itself, or it can't be brought back now.
+    /// Allocates a node in a block whose free space may not be known; `None` if there is no room, the session
+    /// can't have the block for itself, or the block can't be faulted in now.
     #[cold]
     fn alloc_hard(self, current: &mut Current<'h>, len: usize) -> Result<Option<Handle>, Error> {
         match self.try_hard(current, len) {
             Err(Error::Damaged | Error::Lost) => {
-                // What can't be brought back, or contradicts itself, is left alone from now on.
+                // A block that can't be restored, or contradicts itself, is not used again.
                 current.block.retired.store(true, Relaxed);
                 Ok(None)
             }
-            // It may be used again when its tier answers.
+            // It may be used again once its tier answers.
             Err(Error::Away) => Ok(None),
             node => node,
         }

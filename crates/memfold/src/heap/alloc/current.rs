@@ -1,8 +1,10 @@
 //! A block that a session allocates from.
 //!
-//! No other session allocates from it, so what the session found free is its own: listed extents, or the numbers of nodes of one size. That, and all else
-//! that is noted here, holds as long as the tenancy of the block's frame is the same: when the block left, or somebody else changed it, it is
-//! found out anew. What is freed meanwhile is not used until the session looks again, which begins a new generation (`block/marks.rs`).
+//! No other session allocates from it, so the free space that the session found is its own: listed extents,
+//! or numbers of nodes of one size. That knowledge, and everything else noted here, holds while the tenancy
+//! of the block's frame is the same: after an eviction, or a change by another session, it is gathered again.
+//! What is freed meanwhile is not used until the session looks again, which begins a new generation
+//! (`block/marks.rs`).
 
 use std::sync::atomic::Ordering::*;
 
@@ -16,7 +18,7 @@ use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
 use crate::heap::residency::frames::Frame;
 
-/// Freed bytes make it worth while to list a block anew if they are this part of it.
+/// A block is listed anew if the freed bytes are at least this part of it.
 pub const PART: u32 = 8;
 
 /// A tenancy that no frame ever has.
@@ -28,25 +30,26 @@ pub struct Current<'c> {
     pub incarnation: u8,
     pub block: &'c Block,
     frame: &'c Frame,
-    /// What follows is known as of this one,
+    /// The fields below are valid in this tenancy,
     tenancy: u64,
-    /// or, if the block is shared (`sync/claim.rs`), as of this one: it is good for who has the block's lock.
+    /// or, if the block is shared (`sync/claim.rs`), in this one, for the holder of the block's lock.
     shared: u64,
     image: Image,
     shape: Shape,
     marks: Marks,
-    /// Of the block, and whether it has checks.
+    /// The block's generation, and whether it has checks.
     generation: u8,
     marked: bool,
     /// Of nodes of different sizes: free extents.
     extents: Extents,
-    /// Of nodes of one size: the word of live bits that was looked at last, and those that were free then and are not used yet.
+    /// For nodes of one size: the word of live bits that was examined last, and the nodes that were free then
+    /// and are not used yet.
     word: usize,
     free: u64,
 }
 
 impl<'c> Current<'c> {
-    /// A block that the session is the allocator of; nothing is known of it yet.
+    /// A block of which the session is the allocator; its free space is not known yet.
     pub fn new(core: &'c Core, number: u32, block: &'c Block) -> Option<Self> {
         let kind = block.kind.load(Relaxed);
         let shape = core.shape_of(kind)?;
@@ -78,18 +81,18 @@ impl<'c> Current<'c> {
         }
     }
 
-    /// The frame, while all that is known is true.
+    /// The frame, valid while `is_good`.
     pub fn frame(&self) -> &'c Frame {
         self.frame
     }
 
-    /// Whether all that is known is true; looked at while the session is busy.
+    /// Whether the knowledge is still valid; checked while the session is busy.
     #[inline(always)]
     pub fn is_good(&self) -> bool {
         self.frame.is_tenancy(self.tenancy)
     }
 
-    /// Restores the block if need be, and finds out again what is not known any more; false if the session can't
+    /// Faults the block in if necessary, and gathers what is no longer known; false if the session can't
     /// allocate from it.
     pub fn renew(&mut self, core: &'c Core, me: u16) -> Result<bool, Error> {
         let claim = match core.claim(me, self.number, self.incarnation) {
@@ -115,7 +118,7 @@ impl<'c> Current<'c> {
             self.marks.clear_checks()?;
             self.block.marked.store(true, Release);
             self.marked = true;
-            // TranslationCache to the block don't know of the checks.
+            // Translations of the block don't include the checks yet.
             self.frame.change();
         }
         let is_its_own = self.frame.owner.load(Relaxed) == me;
@@ -124,8 +127,8 @@ impl<'c> Current<'c> {
         Ok(true)
     }
 
-    /// A node of `len` bytes in a shared block, under a claim, if there is room. `Err(Stale)` if the block
-    /// is not shared, or what was known of it is out of date.
+    /// Allocates a node of `len` bytes in a shared block, under a claim, if there is room. `Err(Stale)` if
+    /// the block is not shared, or the knowledge of it is out of date.
     pub fn alloc_shared(&mut self, core: &Core, me: u16, len: usize) -> Result<Option<Handle>, Error> {
         if !self.frame.is_tenancy(self.shared) {
             return Err(Error::Stale);
@@ -141,7 +144,8 @@ impl<'c> Current<'c> {
         }
     }
 
-    /// Finds out what is free, in a new generation if something was freed; false if there can be none. For who has the right to change the block.
+    /// Finds what is free, and begins a new generation if something was freed; false if nothing can be free.
+    /// The caller has the right to change the block.
     fn begin(&mut self, paranoid: bool) -> Result<bool, Error> {
         self.generation = self.block.generation.load(Relaxed);
         if self.block.pending.load(Relaxed) > 0 {
@@ -163,8 +167,8 @@ impl<'c> Current<'c> {
         Ok(true)
     }
 
-    /// Looks again for what is free, if enough was freed; whether it did. `Err(Stale)` if that takes a claim. While the session is
-    /// busy, and what is known is true.
+    /// Looks again for free space, if enough was freed; returns whether it did. `Err(Stale)` if that requires
+    /// a claim. The session is busy, and the knowledge is valid.
     pub fn look_again(&mut self, core: &Core) -> Result<bool, Error> {
         let part = match self.shape {
             Shape::Mixed(_) => core.options.block_size as u32 / PART,
@@ -179,7 +183,7 @@ impl<'c> Current<'c> {
         self.begin(false)
     }
 
-    /// A node of `len` bytes, if there is room. While the session is busy, and what is known is true.
+    /// Allocates a node of `len` bytes, if there is room. The session is busy, and the knowledge is valid.
     #[inline(always)]
     pub fn alloc(&mut self, len: usize) -> Result<Option<Handle>, Error> {
         let place = match self.shape {
@@ -211,7 +215,7 @@ impl<'c> Current<'c> {
         Ok(Some(Handle::new(Parts { check, incarnation, block, place })))
     }
 
-    /// Goes on to a word of live bits with free nodes.
+    /// Advances to a word of live bits with free nodes.
     fn next_word(&mut self, shape: equal::Shape) -> Result<bool, Error> {
         while self.word + 1 < shape.words() {
             self.word += 1;

@@ -1,4 +1,4 @@
-//! Nodes that go or change their size, under a claim. What a session does without one is in `access/session.rs`.
+//! Freeing and resizing nodes under a claim. What a session does without a claim is in `access/session.rs`.
 
 use std::sync::atomic::Ordering::*;
 
@@ -11,19 +11,19 @@ use crate::heap::error::Error;
 use crate::heap::residency::frames::pause;
 use crate::heap::sync::claim::Claim;
 
-/// Turns of waiting for a guard to go, most of them a chance for other threads: a fraction of a second.
+/// Turns of waiting for a guard to be dropped, most of which yield to other threads: a fraction of a second.
 pub const PATIENCE: u32 = 100_000;
 
-/// The right to change a node, the way to it, where it is, and its stripe's sequence.
+/// The right to change a node: the claim, the translation of its block, its bytes, and its stripe's sequence.
 pub type Claimed<'c> = (Claim<'c>, Translation<'c>, NodeBytes, u32);
 
 impl Core {
-    /// The right to change a node that is live and not held by a guard.
+    /// Claims a node that is live and not held by a guard.
     pub fn claim_node(&self, me: u16, handle: Handle) -> Result<Claimed<'_>, Error> {
         self.claim_within(me, handle, PATIENCE)
     }
 
-    /// The same, after so many turns of waiting at most.
+    /// The same, with at most `patience` turns of waiting.
     fn claim_within(&self, me: u16, handle: Handle, patience: u32) -> Result<Claimed<'_>, Error> {
         let mut turn = 0;
         loop {
@@ -41,19 +41,19 @@ impl Core {
         }
     }
 
-    /// Why a node was not found on the way to its block, which is good.
+    /// Why a node was not found by a translation that is valid.
     #[cold]
     pub fn why_not(&self, translation: &Translation<'_>, handle: Handle) -> Error {
         let starts = translation.places_have(handle);
         if starts { Error::Damaged } else { Error::Stale }
     }
 
-    /// Frees a node, if its block is lost, too.
+    /// Frees a node, even if its block is lost.
     pub fn free(&self, me: u16, handle: Handle) -> Result<(), Error> {
         self.free_within(me, handle, PATIENCE)
     }
 
-    /// The same, after so many turns of waiting at most.
+    /// The same, with at most `patience` turns of waiting.
     pub fn free_within(&self, me: u16, handle: Handle, patience: u32) -> Result<(), Error> {
         let (claim, translation, ..) = match self.claim_within(me, handle, patience) {
             Err(Error::Lost) => return self.free_lost(me, handle),
@@ -75,7 +75,7 @@ impl Core {
         Ok(())
     }
 
-    /// After a node of a block was freed without a claim: lists it by its room.
+    /// Lists a block by its room, after a node was freed there without a claim.
     pub fn list_freed(&self, number: u32, incarnation: u8) {
         if let Some(block) = self.blocks.get(number) {
             let _lock = block.lock();
@@ -85,7 +85,7 @@ impl Core {
         }
     }
 
-    /// Makes a node longer or shorter where it is; false if it can't be.
+    /// Resizes a node without moving it; false if that is not possible.
     pub fn resize(&self, me: u16, handle: Handle, len: usize) -> Result<bool, Error> {
         let (claim, _, spot, sequence) = self.claim_node(me, handle)?;
         let Claim { number, block, frame, .. } = claim;
@@ -101,7 +101,7 @@ impl Core {
         let resized = Mixed::new(self.image(frame, shape), mixed).resize(at, len);
         stripe.release();
         let Some(more) = resized? else { return Ok(false) };
-        // Lists of free extents that the allocating session has are true no longer.
+        // The allocating session's lists of free extents are no longer valid.
         frame.change();
         add(&block.bytes, (len as u32).wrapping_sub(spot.len as u32));
         subtract(&block.free, more as u32);

@@ -1,8 +1,9 @@
-//! Which blocks have room.
+//! The free lists: which blocks have room.
 //!
-//! Blocks from which no session allocates are listed by the longest node that surely fits: four lists for each doubling. So
-//! a block for a node is found in a few steps, however many there are (compll looked at one after the other). The
-//! blocks' own locks are taken before this one, never the other way round: what is found here has to be checked.
+//! Blocks from which no session allocates are listed by the longest node that surely fits: four lists for
+//! each doubling. So a block for a node is found in a few steps, however many blocks there are (compll
+//! searches them one by one). The locks of blocks are taken before this one, never after it: so the caller
+//! has to check what it finds here.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,7 +13,7 @@ use crate::heap::error::Error;
 
 /// Lists for each doubling, as a power of two.
 const STEPS: u32 = 2;
-/// Lists by room; behind them is one for each kind of blocks with nodes of one size.
+/// Lists by room; after them comes one for each kind of blocks with nodes of one size.
 const LISTS: u32 = 64;
 
 /// One of the lists.
@@ -20,7 +21,7 @@ const LISTS: u32 = 64;
 pub struct List(pub u32);
 
 impl List {
-    /// That of blocks with nodes of one size, of this kind.
+    /// The list of blocks of this kind, with nodes of one size.
     pub fn of_kind(kind: u32) -> Self {
         List(LISTS + kind)
     }
@@ -34,12 +35,13 @@ pub struct FreeSpace {
     some: u64,
     /// Next and previous block of the same list.
     links: Vec<(u32, u32)>,
-    /// Numbers that are not in use, of which the lowest is taken (so those in use are dense), and the first that never was.
+    /// Vacant numbers, of which the lowest is taken (so those in use are dense), and the first number that
+    /// was never used.
     vacant: BinaryHeap<Reverse<u32>>,
     next: u32,
 }
 
-/// The list for blocks in which a node of `bytes` fits, if that is worth it.
+/// The list for blocks in which a node of `bytes` fits, if listing them pays.
 pub fn list_of(bytes: usize) -> Option<List> {
     if bytes < 8 {
         return None;
@@ -50,7 +52,7 @@ pub fn list_of(bytes: usize) -> Option<List> {
 }
 
 impl FreeSpace {
-    /// No block has room.
+    /// Empty free lists.
     pub fn new() -> Self {
         FreeSpace {
             heads: std::vec![0; LISTS as usize],
@@ -61,7 +63,7 @@ impl FreeSpace {
         }
     }
 
-    /// A number for a new block; an error when all are in use, or there is no memory for what is to be noted of it.
+    /// A number for a new block; an error if all are in use, or there is no memory to keep track of it.
     pub fn take_number(&mut self) -> Result<u32, Error> {
         if let Some(Reverse(number)) = self.vacant.pop() {
             return Ok(number);
@@ -69,7 +71,7 @@ impl FreeSpace {
         let number = self.next;
         let next =
             number.checked_add(1).filter(|&next| next <= crate::heap::large::FIRST).ok_or(Error::Limit)?;
-        // Whatever becomes of the block, there is room for it from now on.
+        // Whatever becomes of the block, it can be listed from now on.
         let links = (next as usize).saturating_sub(self.links.len());
         self.links.try_reserve(links).map_err(|_| Error::OutOfMemory)?;
         self.vacant.try_reserve(next as usize).map_err(|_| Error::OutOfMemory)?;
@@ -77,7 +79,7 @@ impl FreeSpace {
         Ok(number)
     }
 
-    /// The number is not in use any more.
+    /// Makes the number vacant.
     pub fn give_number(&mut self, number: u32) {
         self.vacant.push(Reverse(number));
     }
@@ -135,14 +137,15 @@ impl FreeSpace {
         std::iter::successors(first, move |&at| self.links.get(at as usize).and_then(|link| block(link.0)))
     }
 
-    /// Some blocks in which a node of `bytes` fits: the first of each list, those with least room first.
+    /// Some blocks in which a node of `bytes` fits: the first of each list, the lists with the least room
+    /// first.
     pub fn candidates(&self, bytes: usize) -> impl DoubleEndedIterator<Item = u32> + '_ {
         // All blocks of the next list have room for it.
         let from = list_of(bytes).map_or(0, |list| list.0 + 1);
         (from..LISTS).filter(|list| self.some >> list & 1 != 0).map(|list| self.heads[list as usize])
     }
 
-    /// Every listed block and its list, if each link leads to where the other came from; `Err` with a block of which that is not true.
+    /// Every listed block and its list; `Err` with a block whose links contradict each other.
     pub fn listed(&self) -> Result<Vec<(u32, List)>, u32> {
         let mut all = Vec::new();
         for (list, &head) in self.heads.iter().enumerate() {
@@ -163,7 +166,7 @@ impl FreeSpace {
         Ok(all)
     }
 
-    /// One more than the highest number so far, and those below that are not in use.
+    /// One more than the highest number so far, and the vacant numbers below that.
     pub fn numbers(&self) -> (u32, impl Iterator<Item = u32>) {
         (self.next, self.vacant.iter().map(|&Reverse(number)| number))
     }

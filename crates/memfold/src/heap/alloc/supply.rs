@@ -1,4 +1,4 @@
-//! Blocks to allocate from: new ones, and those that others left with room.
+//! Blocks to allocate from: new ones, and those that other sessions left with room.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::{Ordering::*, fence};
@@ -12,17 +12,17 @@ use crate::heap::error::Error;
 use crate::heap::stored::tier::TierHealth;
 use crate::probe;
 
-/// A block that is not resident is brought back to allocate from only if this part of it is free.
+/// A block that is not resident is faulted in for allocation only if at least this part of it is free.
 const WORTH: u32 = 4;
-/// Blocks that are looked at for one that is resident.
+/// How many blocks are examined to find a resident one.
 const LOOKED_AT: usize = 4;
-/// Where there are several sessions, no more than this part of the blocks is held by them,
+/// If there are several sessions, they hold no more than this part of the blocks,
 const HELD: u32 = 8;
-/// or so many.
+/// or this many.
 const LEAST_HELD: u32 = 8;
 
 impl Core {
-    /// A block of that kind without nodes, for this session to allocate from.
+    /// Makes an empty block of this kind, for this session to allocate from.
     pub fn new_block(&self, me: u16, kind: u32) -> Result<Current<'_>, Error> {
         self.free_one_waiting(me);
         self.make_way(me)?;
@@ -37,7 +37,7 @@ impl Core {
 
     fn format(&self, me: u16, number: u32, kind: u32) -> Result<Current<'_>, Error> {
         let block = {
-            // Pieces of the table are made by one thread at a time.
+            // One thread at a time makes pieces of the table.
             let _rooms = locked(&self.rooms);
             self.blocks.make(number).ok_or(Error::OutOfMemory)?
         };
@@ -47,7 +47,7 @@ impl Core {
         let (taken, frame) = self.frame_for(me, shape, false)?;
         fence(Release);
         let image = self.image(frame, shape);
-        // What comes from the system is zero; to write it once more would fetch all of it from memory.
+        // Memory from the system is zero at first; to write zeros would fetch all of it from memory.
         let zero = if self.frames.is_first_use(taken) { 0 } else { image.len() };
         let formatted = image.zero(0, zero).and_then(|()| match shape {
             Shape::Mixed(mixed) => {
@@ -71,7 +71,8 @@ impl Core {
         Current::new(self, number, block).ok_or(Error::Damaged)
     }
 
-    /// Makes the session the one that allocates from this block; `None` if another does, or it is gone or of another kind.
+    /// Makes the session this block's allocator; `None` if another session is, or the block is gone or of
+    /// another kind.
     pub fn adopt(&self, me: u16, number: u32, kind: u32) -> Option<Current<'_>> {
         let block = self.blocks.get(number)?;
         let _lock = block.lock();
@@ -87,7 +88,7 @@ impl Core {
         Current::new(self, number, block)
     }
 
-    /// The session that allocates from a block from now on, or 0; for who has its lock.
+    /// Sets the session that allocates from a block, or 0; the caller holds its lock.
     pub fn set_allocator(&self, block: &Block, me: u16) {
         let before = block.allocator.swap(me, Relaxed);
         match (before, me) {
@@ -97,14 +98,14 @@ impl Core {
         };
     }
 
-    /// Whether a session may go on to hold the block that it has just allocated from. If all did, many sessions would
-    /// need many more blocks than one, each of them half empty.
+    /// Whether a session may continue to hold the block that it has just allocated from. If all did, many
+    /// sessions would hold many half-empty blocks.
     pub fn may_hold(&self, me: u16) -> bool {
         let most = (self.counts.blocks.load(Relaxed) / HELD).max(LEAST_HELD);
         self.counts.held.load(Relaxed) <= most || !self.participants.has_others(me.into())
     }
 
-    /// A session is done with a block: others may allocate from what is left.
+    /// Releases a block: other sessions may allocate from what is left.
     pub fn disown(&self, me: u16, current: &Current<'_>) {
         let Current { number, block, incarnation, .. } = *current;
         let lock = block.lock();
@@ -120,7 +121,8 @@ impl Core {
         }
     }
 
-    /// Lists a block by its room, if there is enough and no session allocates from it; for who has its lock.
+    /// Lists a block by its room, if there is enough and no session allocates from it; the caller holds its
+    /// lock.
     pub fn list_by_room(&self, number: u32, block: &Block) {
         if block.allocator.load(Relaxed) != 0 || block.retired.load(Relaxed) {
             return;
@@ -128,7 +130,7 @@ impl Core {
         let kind = block.kind.load(Relaxed);
         let list = match self.shape_of(kind) {
             Some(Shape::Mixed(_)) if block.free.load(Relaxed) >= self.options.block_size as u32 / PART => {
-                // What was freed lies in pieces; how long they are is seen when they are listed.
+                // Freed bytes are in pieces; their lengths are not known until they are listed.
                 let longest = block.longest.load(Relaxed).max(block.pending.load(Relaxed) / PART);
                 free_space::list_of(longest as usize)
             }
@@ -151,8 +153,8 @@ impl Core {
         }
     }
 
-    /// Finds a block of this kind that others left, with room for a node of `len` bytes. None that would have to come
-    /// from a tier that does not answer.
+    /// Finds a block of this kind that no session holds, with room for a node of `len` bytes. Leaves out
+    /// blocks on a tier that does not answer.
     pub fn find_room(&self, kind: u32, len: usize) -> Option<u32> {
         let is_away = self.tier_health() == TierHealth::Away;
         let rooms = locked(&self.rooms);
@@ -173,7 +175,7 @@ impl Core {
         })
     }
 
-    /// Gives a block without nodes back that no session allocates from.
+    /// Makes a block without nodes vacant, if no session allocates from it.
     pub fn vacate(&self, me: u16, number: u32, block: &Block, lock: MutexGuard<'_, ()>) {
         debug_assert!(block.live.load(Relaxed) == 0 && block.allocator.load(Relaxed) == 0);
         self.relist(number, block, None);

@@ -4,16 +4,17 @@
 //!   63..56 check │ 55..48 incarnation │ 47..16 block │ 15..0 place
 //! ```
 //!
-//! The **place** is the node's unit in a block of nodes of different sizes, or its number in one of nodes of one size. The
-//! **incarnation** tells a block from those that had its number before. The **check** tells the node from those that
-//! had its place before in this incarnation; it is 0 as long as no place of the block was used again.
+//! The **place** is the node's unit in a block of nodes of different sizes, or its number in one of nodes of
+//! one size. The **incarnation** tells the block from earlier blocks with the same number. The **check**
+//! tells the node from earlier nodes at the same place in this incarnation; it is 0 until a place of the
+//! block is reused.
 
 use core::fmt;
 use core::num::NonZeroU64;
 
 /// The name of a node: it stays valid while the node's block moves, and is never zero.
 ///
-/// Handles may be kept in nodes, as eight bytes: see [`Handle::to_bits`].
+/// Handles can be stored in nodes, as eight bytes: see [`Handle::to_bits`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(transparent)]
 pub struct Handle(NonZeroU64);
@@ -56,14 +57,14 @@ impl Handle {
         (self.0.get() >> 56) as u8
     }
 
-    /// The handle as a number, to be kept where there is no room for types.
+    /// The handle as a number, to be stored where types are not possible.
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.0.get()
     }
 
-    /// The handle that a number stands for; `None` for zero. Any other number is a handle, but not one that the heap has
-    /// given out: using it is an error.
+    /// The handle that a number stands for; `None` for zero. Any other number is a handle, but perhaps not
+    /// one that the heap gave out: using such a handle is an error.
     #[inline]
     pub fn from_bits(bits: u64) -> Option<Self> {
         NonZeroU64::new(bits).map(Handle)
@@ -76,7 +77,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// What a handle is made of.
+/// The fields of a handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Parts {
     pub check: u8,

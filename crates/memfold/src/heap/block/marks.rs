@@ -1,25 +1,28 @@
-//! Which places of a block have nodes, and which had others before.
+//! Which places of a block have nodes, and which are reused.
 //!
 //! ```text
-//!   in a frame:   starts: a bit a place       checks: a byte a place       each in memory of its own, `residency/frames/memory.rs`
-//!   kept:         | block image | starts | checks |
+//!   in a frame:   starts: a bit a place      checks: a byte a place      separate, `residency/frames/memory.rs`
+//!   in a copy:    | block image | starts | checks |
 //!                               ^ a multiple of 64
 //! ```
 //!
-//! **Starts** say where the nodes of a block of different sizes begin, so that no other place is ever taken for a node. They are made from the headers
-//! when the block comes into a frame. (Where all nodes have one size, the block's live bits say it.)
+//! **Starts** say where the nodes of a block of different sizes begin, so that no other place is ever
+//! mistaken for a node. They are made from the headers when the block is faulted in. (Where all nodes have
+//! one size, the block's live bits say it.)
 //!
-//! What is freed in a block is not used again at once: only when a session has used up what it found free, and looks again. With that the next
-//! **generation** of the block begins, if something was freed in the one before. The check of a handle is the generation in which its node was made, modulo 256.
-//! As long as all nodes are of the first one, all checks are 0. After that the block has **checks**: for each place, the generation of
-//! the node that was made there last. A handle is stale if that is another one. So a stale handle passes once in 256 reuses of its place at most, and the
-//! first 255 never. Blocks of one generation keep nothing of this in the store; else both are compressed with their block.
+//! A freed place is not reused at once, but only when a session has used up what it found free and looks
+//! again. If something was freed in the current **generation** of the block, the next one begins then. The
+//! check of a handle is the generation in which its node was made, modulo 256. While all nodes are of the
+//! first generation, all checks are 0. After that the block has **checks**: for each place, the generation of
+//! the node that was made there last. A handle with another check is stale. So a stale handle is accepted at
+//! most once in 256 reuses of its place, and never in the first 255. The copy of a block of one generation
+//! has no marks; otherwise both are compressed with their block.
 
 use std::ops::Range;
 
 use crate::heap::block::layout::image::{Damaged, Image};
 
-/// Where marks lie in what is kept of a block.
+/// Where marks lie in the copy of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
     start: usize,
@@ -27,7 +30,7 @@ pub struct Form {
 }
 
 impl Form {
-    /// For a block of `image` bytes with so many places.
+    /// For a block of `image` bytes with this many places.
     pub fn new(image: usize, places: usize) -> Self {
         Form { start: image.next_multiple_of(64), places }
     }
@@ -47,13 +50,13 @@ impl Form {
         (self.starts().end + self.places).next_multiple_of(8)
     }
 
-    /// The marks in what is kept of a block.
+    /// The marks in the copy of a block.
     pub fn within(self, kept: Image) -> Result<Marks, Damaged> {
         Ok(Marks { starts: kept.part(self.starts())?, checks: kept.part(self.checks())? })
     }
 }
 
-/// The marks of a block: of what it has none, there are no bytes.
+/// The marks of a block; a kind of marks that it does not have has no bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Marks {
     starts: Image,
@@ -64,7 +67,7 @@ impl Marks {
     /// No marks.
     pub const NONE: Self = Marks { starts: Image::NOTHING, checks: Image::NOTHING };
 
-    /// Those with their bytes there.
+    /// Marks with these bytes.
     pub fn new(starts: Image, checks: Image) -> Self {
         Marks { starts, checks }
     }
@@ -79,24 +82,24 @@ impl Marks {
         self.checks
     }
 
-    /// No node starts anywhere.
+    /// Clears all starts: no node begins anywhere.
     pub fn clear_starts(self) -> Result<(), Damaged> {
         self.starts.zero(0, self.starts.len())
     }
 
-    /// No place was used again.
+    /// Clears all checks: no place is reused.
     pub fn clear_checks(self) -> Result<(), Damaged> {
         self.checks.zero(0, self.checks.len())
     }
 
-    /// A node starts at this place, or no longer.
+    /// Sets whether a node starts at this place.
     pub fn set_start(self, place: u16, starts: bool) -> Result<(), Damaged> {
         let at = usize::from(place / 64) * 8;
         let (word, bit) = (self.starts.get64(at)?, 1 << (place % 64));
         self.starts.set64(at, if starts { word | bit } else { word & !bit })
     }
 
-    /// The check of the node that is made at this place.
+    /// Sets the check of the node that is made at this place.
     #[inline]
     pub fn set_check(self, place: u16, check: u8) -> Result<(), Damaged> {
         self.checks.set8(place.into(), check)

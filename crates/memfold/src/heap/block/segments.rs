@@ -4,7 +4,8 @@
 //!   pieces   [ 0 ] -> FIRST items   [ 1 ] -> 2 x FIRST   [ 2 ] -> 4 x FIRST ...
 //! ```
 //!
-//! Readers find an item without a lock while others add some. What was given out stays where it is until the array is dropped.
+//! Readers find an item without a lock while others add some. An item stays where it is until the array is
+//! dropped.
 
 use std::boxed::Box;
 use std::ptr;
@@ -31,7 +32,7 @@ fn home(index: u32) -> (usize, usize) {
 }
 
 impl<T> Segments<T> {
-    /// Without items; takes no memory.
+    /// An empty array; takes no memory.
     pub const fn new() -> Self {
         Segments { pieces: [const { AtomicPtr::new(ptr::null_mut()) }; PIECES], bytes: AtomicU64::new(0) }
     }
@@ -45,7 +46,8 @@ impl<T> Segments<T> {
         (!start.is_null()).then(|| unsafe { &*start.add(at) })
     }
 
-    /// Makes the piece of this item, all of whose items are `make()`; `None` if there is no memory. One caller at a time.
+    /// Makes the piece of this item, all of whose items are `make()`; `None` if there is no memory. One
+    /// caller at a time.
     pub fn make(&self, index: u32, make: impl Fn() -> T) -> Option<&T> {
         let (piece, _) = home(index);
         if self.pieces[piece].load(Acquire).is_null() {

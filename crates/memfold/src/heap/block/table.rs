@@ -5,13 +5,16 @@
 //!   copy    63 pinned │ 62 spilled │ 59..0 reference in the store, or 31..0 number on the tier, or 0
 //! ```
 //!
-//! Readers look at `state` without a lock. Every change of `state` is for who has the block's lock; only the
-//! store moves what `copy` refers to without it, by compare-exchange, unless it is pinned. The **version** counts how often
-//! the block came into a frame, so a reader who finds the state as it was knows that the block was there all the time.
+//! Readers look at `state` without a lock. Only the holder of the block's lock changes `state`. The store
+//! alone changes `copy` without that lock: it moves what `copy` refers to, by compare-exchange, unless it is
+//! pinned. The **version** counts how often the block was faulted in, so a reader that finds the state
+//! unchanged knows that the block was resident all the time.
 //!
-//! All the rest is changed by who has the right to change the block (`sync/claim.rs`), and read by anybody who can live with what was.
+//! Every other field is changed only with the right to change the block (`sync/claim.rs`), and read by any
+//! thread that can tolerate a stale value.
 //!
-//! Numbers begin with 1. A block without nodes is vacant, and its number is used again, for another **incarnation**.
+//! Numbers begin with 1. A block without nodes is vacant, and its number is used again, for another
+//! **incarnation**.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -86,54 +89,55 @@ pub struct Block {
     /// Live nodes, and, where their sizes differ, their bytes.
     pub live: AtomicU32,
     pub bytes: AtomicU32,
-    /// 0 for nodes of different sizes, else one more than the number of the shape.
+    /// 0 for nodes of different sizes, otherwise one more than the number of the shape.
     pub kind: AtomicU32,
     /// What was freed in this generation: bytes, or nodes of one size.
     pub pending: AtomicU32,
-    /// Of nodes of different sizes: free bytes, and the longest extent as of the last listing.
+    /// For nodes of different sizes: free bytes, and the longest extent when it was last listed.
     pub free: AtomicU32,
     pub longest: AtomicU32,
     /// The check of new nodes, see `block/marks.rs`.
     pub generation: AtomicU8,
-    /// Which block of this number it is.
+    /// Tells the block from others that had its number.
     pub incarnation: AtomicU8,
     /// The session that allocates from it, or 0.
     pub allocator: AtomicU16,
     /// Whether the nodes of its copy are grouped, see `stored/grouping.rs`.
     pub grouping: AtomicU8,
-    /// It has checks.
+    /// It has checks (`block/marks.rs`).
     pub marked: AtomicBool,
-    /// No node is put into it any more: the next check would be one that was given out before.
+    /// No node is put into it any more: the next check would repeat one that was given out.
     pub retired: AtomicBool,
-    /// Its copy came from a file, and nobody has looked yet whether it is what it should be.
+    /// Its copy came from a file, and has not been verified yet.
     pub unverified: AtomicBool,
-    /// One more than the number of the list it is in among those with room, see `alloc/free_space.rs`; 0 for none.
+    /// One more than the number of the free list it is in, see `alloc/free_space.rs`; 0 for none.
     room: AtomicU32,
-    /// How many blocks had been evicted when this one was.
+    /// How many blocks had been evicted when this one was evicted.
     pub evicted: AtomicU32,
     lock: Mutex<()>,
 }
 
-/// Adds to a number that nobody else changes meanwhile.
+/// Adds to a number that no other thread changes meanwhile.
 #[inline(always)]
 pub fn add(number: &AtomicU32, by: u32) {
     number.store(number.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
-/// As `add`, the other way.
+/// As `add`, but subtracts.
 #[inline(always)]
 pub fn subtract(number: &AtomicU32, by: u32) {
     number.store(number.load(Relaxed).wrapping_sub(by), Relaxed);
 }
 
 impl Block {
-    /// Where it is now.
+    /// The current state.
     #[inline]
     pub fn state(&self) -> State {
         State(self.state.load(Acquire))
     }
 
-    /// Whether it was there all the time since `state` was read; what was read before is read before this.
+    /// Whether the block has been resident all the time since `state` was read. Loads before this call are
+    /// not moved after it.
     #[inline]
     pub fn is_still(&self, state: State) -> bool {
         std::sync::atomic::fence(Acquire);
@@ -145,7 +149,7 @@ impl Block {
         self.lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The block's lock, if nobody has it.
+    /// The block's lock, if it is free.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, ()>> {
         match self.lock.try_lock() {
             Ok(lock) => Some(lock),
@@ -154,7 +158,7 @@ impl Block {
         }
     }
 
-    /// A new one of this kind.
+    /// Begins a new block of this kind.
     pub fn begin(&self, kind: u32, free: u32) {
         self.kind.store(kind, Relaxed);
         self.free.store(free, Relaxed);
@@ -168,28 +172,28 @@ impl Block {
         self.grouping.store(0, Relaxed);
     }
 
-    /// It is in this frame from now on; for who has the lock.
+    /// Sets the block resident in this frame; the caller holds its lock.
     pub fn set_resident(&self, frame: u32) {
         let version = self.state().version().wrapping_add(1 << 32);
         self.state.store(version | u64::from(frame) << 2 | RESIDENT, Release);
     }
 
-    /// It is not in a frame any more; for who has the lock.
+    /// Sets the block not resident; the caller holds its lock.
     pub fn set_absent(&self) {
         self.state.store(self.state().version() | ABSENT, Release);
     }
 
-    /// It is no more; as `set_absent`.
+    /// Sets the block vacant; as `set_absent`.
     pub fn set_vacant(&self) {
         self.state.store(self.state().version() | VACANT, Release);
     }
 
-    /// Where it is listed among those with room.
+    /// The free list that it is in.
     pub fn list(&self) -> Option<List> {
         self.room.load(Relaxed).checked_sub(1).map(List)
     }
 
-    /// It is listed there from now on.
+    /// Sets the free list that it is in.
     pub fn set_list(&self, list: Option<List>) {
         self.room.store(list.map_or(0, |List(number)| number + 1), Relaxed);
     }
@@ -199,12 +203,12 @@ impl Block {
         Copy::from_bits(self.copy.load(Relaxed)).is_some()
     }
 
-    /// Whether it is in a frame or in the store.
+    /// Whether it is in a frame or in the store, not on the tier.
     pub fn is_here(&self) -> bool {
         matches!(self.state().residency(), Residency::Resident(_)) || self.copy().is_some()
     }
 
-    /// What the store has of it: it may be moved, or freed, if the block is not locked.
+    /// The reference of its copy in the store: unless the block is locked, it may be moved or freed.
     pub fn copy(&self) -> Option<Ref> {
         match Copy::from_bits(self.copy.load(Relaxed))? {
             Copy::Stored(copy) => Some(copy),
@@ -212,25 +216,26 @@ impl Block {
         }
     }
 
-    /// The tier has it, under this number, in place of the store; for who has the lock. `false` if the store has moved it meanwhile.
+    /// Replaces the store's copy by this number on the tier; the caller holds the lock. `false` if the store
+    /// has moved it meanwhile.
     pub fn set_spilled(&self, from: Ref, number: u32) -> bool {
         let to = SPILLED | u64::from(number);
         self.copy.compare_exchange(from.to_bits(), to, AcqRel, Relaxed).is_ok()
     }
 
-    /// The store has this copy from now on.
+    /// Sets the reference of its copy in the store.
     pub fn set_copy(&self, copy: Ref) {
         self.copy.store(copy.to_bits(), Release);
     }
 
-    /// Takes the copy out, to be freed.
+    /// Takes the copy out, for the caller to free.
     pub fn take_copy(&self) -> Option<Copy> {
         Copy::from_bits(self.copy.swap(0, AcqRel))
     }
 
-    /// Keeps the copy where it is while it is read by `read`; for who has the lock.
+    /// Pins the copy while `read` reads it; the caller holds the lock.
     pub fn with_copy<R>(&self, read: impl FnOnce(Copy) -> R) -> Option<R> {
-        /// Takes the pin off, if `read` panics, too.
+        /// Releases the pin, even if `read` panics.
         struct Pin<'b>(&'b AtomicU64);
         impl Drop for Pin<'_> {
             fn drop(&mut self) {
@@ -252,13 +257,13 @@ impl Blocks {
         Blocks(Segments::new())
     }
 
-    /// The block with that number, if there ever was one.
+    /// The block with that number, if one was ever made.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&Block> {
         self.0.get(number)
     }
 
-    /// Room for the block with that number.
+    /// Makes room for the block with that number.
     pub fn make(&self, number: u32) -> Option<&Block> {
         self.0.make(number, Block::default)
     }

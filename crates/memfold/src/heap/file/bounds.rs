@@ -1,5 +1,5 @@
-//! What a heap's file may hold. The reader asks before it takes something from a file, and the writer before it puts
-//! something into one: so whatever is written can be read.
+//! What a heap's file may hold. The reader checks this before it accepts anything from a file, and the writer
+//! before it writes anything: so whatever is written can be read.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
@@ -10,11 +10,11 @@ use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
 use crate::heap::stored::grouping::most_grouped;
 
-/// Bytes of a word, of which blocks may consist that have no codec.
+/// Bytes of a word; a block without a codec is one repeated word.
 const WORD: usize = 8;
 
 impl Core {
-    /// What can't be of a record with a payload, of a block of this shape.
+    /// What is impossible in a record with a payload, of a block of this shape.
     pub fn contradiction(&self, record: &Record, shape: Shape) -> Option<&'static str> {
         let payload = record.payload.get() as usize;
         let marked = record.flags & format::MARKED != 0;
@@ -32,7 +32,7 @@ impl Core {
     }
 }
 
-/// Whether such a block of this shape may be.
+/// Whether the counts are possible for a block of this shape.
 fn counts_are_possible(record: &Record, shape: Shape) -> bool {
     let Record { live, bytes, free, longest, pending, .. } = *record;
     let [live, bytes, free, longest, pending] =
@@ -50,20 +50,20 @@ fn counts_are_possible(record: &Record, shape: Shape) -> bool {
     live > 0 && counts && record.flags & !(format::MARKED | format::RETIRED) == 0
 }
 
-/// Parts of long nodes, of one after the other.
+/// Checks the parts of long nodes, one long node after the other.
 pub struct Parts<'c> {
     core: &'c Core,
     seen: HashSet<Handle>,
 }
 
 impl<'c> Parts<'c> {
-    /// None yet.
+    /// No parts yet.
     pub fn new(core: &'c Core) -> Self {
         Parts { core, seen: HashSet::new() }
     }
 
-    /// One more part, where blocks have so many nodes in all; false if it can't be one. Each is a node of its own
-    /// in a block that is there: no other long node's, and not kept in parts itself.
+    /// Adds a part; false if it can't be one. Each part must be a node of its own in an existing block: not
+    /// part of another long node, and not a long node itself. Blocks have `nodes` nodes in all.
     pub fn add(&mut self, part: Handle, nodes: u64) -> Result<bool, Error> {
         self.seen.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         Ok(self.has_block(part) && self.seen.insert(part) && self.seen.len() as u64 <= nodes)

@@ -1,4 +1,4 @@
-//! What can go wrong with a heap's file.
+//! Errors of a heap's file.
 
 use std::fmt;
 use std::io;
@@ -8,7 +8,7 @@ use crate::heap::block::handle::Handle;
 use crate::heap::error::{BadOption, Error};
 use crate::heap::stored::lost::Lost;
 
-/// A heap was not saved. It is as it was.
+/// The heap was not saved. It is unchanged.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SaveError {
@@ -16,14 +16,14 @@ pub enum SaveError {
     Io(io::Error),
     /// The heap could not be read.
     Heap(Error),
-    /// The tier lost a part of the heap: this. When these nodes are freed
+    /// The tier lost this part of the heap. After these nodes are freed
     /// ([`Heap::free_lost`](crate::heap::Heap::free_lost)), the rest can be saved.
     Lost(Lost),
-    /// A part of this node, which is longer than a block, was freed by itself: by a handle that the heap did not
-    /// give out, or one out of [`Lost::handles`](crate::heap::Lost::handles). When the node is freed, the rest
-    /// can be saved.
+    /// A part of this node, which is longer than a block, was freed on its own: by a handle that the heap did
+    /// not give out, or one from [`Lost::handles`](crate::heap::Lost::handles). After the node is freed, the
+    /// rest can be saved.
     Part(Handle),
-    /// It is the debugging twin, whose nodes are not in blocks.
+    /// The heap is the debugging twin, whose nodes are not in blocks.
     Twin,
 }
 
@@ -67,7 +67,7 @@ impl From<Error> for SaveError {
     }
 }
 
-/// No heap was made of a file.
+/// No heap could be made from the file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LoadError {
@@ -77,18 +77,18 @@ pub enum LoadError {
     Foreign,
     /// It has this version of the format, which a later memfold wrote.
     Newer(u32),
-    /// It is not what was written, or whoever wrote it was not a heap: what is wrong.
+    /// The file is not what was written, or was not written by memfold; the text says what is wrong.
     Damaged(String),
-    /// Blocks of it were made by a codec of this name, which this program does not have.
+    /// A codec of this name, which this program does not have, made blocks of it.
     Codec {
         /// The name: a codec or a pipeline.
         name: String,
-        /// It is one of the program's own, not one of this library.
+        /// It is a user-supplied codec, not one of this library.
         own: bool,
     },
-    /// The options can't be, or not with this file.
+    /// The options are invalid, or do not suit this file.
     Options(BadOption),
-    /// There is no room for it: [`Limit`](Error::Limit), or [`OutOfMemory`](Error::OutOfMemory).
+    /// There is not enough memory: [`Limit`](Error::Limit), or [`OutOfMemory`](Error::OutOfMemory).
     Heap(Error),
 }
 

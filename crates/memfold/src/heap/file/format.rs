@@ -1,17 +1,19 @@
-//! Chunks, and what stands in them.
+//! Chunks and their content.
 //!
 //! ```text
-//!   Head          0 block size, 4    4 alignment, 4       8 part, 4          12 numbers, 4     16 blocks, 4   20 large, 4
-//!                24 nodes, 8        32 root, 8           40 shapes, 4       44 0, 4
-//!   Shape         0 bytes of a node, 4                    4 nodes, 4
-//!   Record        0 bytes of the payload, 4, or 0 if there is no such block now
-//!                 4 live, 4          8 bytes, 4          12 free, 4         16 longest, 4     20 pending, 4
-//!                24 kind, 2         26 codec, 2          28 flags           29 incarnation    30 generation   31 grouping
-//!   LargeRecord   0 bytes, 8, or 0   8 parts, 4          12 generation, 2   14 0, 2
+//!   Head          0 block size, 4    4 alignment, 4   8 part, 4    12 numbers, 4   16 blocks, 4    20 large, 4
+//!                24 nodes, 8        32 root, 8       40 shapes, 4  44 0, 4
+//!   Shape         0 bytes of a node, 4                4 nodes, 4
+//!   Record        0 bytes of the payload, 4, or 0 if the number is vacant
+//!                 4 live, 4          8 bytes, 4      12 free, 4    16 longest, 4   20 pending, 4
+//!                24 kind, 2         26 codec, 2      28 flags      29 incarnation  30 generation   31 grouping
+//!   LargeRecord   0 bytes, 8, or 0   8 parts, 4      12 generation, 2              14 0, 2
 //! ```
 //!
-//! In `Head`: bytes of a large node's parts but the last; how many records there are, those of them with a payload, and entries of large nodes; nodes, those that
-//! are parts included. The rest is as in `block/table.rs`. A record's codec is the number of a codec's chunk, which comes before it, or 0 for one word repeated.
+//! In `Head`: the bytes of a large node's parts except the last; the number of records, of those with a
+//! payload, and of entries of large nodes; the number of nodes, including those that are parts. The rest is
+//! as in `block/table.rs`. A record's codec is the number of a codec's chunk, which comes before it, or 0 for
+//! one repeated word.
 
 use std::io::{self, Read, Write};
 use std::vec::Vec;
@@ -30,8 +32,8 @@ pub const START: usize = 16;
 /// Bytes before a chunk's body, and after.
 pub const BEFORE: usize = 8;
 pub const AFTER: usize = 8;
-/// No body is longer: a block's payload has 16 MiB at most, and the parts of a large node take 46 MiB at most.
-/// Reader and writer refuse longer ones.
+/// No body is longer: a block's payload has at most 16 MiB, and the parts of a large node take at most 46
+/// MiB. Reader and writer refuse longer ones.
 pub const LONGEST: usize = 64 << 20;
 /// No file has more codecs: their numbers have 16 bits.
 pub const MOST_CODECS: usize = u16::MAX as usize;
@@ -98,7 +100,7 @@ pub struct LargeRecord {
 
 const _: () = assert!(size_of::<Head>() == 48 && size_of::<Record>() == 32 && size_of::<LargeRecord>() == 16);
 
-/// The checksum of what follows something with the checksum `before`.
+/// The checksum of `bytes`, which follow something with the checksum `before`.
 pub fn checksum(before: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(before, bytes)
 }
@@ -124,7 +126,7 @@ impl<W: Write> Chunks<W> {
         Ok(Chunks { to, checksum: checksum(0, &start()), chunk: Vec::new() })
     }
 
-    /// Writes a chunk with these bodies, one after the other.
+    /// Writes a chunk whose body is these pieces in order.
     pub fn put(&mut self, kind: u8, bodies: &[&[u8]]) -> io::Result<()> {
         let len: usize = bodies.iter().map(|body| body.len()).sum();
         // Only the name of a codec that the program registered can be this long.
@@ -147,12 +149,12 @@ pub struct Source<R> {
     from: R,
     checksum: u64,
     chunk: Vec<u8>,
-    /// Where in the file the next chunk begins.
+    /// The offset of the next chunk in the file.
     at: u64,
 }
 
 impl<R: Read> Source<R> {
-    /// Looks whether it is a file of ours.
+    /// Checks that it is a heap's file.
     pub fn begin(mut from: R) -> Result<Self, LoadError> {
         let mut start = vec![];
         from.by_ref().take(START as u64).read_to_end(&mut start)?;
@@ -174,13 +176,13 @@ impl<R: Read> Source<R> {
         Ok(Source { from, checksum: checksum(0, &start), chunk: vec![], at: START as u64 })
     }
 
-    /// An error of which the chunk that was read last is the place.
+    /// An error at the chunk that was read last.
     pub fn wrong(&self, what: &str) -> LoadError {
         let chunk = self.at - (self.chunk.len() as u64).min(self.at);
         LoadError::Damaged(format!("{what} (the part of it that begins at byte {chunk})"))
     }
 
-    /// The kind of the next chunk, and its body. No memory is taken for what does not come.
+    /// The kind of the next chunk, and its body. Memory is taken only for bytes that arrive.
     pub fn next(&mut self) -> Result<(u8, &[u8]), LoadError> {
         let begins = self.at;
         let ends = || LoadError::Damaged(format!("it ends in the part that begins at byte {begins}"));

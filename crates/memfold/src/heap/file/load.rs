@@ -1,4 +1,4 @@
-//! A heap out of a file, of which nothing is believed: see the module above.
+//! Loading a heap from a file, of which nothing is trusted: see the module above.
 
 use std::io::Read;
 use std::string::String;
@@ -20,9 +20,9 @@ use crate::heap::core::{Core, Shape as Blocks, locked};
 use crate::heap::error::{BadOption, Error};
 use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
 
-/// Bytes of payloads after which it is looked whether the limit allows more.
+/// After this many bytes of payloads it checks whether the limit allows more.
 const LOOK: usize = 1 << 20;
-/// When blocks were evicted, as if: what is brought for the first time is no sign that there should be more frames.
+/// Loaded blocks count as evicted this long ago: a first fault is no sign that more frames are needed.
 const LONG_AGO: u32 = 1 << 31;
 
 /// See [`Heap::load_from`].
@@ -114,13 +114,13 @@ impl From<Error> for Wrong {
 
 struct Loader<'c> {
     core: &'c Core,
-    /// What payloads are made forms by, in the order of their numbers from 1.
+    /// The codecs of payloads, in the order of their numbers from 1.
     made_by: Vec<FormHead>,
     /// Numbers that may be used again.
     vacant: Vec<u32>,
     numbers: u32,
     blocks: u32,
-    /// Bytes of payloads since the limit was looked at.
+    /// Bytes of payloads since the limit was last checked.
     unlooked: usize,
     nodes: u64,
     large: u32,
@@ -136,7 +136,7 @@ impl Loader<'_> {
         let has = self.core.options.codec;
         let unknown = || Wrong::Is(LoadError::Codec { name: String::from(name), own: own == 1 });
         let (head, scratch) = if own == 1 {
-            // Which has no number that others know.
+            // Its number must not be one that others know.
             let same = has.name() == name && decoder(has.id()).is_none();
             (same.then(|| FormHead::of_codec(has.id())).ok_or_else(unknown)?, 0)
         } else {

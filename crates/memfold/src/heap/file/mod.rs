@@ -1,4 +1,4 @@
-//! A heap as a file.
+//! The file of a saved heap.
 //!
 //! ```text
 //!   start      | 89 'm' 'f' 'h' 'e' 'a' 'p' 0A | version, 4 | 0, 4 |
@@ -6,24 +6,29 @@
 //!
 //!   file       start, head, then codecs, blocks and large nodes in any number, end
 //!
-//!   head   1   | Head | Shape for each kind of blocks with nodes of one size, in the order of the kinds, from 1 |
-//!   codec  2   | 0: of this library, 1: of the user's own | name ..                     the first one is number 1
+//!   head   1   | Head | Shape for each kind of blocks with nodes of one size, in order of the kinds, from 1 |
+//!   codec  2   | 0: of this library, 1: user-supplied | name ..             the first one is number 1
 //!   blocks 3   | count, 4 | Record for each block | payload of each that has one, in the same order |
 //!   large  4   | LargeRecord | handles of its parts, 8 bytes each, or 0 |, as many as there are
 //!   end    5   nothing
 //! ```
 //!
-//! Numbers are little endian. `Head`, `Shape`, `Record` and `LargeRecord` are drawn in `format.rs`, and all of it is described for readers of other
-//! programs in `docs/formats/heap.md`.
+//! Numbers are little endian. `Head`, `Shape`, `Record` and `LargeRecord` are drawn in `format.rs`, and the
+//! whole format is specified for other programs in `docs/formats/heap.md`.
 //!
-//! What holds:
-//! - A **checksum** is XXH3 (64 bits) of the chunk up to there, its seed the checksum before it; that of the start, with seed 0, before the first. So a
-//!   chunk that was changed, left out, put elsewhere or taken from another file does not fit, and what is not checked is not looked at.
-//! - Blocks come in the order of their numbers, from 1 on, those that are vacant too: their **incarnation** keeps stale handles stale.
-//! - Payloads are what the store has, made independent of this process (`memfold_codec::portable`): the file names the chain of codecs.
-//! - **Nothing in a file is believed**, since whoever makes one can make its checksums too. Counts are held against each other when it is read. A
-//!   block's image is looked at when it first comes into a frame (`verify.rs`); until then nothing of it is used but its payload.
-//! - A file gets its name when all of it is written and on the disk (`replace.rs`).
+//! Invariants:
+//! - A **checksum** is XXH3 (64 bits) of the chunk up to there; its seed is the checksum before it. The
+//!   checksum of the start, with seed 0, precedes the first chunk's. So a chunk that was changed, left out,
+//!   moved or taken from another file does not match, and nothing is interpreted before its checksum has been
+//!   verified.
+//! - Blocks are in the order of their numbers, from 1 on, vacant ones included: their **incarnation** keeps
+//!   stale handles stale.
+//! - Payloads are those of the store, made independent of this process (`memfold_codec::portable`): the file
+//!   names the chain of codecs.
+//! - **Nothing in a file is trusted**, since anyone who makes a file can make its checksums too. Counts are
+//!   checked against each other when the file is read. A block's image is verified when it is first faulted
+//!   in (`verify.rs`); until then only its payload is used.
+//! - A file gets its name once all of it is written and on the disk (`replace.rs`).
 
 mod bounds;
 mod error;
@@ -50,8 +55,9 @@ pub use verify::check_starts;
 const VERSION: u32 = 1;
 
 impl Heap {
-    /// 64 bits of the program's own, which are saved with the heap: a handle mostly ([`Handle::to_bits`](super::Handle::to_bits)), from which the program
-    /// finds everything else. 0 at first.
+    /// 64 bits that belong to the program and are saved with the heap: usually a handle
+    /// ([`Handle::to_bits`](super::Handle::to_bits)) from which the program finds everything else. 0 at
+    /// first.
     pub fn root(&self) -> u64 {
         self.core().root.load(Relaxed)
     }
@@ -61,11 +67,13 @@ impl Heap {
         self.core().root.store(root, Relaxed);
     }
 
-    /// Saves the heap to a file, from which [`Heap::load`] makes one with the same nodes and handles. This heap goes on as it was.
+    /// Saves the heap to a file, from which [`Heap::load`] makes a heap with the same nodes and handles. This
+    /// heap stays usable.
     ///
-    /// What is compressed is written as it is. The file is written beside `path` and put in its place when all of it is on the disk: if anything fails,
-    /// what was there before is still there. (If the process is killed, a file `.memfold-*.tmp` stays behind.) What is no regular file, a pipe for one, is written
-    /// in place.
+    /// Compressed blocks are written as they are. The file is written beside `path` and renamed to it once
+    /// all of it is on the disk: if anything fails, the previous file is unchanged. (If the process is
+    /// killed, a file `.memfold-*.tmp` stays behind.) If `path` is no regular file, a pipe for example, it is
+    /// written in place.
     ///
     /// ```
     /// use memfold::heap::{Handle, Heap, Options};
@@ -86,36 +94,39 @@ impl Heap {
     /// ```
     ///
     /// # Errors
-    /// If the file can't be written, there is no memory to compress what is not compressed yet, or a block is
-    /// [damaged](super::Error::Damaged); if nodes are lost, or a long one has lost a part
-    /// ([`SaveError::Lost`], [`SaveError::Part`]). The debugging twin can't be saved.
+    /// If the file can't be written; if there is no memory to compress the blocks that are not compressed
+    /// yet; if a block is [damaged](super::Error::Damaged); if nodes are lost, or a large node has lost a
+    /// part ([`SaveError::Lost`], [`SaveError::Part`]). The debugging twin can't be saved.
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<(), SaveError> {
         replace::replace(path.as_ref(), |file| self.save_to(file))
     }
 
-    /// As [`Heap::save`], to wherever `to` leads; what follows there is the caller's. Written in pieces of some 100 KB, and not flushed.
+    /// As [`Heap::save`], to any writer; what the caller writes after it is the caller's affair. It is
+    /// written in pieces of some 100 KB, and not flushed.
     ///
     /// # Errors
-    /// As [`Heap::save`]. Then what was written is of no use.
+    /// As [`Heap::save`]. What was written by then is unusable.
     pub fn save_to(&mut self, to: impl Write) -> Result<(), SaveError> {
         save::save(self, to)
     }
 
-    /// A heap as it was saved: nodes, their handles, and the root.
+    /// Loads a saved heap: its nodes, their handles, and the root.
     ///
-    /// The block size and the alignment are the file's, whatever `options` say. Everything else may be another: the limit, the policy, the codec for
-    /// blocks that are compressed from now on. Blocks that a codec of the program's own made need a codec of the same name. (A paranoid heap gives no
-    /// handle out twice from now on; before, it may have.)
+    /// The block size and the alignment are the file's, whatever `options` say. Everything else may differ:
+    /// the limit, the policy, the codec for blocks that are compressed from now on. Blocks that a
+    /// user-supplied codec compressed need a codec of the same name. (A paranoid heap gives out no handle
+    /// twice from now on; the heap that was saved may have done so.)
     ///
-    /// Blocks stay compressed until they are used. What is wrong in the file is found now, but for what its maker compressed: that is looked
-    /// at when it is used first, or by [`Heap::check`]. A block that is not what it should be is an error then, [`Damaged`](super::Error::Damaged), and the rest goes
-    /// on. So nothing that a file holds can do worse than other data.
+    /// Blocks stay compressed until they are used. Errors in the file are found now, except in the content of
+    /// compressed blocks: that is verified at its first use, or by [`Heap::check`]. A block that turns out
+    /// invalid is then an error, [`Damaged`](super::Error::Damaged), and all other blocks stay usable. So a
+    /// malicious file can do no more harm than any other untrusted data.
     ///
-    /// With a tier to spill to, what does not fit into the limit goes there.
+    /// With a tier to spill to, blocks that exceed the limit are spilled.
     ///
     /// # Errors
-    /// If the file can't be read, is no heap or damaged, comes from a later memfold or needs a codec that is not here; if the options can't be, or the
-    /// heap does not fit into their limit.
+    /// If the file can't be read, is no heap, is damaged, comes from a later memfold or needs a codec that is
+    /// not available; if the options are invalid, or the heap does not fit into their limit.
     pub fn load(path: impl AsRef<Path>, options: Options) -> Result<Self, LoadError> {
         let mut file = BufReader::new(File::open(path)?);
         let heap = Self::load_from(&mut file, options)?;
@@ -125,7 +136,7 @@ impl Heap {
         }
     }
 
-    /// As [`Heap::load`], from wherever `from` leads. No more is read than [`Heap::save_to`] wrote.
+    /// As [`Heap::load`], from any reader. It reads exactly what [`Heap::save_to`] wrote.
     ///
     /// # Errors
     /// As [`Heap::load`].

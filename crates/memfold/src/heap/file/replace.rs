@@ -1,4 +1,4 @@
-//! A file that is there as a whole or not at all.
+//! Replacing a file atomically.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -7,23 +7,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::{format, process};
 
-/// Names that are tried for the new file.
+/// How many names are tried for the new file.
 const TRIES: u32 = 1000;
 
-/// Names that this process took already.
+/// How many names this process has used.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// Removes the new file if it did not get its name.
+/// Removes the new file unless it was renamed.
 struct Temporary<'p>(&'p Path);
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        // It may have its name already; else there is nobody to tell but who is told of the failure before.
+        // It may have been renamed already; otherwise the caller already gets the error that led here.
         let _ = fs::remove_file(self.0);
     }
 }
 
-/// Has a new file written, which takes the place of `path` when it is on the disk. What is there and no regular file is written in place.
+/// Lets `write` write a new file, which replaces `path` once it is on the disk. If `path` exists and is no
+/// regular file, it is written in place.
 pub fn replace<E: From<io::Error>>(
     path: &Path,
     write: impl FnOnce(&mut File) -> Result<(), E>,
@@ -33,10 +34,10 @@ pub fn replace<E: From<io::Error>>(
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error.into()),
     };
-    // The link stays a link.
+    // A symbolic link remains a link.
     let path = if before.is_some() { fs::canonicalize(path)? } else { PathBuf::from(path) };
     if let Some(before) = &before {
-        // Who may not write the file may not replace it either.
+        // Without permission to write the file, replacing it is not allowed either.
         let mut there = OpenOptions::new().write(true).open(&path)?;
         if !before.is_file() {
             return write(&mut there);
@@ -45,7 +46,7 @@ pub fn replace<E: From<io::Error>>(
     let (name, mut file) = make_beside(&path)?;
     let temporary = Temporary(&name);
     if let Some(before) = before {
-        // Who may write the file need not own it.
+        // Write permission does not imply ownership, so this may fail.
         let _ = file.set_permissions(before.permissions());
     }
     write(&mut file)?;
@@ -57,7 +58,7 @@ pub fn replace<E: From<io::Error>>(
     Ok(())
 }
 
-/// A new file in the directory of `path`.
+/// Makes a new file in the directory of `path`.
 fn make_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     if path.file_name().is_none() {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -75,12 +76,12 @@ fn make_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// Makes sure that the new name is on the disk, where that can be done.
+/// Makes sure that the new name is on the disk, where that is possible.
 fn sync_directory(path: &Path) -> io::Result<()> {
     let directory =
         path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent });
     let Some(directory) = directory.filter(|_| cfg!(unix)) else { return Ok(()) };
-    // Who may not read the directory can't open it, and some file systems have no such thing.
+    // Without read permission the directory can't be opened, and some file systems can't sync one.
     let Ok(directory) = File::open(directory) else { return Ok(()) };
     match directory.sync_all() {
         Err(error) if !matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {

@@ -1,10 +1,11 @@
-//! A heap into a file.
+//! Saving a heap to a file.
 //!
-//! Nobody else has the heap meanwhile, so what is written is of one moment. Each block's payload is taken from the store; a block that was changed since is
-//! put there for as long as it takes to copy it, and leaves no more memory taken than before. Records and payloads are gathered until a chunk is worth writing.
+//! Nobody else uses the heap meanwhile, so the file shows a single moment. Each block's payload is taken from
+//! the store; a dirty block is put there while it is copied, and takes no more memory afterwards than before.
+//! Records and payloads are collected until they are worth a chunk.
 //!
-//! The writer belongs to the program and may panic. So nothing is written while a block is locked, nor while a
-//! changed block is in the store for the time of its copy only.
+//! The writer belongs to the program and may panic. So nothing is written while a block is locked, or while a
+//! dirty block is in the store only to be copied.
 //!
 //! Saving fails instead of writing what a reader would refuse (`bounds.rs`). The functions that create blocks and
 //! long nodes check the same bounds as the reader does.
@@ -28,9 +29,9 @@ use crate::heap::residency::frames::Frame;
 use crate::heap::stored::grouping::{ASCENDING, grouped_len};
 use crate::heap::stored::lost::Lost;
 
-/// Bytes of payloads, or of parts of large nodes, that are worth a chunk.
+/// This many bytes of payloads, or of parts of large nodes, are worth a chunk.
 const GATHERED: usize = 128 << 10;
-/// What compresses blocks again whose forms only this process can read.
+/// The codec that recompresses blocks whose compressed form only this process can read.
 const PORTABLE: &str = "zstd:1";
 
 /// See [`Heap::save_to`].
@@ -43,7 +44,8 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
     }
     let _pause = heap.core().board.pause();
     heap.core().end_forgotten();
-    // What is left in one piece of large nodes goes back into their parts, and blocks that sessions had are given back.
+    // Large nodes that are still in one piece are written back into their parts, and blocks that sessions
+    // held are released.
     heap.session()?.put_all_back()?;
     let core = heap.core();
     let (end, vacant) = {
@@ -88,7 +90,7 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
     Ok(())
 }
 
-/// Whether a block has nodes. One without is there if a session was forgotten that had it.
+/// Whether a block has nodes. A block without nodes exists if a forgotten session held it.
 fn is_used(block: &Block) -> bool {
     block.state().residency() != Residency::Vacant && block.live.load(Relaxed) > 0
 }
@@ -118,11 +120,11 @@ fn head(core: &Core, end: u32) -> (Head, Vec<Shape>) {
     (head, shapes)
 }
 
-/// What made payloads: its number in the file is one more than its place.
+/// What made a payload; its number in the file is one more than its index.
 #[derive(PartialEq)]
 enum Maker {
     Chain(Chain),
-    /// The codec of the program's own that the heap has.
+    /// The user-supplied codec of the heap.
     Own,
 }
 
@@ -130,21 +132,21 @@ struct Saver<'c, W> {
     core: &'c Core,
     chunks: Chunks<W>,
     made_by: Vec<Maker>,
-    /// So many of them have their chunks.
+    /// How many of them have been written as chunks.
     named: usize,
     records: Vec<Record>,
     payloads: Vec<u8>,
-    /// Once something is lost nothing is written any more, and the rest is looked for.
+    /// Once anything is found lost, nothing more is written, and the rest is only searched for losses.
     lost: Lost,
 }
 
 impl<W: Write> Saver<'_, W> {
-    /// A number without a block, and whether it may be used again.
+    /// Adds a number without a block; `may_be_used` says whether it may be reused.
     fn add_vacant(&mut self, block: Option<&Block>, may_be_used: bool) {
         let mut record = Record::default();
         if let Some(block) = block {
             let given = block.state().residency() != Residency::Vacant;
-            // As if it had been given back.
+            // As if it had been vacated.
             record.incarnation = block.incarnation.load(Relaxed).wrapping_add(given.into());
             record.flags = if may_be_used || given { 0 } else { format::LOST };
         }
@@ -159,7 +161,7 @@ impl<W: Write> Saver<'_, W> {
         };
         let changed = |(_, frame): &(u32, &Frame)| frame.dirty.load(Relaxed) || !block.has_copy();
         match (self.add_kept(number, block, frame.filter(changed)), frame) {
-            // What the tier does not give back is here.
+            // The tier has lost the copy or does not answer, but the block is resident.
             (Err(SaveError::Heap(Error::Lost | Error::Away)), Some((at, frame))) => {
                 self.core.changed(number, frame);
                 self.add_kept(number, block, Some((at, frame)))
@@ -172,7 +174,7 @@ impl<W: Write> Saver<'_, W> {
         }
     }
 
-    /// Adds what is kept of a block, after it was compressed if it is in a frame and was changed there.
+    /// Adds a block's copy; if the block is resident and dirty, it is compressed first.
     fn add_kept(
         &mut self,
         number: u32,
@@ -182,7 +184,7 @@ impl<W: Write> Saver<'_, W> {
         if let Some((at, frame)) = changed {
             self.core.keep(number, at, block, frame)?;
         }
-        // One that is away and has no copy is given up.
+        // A block that is not resident and has no copy is given up.
         let added = block.with_copy(|copy| self.add_copy(number, block, copy));
         if let Some((_, frame)) = changed {
             self.core.drop_copy(number);
@@ -191,7 +193,7 @@ impl<W: Write> Saver<'_, W> {
         added.unwrap_or(Err(SaveError::Heap(Error::Lost)))
     }
 
-    /// Adds what is kept of a block, which is pinned.
+    /// Adds a block's copy, which is pinned.
     fn add_copy(&mut self, number: u32, block: &Block, copy: Copy) -> Result<(), SaveError> {
         let (core, mut sealed) = (self.core, Vec::new());
         let (id, payload) = core.payload(number, copy, &mut sealed)?;
@@ -202,7 +204,7 @@ impl<W: Write> Saver<'_, W> {
                 (self.number_of(Maker::Own)?, self.append(payload)?)
             }
             Some(id) => match portable::split(id, payload) {
-                // A record without bytes is that of no block.
+                // A record without bytes means that there is no block.
                 Some((chain, body)) if !body.is_empty() => {
                     (self.number_of(Maker::Chain(chain))?, self.append(body)?)
                 }
@@ -215,7 +217,7 @@ impl<W: Write> Saver<'_, W> {
         };
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let shape = self.core.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
-        // More than there is room for only means that it was freed and used again.
+        // If this exceeds the room, bytes were freed and used again: nothing else is wrong.
         let most = match shape {
             Blocks::Mixed(shape) => shape.room(),
             Blocks::Equal(shape) => shape.nodes(),
@@ -248,7 +250,7 @@ impl<W: Write> Saver<'_, W> {
         Ok(payload.len() as u32)
     }
 
-    /// The number of what made a payload.
+    /// The number of the codec that made a payload.
     fn number_of(&mut self, maker: Maker) -> Result<u16, SaveError> {
         let known = self.made_by.iter().position(|known| *known == maker);
         let place = match known {
@@ -265,7 +267,7 @@ impl<W: Write> Saver<'_, W> {
         Ok(place as u16 + 1)
     }
 
-    /// Writes the names of what made the payloads that come next.
+    /// Writes the names of the codecs of the payloads that follow.
     fn put_codecs(&mut self) -> Result<(), SaveError> {
         while let Some(maker) = self.made_by.get(self.named) {
             match maker {
@@ -282,7 +284,7 @@ impl<W: Write> Saver<'_, W> {
         Ok(())
     }
 
-    /// Compresses a block again so that any process can read it.
+    /// Recompresses a block so that any process can read it.
     fn compress_again(
         &self,
         number: u32,
@@ -291,7 +293,7 @@ impl<W: Write> Saver<'_, W> {
     ) -> Result<(CodecId, Vec<u8>), SaveError> {
         let (shape, len) = self.core.stored_len(block)?;
         let len = match block.grouping.load(Relaxed) {
-            // Those are kept without a codec.
+            // These are stored without a codec.
             ASCENDING => return Err(Error::Damaged.into()),
             grouping => grouped_len(grouping, shape, len),
         };

@@ -1,12 +1,13 @@
-//! Whether a block's image is what the block's numbers say: before anything of an image that came from a file is used.
+//! Verifies that a block's image agrees with its record, before anything of an image from a file is used.
 //!
-//! Whoever made the file may have made the image, so all is looked at by which memory is found, or by which two nodes could lie one over the other. After that the image
-//! is as good as one of our own:
-//! - Headers lead from the first node's place to the end, so extents lie side by side and each node in its own.
-//! - A node starts just where a start says so, or a live bit does and a node can be.
-//! - Live nodes, their bytes and free bytes are as many as were noted; what is free is zero or will be wiped.
+//! The maker of the file may have forged the image, so everything is checked that addresses memory, or by
+//! which two nodes could overlap. After that the image is as safe as one of our own:
+//! - Headers lead from the first node's place to the end, so extents are adjacent and no two nodes overlap.
+//! - A node starts exactly where a start says so; or where a live bit does, at a place where a node can be.
+//! - The counts of live nodes, their bytes and free bytes are as recorded; free bytes are zero or will be
+//!   wiped.
 //!
-//! Checks may be anything: they only tell handles apart.
+//! Checks may have any value: they only tell handles apart.
 
 use std::sync::atomic::Ordering::*;
 
@@ -34,14 +35,14 @@ impl Core {
         if good { Ok(()) } else { Err(Damaged) }
     }
 
-    /// No node is put into a block that was found damaged; for who has its lock.
+    /// Retires a block that was found damaged, so that no node is put into it; the caller holds its lock.
     pub fn refuse(&self, number: u32, block: &Block) {
         block.retired.store(true, Relaxed);
         self.relist(number, block, None);
     }
 }
 
-/// Whether starts are where the nodes of a block of different sizes begin, and nowhere else.
+/// Checks that starts are exactly where the nodes of a block of different sizes begin.
 pub fn check_starts(image: Image, mixed: mixed::Shape, marks: Marks) -> Result<(), Damaged> {
     let words = mixed.total_units().div_ceil(WORD);
     let is = |word: usize, bits: u64| {

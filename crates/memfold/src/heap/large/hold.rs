@@ -10,11 +10,11 @@ use crate::heap::block::handle::Handle;
 use crate::heap::core::locked;
 use crate::heap::error::Error;
 
-/// What the guards of a large node need when they are dropped: the session that they come from.
+/// What the guards of a large node need when they are dropped: the session that they came from.
 pub trait Holder {
-    /// From now on the node counts as changed, and putting it back needs no more room.
+    /// Marks the node changed, and makes sure that writing it back needs no more memory.
     fn will_change(&self, large: &Large) -> Result<(), Error>;
-    /// A guard goes, which wrote if `wrote`.
+    /// Ends a guard's hold; `wrote` says whether it was a guard to write.
     fn let_go(&self, large: &Large, wrote: bool);
 }
 
@@ -26,7 +26,7 @@ pub struct Held<'s> {
 }
 
 impl Held<'_> {
-    /// The node counts as changed from now on.
+    /// Marks the node changed.
     pub fn will_change(&self) -> Result<(), Error> {
         self.holder.will_change(&self.large)
     }
@@ -38,7 +38,7 @@ impl Drop for Held<'_> {
     }
 }
 impl Session<'_> {
-    /// Holds all of a node in one piece, to write it or to look at it.
+    /// Makes the node one piece, to write it or to look at it.
     pub(crate) fn hold_large(
         &self,
         handle: Handle,
@@ -73,7 +73,7 @@ impl Session<'_> {
         Ok((Held { large, holder: self, writes }, bytes, len))
     }
 
-    /// What guards left in one piece goes back into the parts.
+    /// Writes what guards left in one piece back into the parts.
     pub(super) fn put_back(&self, state: &mut State) -> Result<(), Error> {
         if state.changed {
             let part = self.core().part();
@@ -84,7 +84,7 @@ impl Session<'_> {
                 // SAFETY: within the node, which nobody writes: no guard is left.
                 let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), span.len()) };
                 match self.write_part(part, 0, bytes) {
-                    // All that was in it is here.
+                    // The whole content of the lost part is here.
                     Err(Error::Lost) => {
                         self.free(part).map_err(of_part)?;
                         state.parts[number] = None;
@@ -102,7 +102,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Puts back what is still in one piece, of all large nodes: nothing of them is elsewhere than in their parts then. While no guard lives.
+    /// Writes every large node that is still in one piece back into its parts, so that all of its content is
+    /// there. No guard may live.
     pub(crate) fn put_all_back(&self) -> Result<(), Error> {
         self.free_waiting();
         let all = locked(&self.core().large).all();
@@ -127,7 +128,7 @@ impl Holder for Session<'_> {
             if state.freed {
                 state.whole = None;
             } else {
-                // What can't go back now stays: it is the node.
+                // If it can't be written back now, it remains the node.
                 let _ = self.put_back(&mut state);
             }
         }

@@ -5,10 +5,12 @@
 //!                       whole, while a guard lives: all parts in one piece
 //! ```
 //!
-//! A large node is kept in parts, which are nodes like others, each about as long as a block or the longest node. So reading and writing a piece of it brings
-//! only the blocks of that piece, and a part that was never written takes no room. Whoever wants all of it in one piece, by a pin or a guard
-//! to write, gets a copy of the parts, which is the node from then on: what was changed goes back into the parts when the last guard
-//! is dropped. If it can't, because there is no memory, the copy stays what the node is, and the next one tries again.
+//! A large node consists of parts, which are ordinary nodes, each about as long as a block or the longest
+//! node. So reading or writing a piece of it faults in only the blocks of that piece, and a part that was
+//! never written takes no memory. A pin, or a guard to write, needs the node in one piece and gets a copy of
+//! the parts, which is the node from then on. When the last guard is dropped, changes are written back to the
+//! parts. If that fails for lack of memory, the copy remains the node, and dropping the next guard tries
+//! again.
 //!
 //! Numbers of blocks from [`FIRST`] on are those of large nodes:
 //!
@@ -43,7 +45,7 @@ struct Whole {
     layout: Layout,
 }
 
-// SAFETY: memory that is reached under the node's lock, or by a guard whose user takes care.
+// SAFETY: the memory is reached only under the node's lock, or by a guard whose user takes care.
 unsafe impl Send for Whole {}
 
 impl Drop for Whole {
@@ -59,7 +61,7 @@ struct State {
     len: usize,
     parts: Vec<Option<Handle>>,
     whole: Option<Whole>,
-    /// `whole` holds what the parts don't.
+    /// `whole` holds changes that the parts don't.
     changed: bool,
     /// Guards that use `whole`, and whether one of them writes.
     guards: u32,
@@ -70,7 +72,7 @@ struct State {
 /// See the module.
 pub struct Large(Mutex<State>);
 
-/// What large nodes come to.
+/// Statistics of large nodes.
 #[derive(Default)]
 pub struct Counts {
     pub nodes: u64,
@@ -78,17 +80,17 @@ pub struct Counts {
     /// Their parts, which are nodes too, and the bytes of those.
     pub parts: u64,
     pub part_bytes: u64,
-    /// Memory beside the parts.
+    /// Memory apart from the parts.
     pub memory: u64,
 }
 
 impl State {
-    /// Which bytes the part of this number has.
+    /// The bytes of the node that the part of this number holds.
     fn span(&self, number: usize, part: usize) -> Range<usize> {
         (number * part).min(self.len)..(number * part + part).min(self.len)
     }
 
-    /// Takes out the parts from this number on: their handles and bytes.
+    /// Takes out the parts from this number on: each with its handle and its bytes.
     fn take_parts(&mut self, from: usize, part: usize) -> Vec<(Handle, usize)> {
         let of = |number: usize| Some((self.parts[number]?, self.span(number, part).len()));
         let taken = (from..self.parts.len()).filter_map(of).collect();
@@ -96,7 +98,7 @@ impl State {
         taken
     }
 
-    /// What is in `whole`, if it is there.
+    /// The bytes `range` of `whole`, if there is one.
     fn whole(&self, range: Range<usize>) -> Option<NonNull<u8>> {
         debug_assert!(range.end <= self.len);
         // SAFETY: within the memory, which is as long as the node.
@@ -123,7 +125,7 @@ impl Core {
 }
 
 impl Core {
-    /// Counts of all large nodes, one after the other.
+    /// Counts of all large nodes, taken one by one.
     pub fn large_counts(&self) -> Counts {
         let (all, mut counts) = {
             let table = locked(&self.large);
@@ -150,7 +152,7 @@ impl Core {
 }
 
 impl Large {
-    /// There are no guards, whatever was forgotten.
+    /// Clears the guards: the caller knows that none lives, even if some were forgotten.
     pub fn let_go(&self) {
         let mut state = locked(&self.0);
         (state.guards, state.writing) = (0, false);
@@ -159,12 +161,12 @@ impl Large {
         }
     }
 
-    /// The node, while no guard writes it.
+    /// Locks the node; waits until no guard writes it.
     fn lock(&self) -> Result<MutexGuard<'_, State>, Error> {
         self.lock_within(PATIENCE)
     }
 
-    /// The same, after so many turns of waiting at most.
+    /// The same, but gives up after `patience` turns of waiting.
     fn lock_within(&self, patience: u32) -> Result<MutexGuard<'_, State>, Error> {
         let mut turn = 0;
         loop {
@@ -184,7 +186,8 @@ impl Large {
     }
 }
 
-/// An error that a part caused, as one of the node: a part that is gone or has another length is not what the node's handle stands for.
+/// Turns an error of a part into one of the node: if a part is missing or has another length, the node is not
+/// what its handle stands for.
 pub fn of_part(error: Error) -> Error {
     match error {
         Error::Stale | Error::Mismatch { .. } => Error::Damaged,

@@ -13,7 +13,7 @@ use crate::heap::core::locked;
 use crate::heap::error::Error;
 
 impl Session<'_> {
-    /// A node of `len` bytes, none of which takes room yet.
+    /// Makes a node of `len` bytes, which takes no memory for content yet.
     pub(crate) fn alloc_large(&self, len: usize) -> Result<Handle, Error> {
         if len == 0 || len > crate::heap::MAX_NODE {
             return Err(Error::Size(len));
@@ -34,7 +34,7 @@ impl Session<'_> {
         self.free_large_within(handle, PATIENCE)
     }
 
-    /// The same, after so many turns of waiting at most.
+    /// The same, with at most `patience` turns of waiting.
     pub(crate) fn free_large_within(&self, handle: Handle, patience: u32) -> Result<(), Error> {
         let core = self.core();
         let large = core.large(handle)?;
@@ -70,7 +70,7 @@ impl Session<'_> {
         let end = from.checked_add(to.len()).filter(|&end| end <= state.len);
         let end = end.ok_or(Error::Mismatch { node: state.len, value: from.saturating_add(to.len()) })?;
         if let Some(bytes) = state.whole(from..end) {
-            // SAFETY: within the node; users of pins see to it that nobody writes meanwhile.
+            // SAFETY: within the node; users of pins make sure that nobody writes meanwhile.
             unsafe { bytes.copy_to_nonoverlapping(NonNull::from(&mut *to).cast(), to.len()) };
             return Ok(());
         }
@@ -83,7 +83,8 @@ impl Session<'_> {
         })
     }
 
-    /// Calls `f` with the number of each part of a range, what of the part is meant, and where that is in the range.
+    /// Calls `f` for each part that a range touches: with the part's number, the affected range of the part,
+    /// and its position in the range.
     fn each_part(
         &self,
         range: Range<usize>,
@@ -100,7 +101,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes over the part of a node that begins at `from`.
+    /// Overwrites the part of a node that begins at `from`.
     pub(crate) fn write_large(&self, handle: Handle, from: usize, bytes: &[u8]) -> Result<(), Error> {
         let large = self.core().large(handle)?;
         let mut state = large.lock()?;
@@ -109,11 +110,11 @@ impl Session<'_> {
         if let Some(to) = state.whole(from..end) {
             self.make_parts(&mut state)?;
             state.changed = true;
-            // SAFETY: within the node; users of pins see to it that nobody reads meanwhile.
+            // SAFETY: within the node; users of pins make sure that nobody reads meanwhile.
             unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) };
             return Ok(());
         }
-        // What there is no room for fails before anything is changed.
+        // A lack of memory is an error before anything is changed.
         self.each_part(from..end, |number, _, _| self.make_part(&mut state, number).map(|_| ()))?;
         self.each_part(from..end, |number, within, place| {
             let part = self.make_part(&mut state, number)?;
@@ -121,7 +122,7 @@ impl Session<'_> {
         })
     }
 
-    /// The part of this number, which is made if it is not there.
+    /// The part of this number; it is made if it does not exist.
     pub(super) fn make_part(&self, state: &mut State, number: usize) -> Result<Handle, Error> {
         match state.parts[number] {
             Some(part) => Ok(part),
@@ -163,7 +164,7 @@ impl Session<'_> {
         self.put_back(&mut state)?;
         let part = self.core().part();
         let (old, count) = (state.len, len.div_ceil(part));
-        // The last part of the shorter one: it may have another length afterwards.
+        // The last part of the shorter length: its own length may change.
         let last = (old.min(len) - 1) / part;
         let kept = last * part..old.min(len);
         let span = |of: usize| (last * part + part).min(of) - last * part;

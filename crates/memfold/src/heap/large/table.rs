@@ -30,7 +30,7 @@ impl Entry {
 pub struct Table {
     entries: Vec<Entry>,
     pub(super) free: Vec<u32>,
-    /// Nodes that nothing leads to, and their bytes: see `alloc/deferred.rs`.
+    /// Unreachable nodes that wait to be freed, and their bytes: see `alloc/deferred.rs`.
     pub waiting: VecDeque<(Handle, usize)>,
 }
 
@@ -45,12 +45,12 @@ impl Table {
         Ok(entry.handle(index))
     }
 
-    /// Adds an entry: its index, an error when all are in use.
+    /// Adds an entry; returns its index, or an error if all are in use.
     fn push(&mut self, entry: Entry) -> Result<u32, Error> {
-        // A file says how many there are, in 32 bits, too.
+        // A file also stores their number in 32 bits.
         let index = u32::try_from(self.entries.len()).ok().filter(|&index| index < u32::MAX);
         let index = index.ok_or(Error::Limit)?;
-        // Whatever becomes of the node, there is room for its index from now on.
+        // Whatever becomes of the node, its index can be freed from now on.
         self.entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         let free = self.entries.len() + 1 - self.free.len();
         self.free.try_reserve(free).map_err(|_| Error::OutOfMemory)?;
@@ -70,7 +70,8 @@ impl Table {
         self.entries.iter().filter_map(|entry| entry.node.clone()).collect()
     }
 
-    /// Every entry in order, as a file keeps it: its generation, and the node's bytes and parts if there is one.
+    /// Every entry in order, as a file stores it: its generation, and the node's bytes and parts if there is
+    /// one.
     pub fn saved(&self) -> impl Iterator<Item = (u16, usize, Vec<Option<Handle>>)> + '_ {
         self.entries.iter().map(|entry| match &entry.node {
             Some(large) => {
@@ -86,7 +87,7 @@ impl Table {
         self.entries.len()
     }
 
-    /// The handles of nodes that have a part of which something is true.
+    /// The handles of nodes that have a part for which `is_so` holds.
     pub fn with_part(&self, mut is_so: impl FnMut(&Handle) -> bool) -> Vec<Handle> {
         let mut found = Vec::new();
         for (index, entry) in (0..).zip(&self.entries) {
@@ -98,7 +99,8 @@ impl Table {
         found
     }
 
-    /// The handle of the first node of which a part is none (see [`file::Parts`]), where blocks have so many nodes.
+    /// The handle of the first node with an invalid part (see [`file::Parts`]); blocks have `nodes` nodes in
+    /// all.
     pub fn with_gone_part(&self, core: &Core, nodes: u64) -> Result<Option<Handle>, Error> {
         let mut seen = file::Parts::new(core);
         for (index, entry) in (0..).zip(&self.entries) {
@@ -112,7 +114,8 @@ impl Table {
         Ok(None)
     }
 
-    /// Adds an entry as it was saved: with a node if `len` is not 0, which has as many parts as its length makes.
+    /// Adds an entry as it was saved: with a node if `len` is not 0, which has as many parts as `len`
+    /// requires.
     pub fn restore(
         &mut self,
         generation: u16,
@@ -122,7 +125,7 @@ impl Table {
     ) -> Result<(), Error> {
         let large = Large(Mutex::new(State { len, parts, ..State::default() }));
         let node = (len > 0).then(|| Arc::new(large));
-        // The handles of one that was in use before all of its generations were gone.
+        // In a paranoid heap, an entry that has used up its generations is not reused.
         let is_free = node.is_none() && !(paranoid && generation == 0);
         let index = self.push(Entry { node, generation })?;
         if is_free {

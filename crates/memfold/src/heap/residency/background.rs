@@ -1,8 +1,9 @@
-//! What a heap does beside its sessions, in a thread of its own: evicting ahead of need, and loading ahead of use.
+//! The heap's own thread: it evicts ahead of need and loads ahead of use.
 //!
-//! A block that has to make room is compressed by whoever needs the room, unless the thread has done that before: it keeps a few frames free. And when a
-//! block was brought back, those may be brought too that are likely to be next: its neighbours, or those to which the node leads that
-//! was asked for. The thread claims blocks as sessions do: it takes nothing that is pinned or written just now.
+//! The thread that needs a frame has to evict a block and compress it, unless this thread has done that
+//! before: it keeps a few frames free. When a block is faulted in, this thread may also fault in the blocks
+//! that are likely to be next: its neighbours, or those that the requested node links to. It claims blocks as
+//! sessions do: it takes no block that is pinned or being written.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
@@ -16,13 +17,13 @@ use crate::heap::core::{Core, locked};
 use crate::heap::options::Ahead;
 use crate::heap::residency::headroom;
 
-/// Free frames that are wanted: one of so many that there may be, and no more than this.
+/// How many frames should be free: one in this many of those allowed, and no more than this.
 const RESERVE: u32 = 8;
 const MOST_RESERVE: u32 = 4;
-/// Nodes that wait to be looked at; what comes above that is forgotten: it is no longer ahead.
+/// The most nodes that wait to be looked at. Further ones are dropped: loading for them would come too late.
 const MOST_WAITING: usize = 64;
 
-/// What the thread is to do.
+/// Tasks of the thread.
 #[derive(Default)]
 struct Work {
     faults: VecDeque<Handle>,
@@ -43,12 +44,12 @@ pub struct Board {
 pub struct Background {
     core: Arc<Core>,
     thread: Option<JoinHandle<()>>,
-    /// Who started it; a forked child has no such thread.
+    /// The process that started it; a forked child has no such thread.
     process: u32,
 }
 
 impl Background {
-    /// Starts the thread; an error if the system has none left.
+    /// Starts the thread; an error if the system refuses one.
     pub fn start(core: &Arc<Core>) -> std::io::Result<Self> {
         let shared = Arc::clone(core);
         let thread =
@@ -66,21 +67,21 @@ impl Drop for Background {
         locked(&self.core.board.work).stop = true;
         self.core.board.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It ends, if not by a panic of its own.
+            // It ends, unless it has panicked.
             let _ = thread.join();
         }
     }
 }
 
 impl Board {
-    /// Keeps the thread from its work.
+    /// Keeps the thread from working.
     pub fn pause(&self) -> MutexGuard<'_, ()> {
         locked(&self.working)
     }
 }
 
 impl Core {
-    /// A node's block was brought back because it was asked for.
+    /// Reports that a node was asked for and its block faulted in.
     pub fn tell_fault(&self, handle: Handle) {
         if self.options.ahead != Ahead::Off {
             let mut work = locked(&self.board.work);
@@ -91,7 +92,7 @@ impl Core {
         }
     }
 
-    /// A free frame was taken, and so many are left.
+    /// Reports that a free frame was taken, and how many are left.
     pub fn tell_taken(&self, left: usize, allowed: u32) {
         if self.options.background && left < reserve(allowed) {
             locked(&self.board.work).make_room = true;
@@ -131,8 +132,8 @@ impl Core {
         }
     }
 
-    /// Where memory has become short, gives back what the heap has more than it may, though nobody asks it for a
-    /// frame.
+    /// If memory has become short, gives back what the heap has beyond its limit, even though nobody asks it
+    /// for a frame.
     fn give_back(&self) {
         if self.limit().follows_free() {
             self.follow_free();
@@ -147,14 +148,14 @@ impl Core {
         loop {
             let pool = locked(&self.pool);
             let enough = pool.made < allowed || pool.free.len() >= reserve(allowed);
-            // What can't be done now is done by who needs it.
+            // What can't be done now is left to the thread that needs a frame.
             if enough || !self.evict_to_free(pool) {
                 return;
             }
         }
     }
 
-    /// Brings blocks that are likely to be used after this node's.
+    /// Faults in the blocks that are likely to be used after this node's.
     fn load_ahead(&self, handle: Handle) {
         let numbers: Vec<u32> = match &self.options.ahead {
             Ahead::Off => Vec::new(),
@@ -165,7 +166,7 @@ impl Core {
                 offsets.iter().filter_map(|&offset| self.link(handle, offset)).map(Handle::block).collect()
             }
         };
-        // They must not drive out what they are read with.
+        // They must not evict the blocks that are used together with them.
         let most = (self.frames_allowed() / 4) as usize;
         for number in numbers.into_iter().take(most) {
             let Some(block) = self.blocks.get(number) else { continue };
@@ -176,7 +177,7 @@ impl Core {
         }
     }
 
-    /// The handle that stands in a node, if the node is in a frame and that looks like one.
+    /// The handle stored in a node, if the node is resident and the bytes look like a handle.
     fn link(&self, handle: Handle, offset: u32) -> Option<Handle> {
         let block = self.blocks.get(handle.block())?;
         let state = block.state();

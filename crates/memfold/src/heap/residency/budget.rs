@@ -1,9 +1,10 @@
 //! How many frames a heap may have.
 //!
-//! With [`Limit::Share`] that follows what is used. The least is one frame for [`SHARE`] blocks. When a block is brought back that has not been away for long,
-//! there is one more from then on, up to one for [`MOST_SHARE`] blocks: a program that goes to and fro in a part of its nodes
-//! soon has all of that part. For each block that is new, or was away for longer, there are two less: who makes nodes or
-//! walks over all of them doesn't need more for that.
+//! With [`Limit::Share`] that follows use. The minimum is one frame for [`SHARE`] blocks. Each block that is
+//! faulted in soon after its eviction raises the number by one, up to one for [`MOST_SHARE`] blocks: a
+//! program that moves to and fro in a part of its nodes soon has all of that part resident. Each block that
+//! is new, or was evicted long ago, lowers it by two: making nodes, or walking over all of them, doesn't need
+//! more frames.
 
 use std::sync::atomic::Ordering::*;
 
@@ -12,33 +13,33 @@ use crate::heap::core::Core;
 use crate::heap::error::{BadOption, Error};
 use crate::heap::options::Limit;
 
-/// With [`Limit::Share`], one block in so many is resident at least,
+/// With [`Limit::Share`], at least one block in this many is resident,
 pub const SHARE: u32 = 64;
-/// but so many of them;
+/// but no fewer than this;
 pub const LEAST_RESIDENT: u32 = 8;
-/// and one in so many at most,
+/// and at most one in this many,
 pub const MOST_SHARE: u32 = 8;
-/// or so many.
+/// or this many.
 pub const MOST_RESIDENT: u32 = 128;
-/// A block has been away for long if so many times the most frames were evicted meanwhile. With accesses at random to that many blocks, most
-/// are back before.
+/// A block was evicted long ago if this many times the most frames were evicted since. With accesses at
+/// random to that many blocks, most are faulted in before.
 const LONG: u32 = 4;
 
-/// This part more than are allowed are kept.
+/// This part of the allowed frames may stay in addition.
 const KEPT: u32 = 8;
-/// Frames are kept for so many more blocks than there are: this part.
+/// Frames stay for this part more blocks than there are.
 const SPARE: u32 = 128;
 
-/// Where there is a tier, everything but frames takes up to this part of [`Limit::Bytes`], in quarters,
+/// With a tier, everything but frames may take up to this part of [`Limit::Bytes`], in quarters,
 const BESIDE: u64 = 3;
-/// and leaves so many frames: more than a further block needs.
+/// and leaves this many frames: more than a further block needs.
 const LEFT_FRAMES: u32 = 3 * LEAST_FRAMES;
 
-/// A paranoid heap has so many frames.
+/// The number of frames of a paranoid heap.
 const PARANOID_FRAMES: u32 = 3;
-/// With [`Limit::Bytes`], so many frames are there in any case: what is there has to stay readable.
+/// With [`Limit::Bytes`], at least this many frames are allowed: existing nodes have to stay readable.
 const LEAST_FRAMES: u32 = 4;
-/// And so many bytes are left for what tables and the store take at a time when they grow.
+/// And this many bytes are left for the growth of tables and of the store, which comes in steps.
 const LIMIT_SLACK: u64 = 128 << 10;
 
 impl Core {
@@ -46,7 +47,7 @@ impl Core {
         Limit::from_bits(self.limit.load(Relaxed))
     }
 
-    /// Frames follow as blocks come.
+    /// Sets the limit; the number of frames follows as blocks are faulted in.
     pub fn set_limit(&self, limit: Limit) -> Result<(), BadOption> {
         limit.check(self.options.block_size)?;
         self.limit.store(limit.to_bits(), Relaxed);
@@ -67,8 +68,9 @@ impl Core {
         }
     }
 
-    /// How many frames may stay when no more than `allowed` may be made: with [`Limit::Share`] that goes to and fro, and to give memory back and get it
-    /// again costs as much as a decompression. Of frames for which there are no blocks, a few.
+    /// How many frames may stay when no more than `allowed` may be made. With [`Limit::Share`] the number
+    /// allowed goes up and down, and to return memory and get it again costs as much as a decompression. Of
+    /// frames for which there are no blocks, a few may stay.
     pub fn frames_kept(&self, allowed: u32) -> u32 {
         let blocks = self.counts.blocks.load(Relaxed);
         match self.limit() {
@@ -81,20 +83,20 @@ impl Core {
         (self.counts.blocks.load(Relaxed) / SHARE).max(LEAST_RESIDENT)
     }
 
-    /// How many frames there may be more than the least.
+    /// The most frames beyond the minimum.
     fn most_more(&self) -> u32 {
         (self.counts.blocks.load(Relaxed) / MOST_SHARE).max(MOST_RESIDENT) - self.least_resident()
     }
 
-    /// A block is evicted; `was_compressed` says whether it had to be compressed for that. A compression is counted
-    /// after its eviction, so a reader that loads compressions first never sees more of them.
+    /// Counts an eviction; `was_compressed` says whether the block had to be compressed for it. A compression
+    /// is counted after its eviction, so a reader that loads compressions first never sees more of them.
     pub fn note_evicted(&self, block: &Block, was_compressed: bool) {
         let evictions = self.counts.evictions.fetch_add(1, Relaxed) as u32;
         self.counts.compressions.fetch_add(u64::from(was_compressed), Release);
         block.evicted.store(evictions, Relaxed);
     }
 
-    /// A block comes into a frame: a new one, or one that was evicted before.
+    /// Counts a block that gets a frame: a new one, or one that was evicted before.
     pub fn note_came(&self, evicted: Option<&Block>) {
         if self.limit() != Limit::Share {
             return;
@@ -104,7 +106,7 @@ impl Core {
             let now = self.counts.evictions.load(Relaxed) as u32;
             now.wrapping_sub(block.evicted.load(Relaxed))
         });
-        // What another thread does at the same time may be lost.
+        // A concurrent update by another thread may be lost.
         let more = self.counts.more_frames.load(Relaxed);
         let next = match away {
             Some(away) if away <= most * LONG => (more + 1).min(most),
@@ -113,7 +115,7 @@ impl Core {
         self.counts.more_frames.store(next, Relaxed);
     }
 
-    /// How many frames there is room for beside everything else, what the first compression takes included.
+    /// How many frames fit beside everything else, including the buffers of the first compression.
     fn frames_within(&self, bytes: u64) -> u32 {
         let left = bytes.saturating_sub(self.bytes_without_frames() + self.first_work() + LIMIT_SLACK);
         self.frames.within(left)
@@ -124,7 +126,7 @@ impl Core {
         (self.work_len() as u64).saturating_sub(self.counts.work_bytes.load(Relaxed))
     }
 
-    /// Bytes by which everything but frames is more than it should be where there is a tier. `None` with other limits.
+    /// With a tier: the bytes by which everything but frames exceeds its part. `None` with other limits.
     pub fn over(&self) -> Option<i64> {
         let Limit::Bytes(bytes) = self.limit() else { return None };
         let frames = u64::from(LEFT_FRAMES) * self.frames.most_bytes() as u64;
@@ -132,7 +134,7 @@ impl Core {
         Some(self.bytes_without_frames() as i64 - left.min(bytes / 4 * BESIDE) as i64)
     }
 
-    /// An error if there may be no further block: those that are resident still have to be compressed.
+    /// An error if no further block is allowed: the resident ones still have to be compressed.
     pub fn may_grow(&self) -> Result<(), Error> {
         match self.limit() {
             Limit::Bytes(bytes) if self.frames_within(bytes) < 2 * LEAST_FRAMES => Err(Error::Limit),
@@ -141,7 +143,7 @@ impl Core {
         }
     }
 
-    /// The least [`Limit::Bytes`] with which there may be a further block.
+    /// The lowest [`Limit::Bytes`] with which a further block is allowed.
     pub fn least_bytes(&self) -> u64 {
         let (mut refused, mut least) = (0, u64::MAX >> 1);
         while least - refused > 1 {
@@ -157,7 +159,7 @@ impl Core {
         self.bytes_without_store() + self.store.store().stats().resident_bytes
     }
 
-    /// The same without the store, whose own figures may be another moment's.
+    /// The same without the store, whose own figures may be of another moment.
     pub fn bytes_without_store(&self) -> u64 {
         self.blocks.bytes()
             + self.nodes_noted.bytes()

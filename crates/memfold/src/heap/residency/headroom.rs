@@ -1,26 +1,26 @@
-//! How many frames a heap may have whose limit follows what memory is free: [`Limit::Free`] and [`Limit::All`].
+//! How many frames a heap may have if its limit follows free memory: [`Limit::Free`] and [`Limit::All`].
 //!
 //! ```text
 //!   free memory  |<-- reserve -->|<-------------- may be frames -------------->|
-//!                |..floor|                Free: half of this, All: all of it, and of little memory an eighth at least
+//!                |..floor|         Free: half of this; All: all of it; always at least an eighth of free memory
 //! ```
 //!
-//! What counts as free is said by each of the bounds that there are (`memfold_cgroup::rooms`): the machine, and
-//! each limited cgroup above the process. The strictest one decides. Frames that are there already are taken for
-//! free, so the result does not depend on how many there are.
+//! Each bound says what is free (`memfold_cgroup::rooms`): the machine, and each limited cgroup above the
+//! process. The strictest one decides. Existing frames count as free, so the result does not depend on how
+//! many there are.
 //!
-//! **Who looks.** A thread that is about to take a frame, if nobody has looked for [`REST`]. A heap that takes
-//! none does not grow, and does not look; its background thread, if it has one, looks every [`BACKGROUND`], so
-//! that it gives memory back to others.
+//! **Who looks.** A thread that is about to take a frame looks, unless another has within [`REST`]. A heap
+//! that takes no frames does not grow, and does not look; its background thread, if it has one, looks every
+//! [`BACKGROUND`], so that it gives memory back to others.
 //!
-//! **Between looks** compressed blocks and tables come and go. What they take more than at the last look is taken
-//! from the frames, and no block is made that could reach into the floor: the limit of a container is never the
-//! one that stops the heap.
+//! **Between looks** compressed blocks and tables grow and shrink. What they have grown by since the last
+//! look is taken from the frames, and no block is made that could reach into the floor: the heap always stops
+//! before it reaches the limit of a container.
 //!
-//! **Several heaps of a process** share what is free, or lacking, by what each has already. All of them are
-//! looked at as one: else each would take half, of what others have left.
+//! **Several heaps of a process** share what is free, or lacking, in proportion to what each already has.
+//! They are looked at as one: otherwise each would take half of what the others have left.
 //!
-//! Where it is not known what is free, the limit is [`Limit::Share`] from then on.
+//! If free memory can't be determined, the limit is [`Limit::Share`] from then on.
 
 use std::boxed::Box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -36,37 +36,37 @@ use crate::heap::options::Limit;
 use crate::heap::residency::budget::LEAST_RESIDENT;
 use crate::store::Goal;
 
-/// Time between looks: of a heap alone, of one among several, who grow into what is free step by step, and of a
-/// thread in the background.
+/// Time between looks: of a single heap; of one among several, which grow into free memory step by step; and
+/// of a background thread.
 const REST: Duration = Duration::from_millis(20);
 const REST_OF_SEVERAL: Duration = Duration::from_millis(2);
 pub const BACKGROUND: Duration = Duration::from_secs(1);
-/// But a look takes no more than one part in so many of the time.
+/// But looking takes no more than one part in this many of the time.
 const COST: u32 = 64;
 
-/// This part of all memory is never for frames, within these bytes, but no more than a quarter.
+/// This part of all memory, within these bounds but no more than a quarter, is never used for frames.
 const RESERVE: u64 = 16;
 const LEAST_RESERVE: u64 = 16 << 20;
 const MOST_RESERVE: u64 = 1 << 30;
-/// This part of the reserve is not for compressed blocks either, up to so many bytes.
+/// This part of the reserve, up to this many bytes, is not used for compressed blocks either.
 const FLOOR: u64 = 4;
 const MOST_FLOOR: u64 = 32 << 20;
-/// Frames may have this part of what is free in any case.
+/// Frames may always have this part of free memory.
 const LEAST_PART: u64 = 8;
-/// So many frames are there in any case: what is there has to stay readable.
+/// At least this many frames are allowed: existing nodes have to stay readable.
 const LEAST_FRAMES: u32 = 2;
-/// There are more frames only when there may be this part more: to compress, and take back at once, what is free
-/// now and then is no gain.
+/// The number of frames is raised only if it can grow by this part: to compress memory that is free only now
+/// and then, and take it back at once, is no gain.
 const STEP: u32 = 16;
-/// A heap without frames counts as one with so many bytes of them when what is free is divided.
+/// When free memory is divided, a heap without frames counts as one with this many bytes of them.
 const LEAST_WEIGHT: u64 = 1 << 20;
 
 type Look = dyn Fn() -> Option<Vec<Room>> + Send + Sync;
 
-/// What is known of the memory that heaps share: of the process, and in tests of one that is made up.
+/// What is known of the memory that heaps share: the process's, or in tests an invented one.
 pub struct Machine {
     rooms: Box<Look>,
-    /// Heaps that follow what is free, and bytes of their frames when each has looked last.
+    /// The number of heaps that follow free memory, and the bytes of their frames when each last looked.
     heaps: AtomicU64,
     frame_bytes: AtomicU64,
 }
@@ -86,18 +86,18 @@ impl Machine {
     }
 }
 
-/// What the last look at free memory has shown.
+/// The result of the last look at free memory.
 pub struct Headroom {
     machine: &'static Machine,
     /// When the next look is due, in microseconds of [`now`].
     due: AtomicU64,
-    /// So many frames may there be,
+    /// This many frames are allowed
     frames: AtomicU32,
-    /// when everything else takes so many bytes.
+    /// if everything else takes this many bytes.
     beside: AtomicU64,
-    /// The most bytes for all of it before somebody has looked again.
+    /// The most bytes for all of it until the next look.
     most: AtomicU64,
-    /// Bytes of frames that are counted for this heap in `machine`; who has the lock looks.
+    /// Bytes of frames that are counted for this heap in `machine`; the holder of the lock looks.
     counted: Mutex<Option<u64>>,
 }
 
@@ -111,7 +111,7 @@ fn reserve(total: u64) -> u64 {
     (total / RESERVE).clamp(LEAST_RESERVE, MOST_RESERVE).min(total / 4)
 }
 
-/// Bytes that frames of all heaps may have by one bound, which have `frames` now.
+/// Bytes that the frames of all heaps may have by one bound; they have `frames` bytes now.
 fn frame_bytes(limit: Limit, room: &Room, frames: u64) -> u64 {
     let sum = room.available + frames;
     let left = sum.saturating_sub(reserve(room.total));
@@ -119,7 +119,7 @@ fn frame_bytes(limit: Limit, room: &Room, frames: u64) -> u64 {
     part.max(sum / LEAST_PART)
 }
 
-/// Bytes that may still be taken by one bound.
+/// Bytes that may still be taken by this bound.
 fn left(room: &Room) -> u64 {
     room.available.saturating_sub((reserve(room.total) / FLOOR).min(MOST_FLOOR))
 }
@@ -136,19 +136,19 @@ impl Headroom {
         }
     }
 
-    /// The limit is another one: what is known is of no use.
+    /// Discards what is known, since the limit has changed.
     pub fn forget(&self) {
         self.due.store(0, Relaxed);
         self.count(&mut locked(&self.counted), None);
     }
 
-    /// The next look is due.
+    /// Makes the next look due.
     #[cfg(test)]
     pub fn expire(&self) {
         self.due.store(0, Relaxed);
     }
 
-    /// From now on so many bytes of frames are counted for this heap; none if it does not follow what is free.
+    /// Counts this many bytes of frames for this heap; `None` if it does not follow free memory.
     fn count(&self, counted: &mut Option<u64>, bytes: Option<u64>) {
         let before = std::mem::replace(counted, bytes);
         let machine = self.machine;
@@ -164,32 +164,32 @@ impl Drop for Headroom {
 }
 
 impl Core {
-    /// How many frames there may be by the last look at what is free.
+    /// How many frames are allowed by the last look at free memory.
     pub fn frames_of_free(&self) -> u32 {
         let grown = self.bytes_without_frames().saturating_sub(self.headroom.beside.load(Relaxed));
         let fewer = u32::try_from(grown / self.frames.most_bytes() as u64).unwrap_or(u32::MAX);
         self.headroom.frames.load(Relaxed).saturating_sub(fewer).max(self.least_of_free())
     }
 
-    /// So many frames there may be however little is free: fewer only where large blocks, and two more of them to
-    /// compress, would reach into the floor.
+    /// The frames that are allowed however little is free; fewer only if large blocks, and two more of them
+    /// to compress, would reach into the floor.
     fn least_of_free(&self) -> u32 {
         let bytes = self.headroom.most.load(Relaxed).saturating_sub(self.bytes_without_frames());
         let fit = bytes / self.frames.most_bytes() as u64;
         fit.saturating_sub(2).clamp(LEAST_FRAMES.into(), LEAST_RESIDENT.into()) as u32
     }
 
-    /// Looks at what is free, if the limit follows it and nobody has for a while.
+    /// Looks at free memory, if the limit follows it and a look is due.
     pub fn follow_free(&self) {
         if self.limit().follows_free() && now() >= self.headroom.due.load(Relaxed) {
-            // Else another thread looks.
+            // Otherwise another thread is looking.
             if let Ok(mut counted) = self.headroom.counted.try_lock() {
                 self.look_at_free(&mut counted);
             }
         }
     }
 
-    /// For who has the lock of `counted`.
+    /// The caller holds the lock of `counted`.
     #[cold]
     fn look_at_free(&self, counted: &mut Option<u64>) {
         let head = &self.headroom;
@@ -208,7 +208,7 @@ impl Core {
         let all = head.machine.frame_bytes.load(Relaxed).max(own);
 
         let wanted = rooms.iter().map(|room| frame_bytes(limit, room, all)).min().unwrap_or(0);
-        // This heap's part of what is free, or lacking.
+        // This heap's part of what is free or lacking.
         let (weight, weights) = (own + LEAST_WEIGHT, all + heaps * LEAST_WEIGHT);
         let change = i128::from(wanted) - i128::from(all);
         let change = change * i128::from(weight) / i128::from(weights) / self.frames.most_bytes() as i128;
@@ -224,25 +224,25 @@ impl Core {
         head.due.store(now() + rest.as_micros() as u64, Relaxed);
     }
 
-    /// Whether a further block, and what it takes in the store, can't reach into the floor.
+    /// Whether a further block, together with its copy in the store, can't reach into the floor.
     fn has_room(&self) -> bool {
         let block = self.frames.most_bytes() as u64;
         self.frames.bytes() + self.bytes_without_frames() + 2 * block <= self.headroom.most.load(Relaxed)
     }
 
-    /// An error if memory is so short that there may be no further block, now that somebody has looked.
+    /// An error if memory is so short that no further block is allowed; it looks again before it says so.
     pub fn is_free(&self) -> Result<(), Error> {
         self.follow_free();
         if self.has_room() {
             return Ok(());
         }
         self.look_at_free(&mut locked(&self.headroom.counted));
-        // It may be another limit now.
+        // The limit may have changed.
         if self.has_room() || !self.limit().follows_free() { Ok(()) } else { Err(Error::Limit) }
     }
 
-    /// As `may_grow`, for a session: before a further block is refused, the store gives back what it has free,
-    /// and, where that follows what is free, frames go one after the other.
+    /// As `may_grow`, for a session: before a further block is refused, the store returns its free memory,
+    /// and, if the limit follows free memory, frames are given back one after the other.
     pub fn make_way(&self, me: u16) -> Result<(), Error> {
         let mut is_closed = false;
         loop {

@@ -8,8 +8,8 @@
 //!   frames      the memory
 //! ```
 //!
-//! The invariant of this room: a block is evicted only under its lock, after its tenancy has ended, and only if no
-//! guard holds one of its stripes and no session has pinned it.
+//! The invariant of this module: a block is evicted only under its lock, after its tenancy has ended, and
+//! only if no guard holds one of its stripes and no session has pinned it.
 
 pub mod background;
 pub mod budget;

@@ -1,4 +1,4 @@
-//! Blocks into frames and out of them.
+//! Faulting blocks in, and evicting them.
 
 use std::cmp::Reverse;
 use std::sync::MutexGuard;
@@ -12,17 +12,17 @@ use crate::heap::error::Error;
 use crate::heap::residency::frames::{Frame, Frames, pause};
 use crate::probe;
 
-/// What came of an attempt to evict.
+/// The result of an attempt to evict.
 enum Evicted {
     /// The frame is free.
     Done,
-    /// Somebody is at the block just now.
+    /// Another thread is using the block.
     Busy,
     /// A session has pinned it.
     Pinned,
 }
 
-/// A block whose tenancy is over, and its lock.
+/// A block whose tenancy has ended, and its lock.
 struct Leaving<'a> {
     number: u32,
     frame: &'a Frame,
@@ -31,24 +31,24 @@ struct Leaving<'a> {
     _lock: MutexGuard<'a, ()>,
 }
 
-/// What came of trying all frames.
+/// The result of trying all frames.
 enum Round {
-    /// This one is free, and the caller's.
+    /// This frame is free, and the caller's.
     Frame(u32),
-    /// The policy knows of none.
+    /// The policy knows of no frame.
     Nothing,
     Busy,
     Pinned,
 }
 
-/// Rounds over all frames, and chances for other threads, before a heap without a free frame gives up.
+/// How many rounds over all frames, with a yield after each, before a heap without a free frame gives up.
 const ROUNDS: u32 = 20_000;
-/// Blocks that go at once at most where other sessions have to be told, and one in how many of those that are there.
+/// The most blocks that are evicted at once if a heavy fence is needed; and one in this many of the frames.
 const AT_ONCE: u32 = 16;
 const PART_AT_ONCE: u32 = 8;
 
 impl Core {
-    /// A frame without a block, which is the caller's. Evicts if need be.
+    /// A frame without a block, which is the caller's. Evicts a block if necessary.
     pub fn take_frame(&self, me: u16) -> Result<u32, Error> {
         self.follow_free();
         let allowed = self.frames_allowed();
@@ -60,7 +60,7 @@ impl Core {
         if pool.made < allowed {
             return self.make_frame(&mut pool);
         }
-        // What is allowed has become less.
+        // The number of allowed frames has dropped.
         pool = self.shrink(me, pool, self.frames_kept(allowed));
         let mut turn = 0;
         for _ in 0..ROUNDS {
@@ -71,7 +71,8 @@ impl Core {
             pool = locked(&self.pool);
             match round? {
                 Round::Frame(frame) => return Ok(frame),
-                // Other threads are about to fill all that there are: one more than allowed is better than waiting for each other.
+                // Other threads are about to fill all frames: one more than allowed is better than waiting
+                // for each other.
                 Round::Nothing if pool.chosen.is_empty() => return self.make_frame(&mut pool),
                 Round::Pinned => return Err(Error::Pinned),
                 Round::Nothing | Round::Busy => {}
@@ -83,7 +84,7 @@ impl Core {
         Err(Error::Pinned)
     }
 
-    /// Evicts until no more frames have memory than may stay, or no further block can go now.
+    /// Evicts until no more than `kept` frames have memory, or no further block can be evicted now.
     pub fn shrink<'a>(&'a self, me: u16, mut pool: MutexGuard<'a, Pool>, kept: u32) -> MutexGuard<'a, Pool> {
         while pool.made > kept {
             if let Some(frame) = pool.free.pop() {
@@ -100,14 +101,14 @@ impl Core {
         pool
     }
 
-    /// Whether a block can come without another one going.
+    /// Whether a block can be faulted in without evicting another.
     pub fn has_free_frame(&self) -> bool {
         let allowed = self.frames_allowed();
         let pool = locked(&self.pool);
         !pool.free.is_empty() || pool.made < allowed
     }
 
-    /// One more frame.
+    /// Makes one more frame.
     fn make_frame(&self, pool: &mut Pool) -> Result<u32, Error> {
         let frame = match pool.empty.pop() {
             Some(Reverse(frame)) => frame,
@@ -117,9 +118,10 @@ impl Core {
         Ok(frame)
     }
 
-    /// Tries frames until one is free. Those whose blocks stay are left chosen meanwhile, so that each is tried once.
+    /// Tries frames until one is free. Frames whose blocks stay remain chosen meanwhile, so that each is
+    /// tried once.
     fn evict_one<'a>(&'a self, me: u16, mut pool: MutexGuard<'a, Pool>) -> Result<Round, Error> {
-        // To tell other sessions interrupts their threads: then several blocks go at once.
+        // The heavy fence interrupts the threads of other sessions, so several blocks are evicted per fence.
         let most = match self.participants.has_others(me.into()) {
             true if self.options.paranoid => AT_ONCE,
             true => (pool.made / PART_AT_ONCE).clamp(1, AT_ONCE),
@@ -173,18 +175,19 @@ impl Core {
         round
     }
 
-    /// When a block comes. In a paranoid heap that is always before now: the first use is noticed, and all is evicted after it.
+    /// The clock value for a block that is faulted in. In a paranoid heap it lies in the past: the first use
+    /// is noticed, and everything is evicted after it.
     pub fn now(&self) -> u32 {
         self.clock.load(Relaxed).wrapping_sub(self.options.paranoid.into())
     }
 
-    /// Gives a frame back without a block.
+    /// Gives back a frame without a block.
     pub fn give_frame(&self, frame: u32) {
         let kept = self.frames_kept(self.frames_allowed());
         self.give_frame_to(&mut locked(&self.pool), frame, kept);
     }
 
-    /// The frame is free, or, if there are more than may stay, gives its memory back.
+    /// Makes the frame free, or, if more than `kept` have memory, returns its memory.
     fn give_frame_to(&self, pool: &mut Pool, frame: u32, kept: u32) {
         probe!(heap_frame_give, frame, pool.made <= kept);
         if pool.made > kept {
@@ -196,14 +199,14 @@ impl Core {
         }
     }
 
-    /// The block is in the frame: it may be evicted from now on.
+    /// The block is in the frame and may be evicted from now on.
     pub fn came(&self, frame: u32) {
         locked(&self.pool).policy.came(frame, &self.frames);
     }
 
-    /// Makes blocks absent and their frames free: what came of each.
+    /// Evicts blocks and makes their frames free; a result for each.
     fn evict(&self, me: u16, frames: &[u32]) -> Vec<Result<Evicted, Error>> {
-        // Nobody waits for a block's lock while it has one of these, nor while its session is busy.
+        // No thread waits for a block's lock while it holds one of these, nor while its session is busy.
         let leaving: Vec<_> = frames.iter().map(|&frame| self.begin_to_leave(frame)).collect();
         if leaving.iter().any(Option::is_some) {
             self.participants.heavy_fence(me.into());
@@ -212,7 +215,7 @@ impl Core {
         leaving.into_iter().map(leave).collect()
     }
 
-    /// Ends the tenancy of a frame, whose block nobody is at just now.
+    /// Ends the tenancy of a frame, unless another thread is using its block.
     fn begin_to_leave(&self, number: u32) -> Option<Leaving<'_>> {
         let frame = self.frames.get(number)?;
         let owner = frame.block.load(Acquire);
@@ -225,7 +228,7 @@ impl Core {
         Some(Leaving { number, frame, owner, block, _lock: lock })
     }
 
-    /// Makes a block absent, of whose end of tenancy others have been told.
+    /// Evicts a block whose end of tenancy the heavy fence has made known.
     fn leave(&self, me: u16, leaving: Leaving<'_>) -> Result<Evicted, Error> {
         let Leaving { number, frame, owner, block, .. } = leaving;
         self.wait_for_owner(me, frame);
@@ -250,14 +253,16 @@ impl Core {
         kept
     }
 
-    /// Ends the tenancy of a frame, and waits until nobody changes its block any more; for who has the block's lock.
+    /// Ends the tenancy of a frame, and waits until nobody changes its block any more; the caller holds the
+    /// block's lock.
     pub fn end(&self, me: u16, frame: &Frame) {
         frame.end();
         self.participants.heavy_fence(me.into());
         self.wait_for_owner(me, frame);
     }
 
-    /// Waits until the session that may change a frame's block has left; it has been told that the tenancy is over.
+    /// Waits until the session that may change a frame's block is not busy; the heavy fence has told it that
+    /// the tenancy is over.
     fn wait_for_owner(&self, me: u16, frame: &Frame) {
         let owner = frame.owner.load(Relaxed);
         if owner != 0 && owner != me {
@@ -265,7 +270,7 @@ impl Core {
         }
     }
 
-    /// The block's frame, into which it is brought if it is not there; for who has its lock.
+    /// The block's frame; the block is faulted in if it is not resident. The caller holds its lock.
     pub fn resident(&self, me: u16, number: u32, block: &Block) -> Result<(u32, &Frame), Error> {
         match block.state().residency() {
             Residency::Vacant => return Err(Error::Stale),
@@ -277,7 +282,8 @@ impl Core {
         probe!(heap_fault_begin, number);
         self.note_came(Some(block));
         let (taken, frame) = self.frame_for(me, shape, block.marked.load(Relaxed))?;
-        // What readers of the block that was in this frame look at comes after they could see that it left.
+        // A reader of the frame's previous block sees that the block has left before it sees any bytes of the
+        // new one.
         fence(Release);
         self.frames.is_first_use(taken);
         if let Err(error) = self.fill(number, block, taken, frame, shape) {
@@ -298,7 +304,8 @@ impl Core {
         Ok((taken, frame))
     }
 
-    /// A frame without a block, which is the caller's, with memory for a block of this shape, and for its checks if it is to have some.
+    /// A frame without a block, which is the caller's, with memory for a block of this shape, and for its
+    /// checks if wanted.
     pub fn frame_for(&self, me: u16, shape: Shape, checks: bool) -> Result<(u32, &Frame), Error> {
         let taken = self.take_frame(me)?;
         let frame = self.frames.get(taken).ok_or(Error::Damaged)?;
@@ -310,7 +317,7 @@ impl Core {
         Err(Error::OutOfMemory)
     }
 
-    /// Makes one more frame free; false if that can't be done now.
+    /// Frees one more frame; false if that can't be done now.
     pub fn evict_to_free(&self, pool: MutexGuard<'_, Pool>) -> bool {
         let round = self.evict_one(0, pool);
         if let Ok(Round::Frame(frame)) = round {
@@ -319,7 +326,7 @@ impl Core {
         matches!(round, Ok(Round::Frame(_)))
     }
 
-    /// Evicts all that can be evicted.
+    /// Evicts every block that can be evicted.
     pub fn evict_all(&self, me: u16) -> Result<(), Error> {
         let mut freed = vec![];
         let result = loop {
@@ -346,16 +353,17 @@ impl Pool {
         found.map(|at| self.chosen.swap_remove(at)).is_some()
     }
 
-    /// The block that was in this chosen frame is evicted; the frame is nobody's.
+    /// The block that was in this chosen frame is evicted; the frame belongs to nobody.
     fn has_gone(&mut self, frame: u32) {
-        // The block for which it was chosen was vacated meanwhile, and it was another one that went.
+        // The block for which the frame was chosen was vacated meanwhile, and another block was evicted from
+        // it.
         if !self.unchoose(frame) {
             self.policy.left(frame);
             self.free.retain(|&other| other != frame);
         }
     }
 
-    /// The block of this frame is no more.
+    /// The block of this frame was vacated.
     pub fn vacated(&mut self, frame: u32) {
         if !self.unchoose(frame) {
             self.policy.left(frame);

@@ -1,7 +1,8 @@
-//! What is kept of a block that is not in a frame.
+//! The copy of a block that is not in a frame.
 //!
-//! A block without checks is compressed from its frame, and decompressed into it. One with checks is put together with them first, and taken apart again: in a
-//! frame its marks lie elsewhere (`residency/frames/memory.rs`), and in the store and in files behind its image (`block/marks.rs`).
+//! A block without checks is compressed directly from its frame, and decompressed into it. One with checks is
+//! first joined with its marks, and split again afterwards: in a frame the marks are in separate memory
+//! (`residency/frames/memory.rs`); in the store and in files they follow the image (`block/marks.rs`).
 
 use std::sync::atomic::Ordering::*;
 use std::vec::Vec;
@@ -20,30 +21,32 @@ use crate::probe;
 use crate::store::Workspace;
 use memfold_codec::CodecId;
 
-/// Copies are put into the store and taken out so often before it is asked whether it wants to be compacted, and bytes that are moved then.
+/// How many copies are put into the store or taken out between checks whether it needs compaction, and how
+/// many bytes are moved then.
 const UPKEEP: u64 = 64;
 const UPKEEP_BYTES: usize = 1 << 20;
 
 impl Core {
-    /// Bytes of what is kept of a block: with its marks, if it has checks.
+    /// Bytes of a block's copy before compression: with its marks, if it has checks.
     pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         Ok((shape, self.kept_len(shape, block.marked.load(Relaxed))))
     }
 
-    /// The same of a block of this shape, `marked` if it has checks.
+    /// The same for a block of this shape; `marked` if it has checks.
     pub fn kept_len(&self, shape: Shape, marked: bool) -> usize {
         let size = self.options.block_size;
         if marked { shape.form(size).end() } else { shape.image(size) }
     }
 
-    /// Puts a copy of a block into the store, which is in the frame of that number; for who has ended its tenancy, or has the heap alone.
+    /// Puts a copy of a block into the store; `number` is that of its frame. The caller has ended its
+    /// tenancy, or has exclusive access to the heap.
     pub fn keep(&self, owner: u32, number: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
         let (shape, len) = self.stored_len(block)?;
         if let Shape::Mixed(mixed) = shape
             && block.pending.load(Relaxed) > 0
         {
-            // A damaged block is kept as it is.
+            // A damaged block is stored as it is.
             let _ = Mixed::new(self.image(frame, shape), mixed).clear();
         }
         self.note_node(owner, number, block, shape);
@@ -74,7 +77,7 @@ impl Core {
         Ok(())
     }
 
-    /// Puts together what is kept of a block, with its checks if it has some: `to` is as long, or longer.
+    /// Joins a block with its checks, if it has any; `to` is at least as long as the result.
     ///
     /// # Safety
     /// Nobody writes to the block meanwhile.
@@ -91,15 +94,15 @@ impl Core {
         to.fill(0);
         let parts =
             [(0..image.len(), image), (form.starts(), marks.starts()), (form.checks(), marks.checks())];
-        // Of what a block has not, there are no bytes.
+        // Marks that a block does not have have no bytes.
         for (range, part) in parts.into_iter().filter(|(_, part)| part.len() > 0) {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller guarantees.
             unsafe { part.copy_to(to.get_mut(range).ok_or(Damaged)?) }?;
         }
         Ok(())
     }
 
-    /// The other way round: puts a block with its checks into a frame that has memory for them.
+    /// The inverse: splits a block and its checks into a frame that has memory for them.
     fn put_apart(
         &self,
         number: u32,
@@ -117,14 +120,14 @@ impl Core {
         marks.checks().copy_from(from.get(form.checks()).ok_or(Damaged)?)
     }
 
-    /// From time to time, lets the store close the holes that blobs left which are gone.
+    /// Now and then lets the store close the holes that freed blobs left.
     pub fn upkeep(&self) {
         if self.counts.moves.fetch_add(1, Relaxed) % UPKEEP == UPKEEP - 1 {
             self.store.store().maintain(&self.blocks, UPKEEP_BYTES);
         }
     }
 
-    /// Decompresses a block's copy to the beginning of `to`; for who has its lock.
+    /// Decompresses a block's copy to the beginning of `to`; the caller holds its lock.
     pub fn load(&self, number: u32, block: &Block, to: &mut [u8]) -> Result<(), Error> {
         let (shape, len) = self.stored_len(block)?;
         let to = to.get_mut(..len).ok_or(Error::Damaged)?;
@@ -182,7 +185,8 @@ impl Core {
         self.ungroup(number, block, grouped, to, fields)
     }
 
-    /// What is kept of a block: how it is compressed, and its payload. For who has its lock, as long as the copy is pinned.
+    /// How a block's copy is compressed, and its payload. The caller holds the block's lock while the copy is
+    /// pinned.
     pub fn payload<'b>(
         &'b self,
         number: u32,
@@ -190,13 +194,14 @@ impl Core {
         sealed: &'b mut Vec<u8>,
     ) -> Result<(Option<CodecId>, &'b [u8]), Error> {
         match copy {
-            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            // SAFETY: the copy is pinned, and freeing it requires the block's lock.
             Copy::Stored(copy) => Ok(unsafe { self.store.get(copy, number.into()) }?),
             Copy::Spilled(at) => self.bring_copy(number, at, room(sealed, self.copy_room(number)?)?),
         }
     }
 
-    /// Brings a block's copy into a frame, whose number is `at`, marks included; for who has its lock, and the frame for himself.
+    /// Restores a block's copy, including marks, into a frame with the number `at`. The caller holds its lock
+    /// and has the frame for itself.
     pub fn fill(
         &self,
         number: u32,
@@ -213,7 +218,8 @@ impl Core {
                 self.put_apart(at, block, frame, shape, joined).map_err(Error::from)
             })??;
         } else {
-            // SAFETY: the frame's memory; it is this thread's until the state says that the block is there.
+            // SAFETY: the frame's memory; it belongs to this thread until the state says that the block is
+            // resident.
             let bytes =
                 unsafe { std::slice::from_raw_parts_mut(frame.base().as_ptr(), self.frames.stride()) };
             self.load(number, block, bytes)?;

@@ -1,10 +1,13 @@
 //! Whether and how nodes are grouped before their block is compressed.
 //!
-//! Which way pays depends on what the nodes hold. Blocks of one kind mostly hold the same kind of thing, so plans with all numbers of columns are tried for the
-//! first blocks of a kind (the first, second, fourth and so on), and then, for one in [`TRY_EACH`], those near to what won last, which the others take. Whether a block is grouped is noted in it, with the bytes that
-//! were compressed; the plan stands among them.
+//! Which plan pays depends on what the nodes hold. Blocks of one kind mostly hold the same kind of data. So
+//! plans with all numbers of columns are tried for the first blocks of a kind (the first, second, fourth and
+//! so on). After that, one block in [`TRY_EACH`] tries the plans near the last winner, which all other blocks
+//! use. A block records whether it is grouped, and how many bytes were compressed; the plan is among those
+//! bytes.
 //!
-//! An array of ascending numbers is packed instead, if that takes about as few bytes (`layout/ascending`): then parts of it can be read without the rest.
+//! An array of ascending numbers is packed instead, if that takes hardly more bytes (`layout/ascending`):
+//! then parts of it can be read without the rest.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -21,18 +24,19 @@ use memfold_codec::CodecId;
 /// See the module.
 const TRY_EACH: u32 = 64;
 
-/// What a block notes of its copy: that it is the block as it was,
+/// A block's `grouping`: its copy is the unchanged block,
 pub const AS_IT_IS: u8 = 0;
-/// or an array of ascending numbers, kept without a codec,
+/// or an array of ascending numbers, stored without a codec,
 pub const ASCENDING: u8 = 255;
-/// or else that it is grouped, and how long that is: so many of these parts of what it is at most.
+/// or else is grouped: the value is its length, in this many parts of the most that it can be.
 const PARTS: usize = 254;
 
-/// Ascending numbers may take this part more than what a codec makes of them: it costs less to bring them back, and often they need not be.
+/// Ascending numbers may take this part more than the codec's result: restoring them costs less, and often is
+/// not needed.
 const MORE: usize = 32;
 
-/// Bytes of a block of `len` bytes when it is grouped, at most. That of an array may be a quarter longer: a
-/// few rows unlike all others make its planes longer than itself, and these are mostly zeros then.
+/// The most bytes of a block of `len` bytes when it is grouped. An array may become a quarter longer: a few
+/// rows unlike all others make its planes longer than itself, and the planes are mostly zeros then.
 ///
 /// No form of a block is longer than what it was made from, so no payload is longer than this. Both the
 /// writer and the reader of files rely on it.
@@ -40,7 +44,7 @@ pub fn most_grouped(shape: Shape, len: usize) -> usize {
     if shape.is_alone() { len + len / 4 } else { len }
 }
 
-/// Bytes that were compressed of a block of `len` bytes, if it is not one of ascending numbers.
+/// How many bytes of a block of `len` bytes were compressed, unless it is one of ascending numbers.
 pub fn grouped_len(grouping: u8, shape: Shape, len: usize) -> usize {
     match grouping {
         AS_IT_IS => len,
@@ -57,9 +61,9 @@ pub struct Plans {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Best {
-    /// Without columns they are not grouped.
+    /// Without columns, blocks are not grouped.
     plan: Plan,
-    /// They are packed as ascending numbers, where they can be.
+    /// Blocks are packed as ascending numbers, if they can be.
     is_ascending: bool,
 }
 
@@ -78,7 +82,7 @@ impl Core {
         let of = of(number, block, self.shape_of(kind).ok_or(Error::Damaged)?);
         let plans = self.kind(kind).map_or(&self.plans, |kind| &kind.plans);
         let Best { plan, is_ascending } = self.try_plans(plans, of, bytes, work, spare, fields);
-        // One that was such an array mostly is one again, whatever others of its kind are.
+        // A block that was such an array mostly is one again, whatever the others of its kind are.
         if (is_ascending || block.grouping.load(Relaxed) == ASCENDING)
             && let Some(packed) = self.ascending(of, bytes, spare)
         {
@@ -94,7 +98,8 @@ impl Core {
         Ok(copy)
     }
 
-    /// The bytes of an array of ascending numbers, packed; `None` if it is none, or hardly becomes shorter, or a codec of the program's own is to have it.
+    /// The bytes of an array of ascending numbers, packed. `None` if it is none, hardly gets shorter, or is
+    /// reserved for a user-supplied codec.
     fn ascending<'s>(&self, of: Of, bytes: &[u8], spare: &'s mut [u8]) -> Option<&'s [u8]> {
         if !of.shape.is_alone() || self.options.codec.id() == CodecId::OWN {
             return None;
@@ -104,7 +109,7 @@ impl Core {
         Some(&spare[..len])
     }
 
-    /// How the blocks of a kind are kept: as was found out, or is now.
+    /// How blocks of this kind are stored: as decided earlier, or as tried now.
     fn try_plans(
         &self,
         plans: &Plans,
@@ -116,9 +121,9 @@ impl Core {
     ) -> Best {
         let blocks = plans.blocks.fetch_add(1, Relaxed);
         let old = *locked(&plans.best);
-        // To try takes twenty times as long as to pack.
+        // Trying takes twenty times as long as packing.
         let each = if old.is_ascending { TRY_EACH * 16 } else { TRY_EACH };
-        // The first ones may be those of another collection, or empty.
+        // The first blocks may belong to another collection, or be empty.
         if !blocks.is_multiple_of(each) && !blocks.is_power_of_two() {
             return old;
         }
@@ -141,7 +146,7 @@ impl Core {
         best
     }
 
-    /// Makes what came out of the store the block again.
+    /// Restores a block from what came out of the store.
     pub fn ungroup(
         &self,
         number: u32,
@@ -155,7 +160,7 @@ impl Core {
     }
 }
 
-/// The bytes of a block with its nodes grouped, in `spare`, and what is to be noted of it; `None` if they become no fewer.
+/// A block with its nodes grouped, in `spare`, and its `grouping`; `None` if it does not get shorter.
 fn grouped<'s>(
     of: Of,
     plan: &Plan,
@@ -166,7 +171,7 @@ fn grouped<'s>(
     let most = most_grouped(of.shape, bytes.len());
     let used = fields.group(of, plan, bytes, spare.get_mut(..most)?)?;
     let grouping = u8::try_from((used * PARTS).div_ceil(most)).ok()?;
-    // What follows is zero.
+    // The bytes that follow are zero.
     Some((grouping, &spare[..grouped_len(grouping, of.shape, bytes.len())]))
 }
 

@@ -1,15 +1,17 @@
-//! Blocks that the tier has lost, and nodes of them that are freed all the same.
+//! Blocks that the tier has lost, and freeing their nodes all the same.
 //!
 //! ```text
-//!   spilled ── the tier says that it is lost ──> lost: looked for anew each time ── a node of it is freed ──> given up ── the last one is ──> vacant
+//!   spilled ── the tier reports it lost ──> lost: asked for again each time
+//!                                             │
+//!                              a node of it is freed ──> given up ── the last one is freed ──> vacant
 //! ```
 //!
-//! Nobody knows any more which nodes a lost block had, only how many. So whatever handle is freed counts as one
-//! of them, once for each place. From the first one on the block is **given up**: absent, without a copy. Nothing
-//! of it is brought back, even if the tier should find it again.
+//! Nobody knows any more which nodes a lost block had, only how many. So any handle that is freed counts as
+//! one of them, once for each place. From the first one on the block is **given up**: absent, without a copy.
+//! Nothing of it is restored, even if the tier should find it again.
 //!
-//! Invariants: a block that is absent and has no copy is given up, and in the table; one that is in the table is
-//! such a block.
+//! Invariants: a block that is absent and has no copy is given up and in the table; every block in the table
+//! is such a block.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,9 +27,9 @@ use crate::heap::error::Error;
 /// Bits of a word.
 const WORD: usize = 64;
 
-/// Nodes that can't be brought back: the tier that their blocks were spilled to does not have them any more.
+/// Nodes that can't be restored: the tier to which their blocks were spilled no longer has them.
 ///
-/// It is not known any more where in a block its nodes were, only how many there were. So [`Lost::has`] is true
+/// It is no longer known where in a block its nodes were, only how many there were. So [`Lost::has`] is true
 /// for stale handles of a lost block, too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Lost {
@@ -45,31 +47,31 @@ struct LostBlock {
 }
 
 impl Lost {
-    /// Whether nothing is.
+    /// Whether nothing is lost.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// How many blocks.
+    /// The number of lost blocks.
     pub fn blocks(&self) -> usize {
         self.blocks.len()
     }
 
-    /// How many nodes, those that were freed since not counted. Each part of a node longer than a block counts as
+    /// The number of lost nodes, without those freed since. Each part of a node longer than a block counts as
     /// one.
     pub fn nodes(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.nodes)).sum()
     }
 
-    /// Whether the node of a handle was in a lost block, or is a long one of which a part was.
+    /// Whether the node of a handle was in a lost block, or is a long one with a part in a lost block.
     pub fn has(&self, handle: Handle) -> bool {
         let is_in =
             |block: &LostBlock| (block.number, block.incarnation) == (handle.block(), handle.incarnation());
         self.large.contains(&handle) || self.blocks.iter().any(is_in)
     }
 
-    /// Nodes that are lost: one of each block, and all long ones of which a part is. That of a block may be a
-    /// part of such a long one; blocks of which a node was freed since they were lost have none here.
+    /// Handles of lost nodes: one of each block, and all long nodes with a lost part. The one of a block may
+    /// be a part of such a long node. A block of which a node was freed since it was lost has none here.
     pub fn handles(&self) -> impl Iterator<Item = Handle> + '_ {
         self.blocks.iter().filter_map(|block| block.node).chain(self.large.iter().copied())
     }
@@ -87,7 +89,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// Blocks that are given up, by their numbers: a bit for each place of which the node was freed.
+/// Blocks that are given up, by their numbers: a bit for each place whose node was freed.
 pub type GivenUp = HashMap<u32, Vec<u64>>;
 
 impl Core {
@@ -102,7 +104,7 @@ impl Core {
         {
             return Err(Error::Stale);
         }
-        // Somebody has found it.
+        // Another thread has faulted it in.
         if block.state().residency() != Residency::Absent {
             drop(lock);
             return self.free(me, handle);
@@ -125,7 +127,7 @@ impl Core {
         drop(given_up);
         let live = block.live.load(Relaxed);
         match shape {
-            // How long it was is not known: as long as the others.
+            // Its length is unknown, so the average is assumed.
             Shape::Mixed(_) => subtract(&block.bytes, block.bytes.load(Relaxed) / live),
             Shape::Equal(_) => add(&block.pending, 1),
         }
@@ -136,7 +138,7 @@ impl Core {
         Ok(())
     }
 
-    /// Nothing of a lost block is asked for any more; for who has its lock.
+    /// Gives a lost block up, so that nothing of it is asked for any more; the caller holds its lock.
     fn give_up(&self, number: u32, block: &Block, places: usize) -> Result<(), Error> {
         let mut given_up = locked(&self.given_up);
         if given_up.contains_key(&number) {
@@ -153,13 +155,13 @@ impl Core {
         Ok(())
     }
 
-    /// Notes that a block that was given up is vacant.
+    /// Notes that a given-up block is vacant.
     pub fn forget_lost(&self, number: u32) {
         locked(&self.given_up).remove(&number);
     }
 
-    /// A node of a block in that frame, so that there is one to be named if the block gets lost; for who has its
-    /// lock.
+    /// Notes a node of a block in that frame, so that there is one to name if the block gets lost; the caller
+    /// holds its lock.
     pub fn note_node(&self, number: u32, at: u32, block: &Block, shape: Shape) {
         if self.options.away.0.is_none() {
             return;
@@ -176,7 +178,7 @@ impl Core {
         let Some((word, bits)) = found else { return };
         let place = (word * WORD) as u32 + bits.trailing_zeros();
         let check = marks.checks().get8(place as usize).unwrap_or(0);
-        // Pieces of the table are made by one thread at a time.
+        // One thread at a time makes pieces of the table.
         let made = self.nodes_noted.get(number).or_else(|| {
             let _rooms = locked(&self.rooms);
             self.nodes_noted.make(number, Default::default)
@@ -186,7 +188,7 @@ impl Core {
         }
     }
 
-    /// The node of a block that was noted when it was compressed last, unless one was freed since.
+    /// The node of a block that was noted when it was last compressed, unless a node was freed since.
     fn noted_node(&self, number: u32, block: &Block) -> Option<Handle> {
         let bits = self.nodes_noted.get(number)?.load(Relaxed);
         let given_up = locked(&self.given_up);
@@ -197,7 +199,7 @@ impl Core {
         })
     }
 
-    /// Adds a block to what is lost; for who has its lock.
+    /// Adds a block to the lost ones; the caller holds its lock.
     pub fn add_lost(&self, lost: &mut Lost, number: u32, block: &Block) {
         lost.blocks.push(LostBlock {
             number,
@@ -207,7 +209,7 @@ impl Core {
         });
     }
 
-    /// Adds long nodes of which a part is lost.
+    /// Adds long nodes with a lost part.
     pub fn add_lost_parts(&self, lost: &mut Lost) {
         if !lost.is_empty() {
             let is_lost = |part: &Handle| lost.has(*part);
@@ -216,12 +218,12 @@ impl Core {
         }
     }
 
-    /// Asks the tier for every copy that it has. A block that is in a frame while its copy is lost is not lost: it
-    /// does without that copy, and gets another one when it is evicted.
+    /// Asks the tier for every copy that it should have. A resident block whose copy is lost is not lost:
+    /// that copy is dropped, and the block gets another one when it is evicted.
     fn find_lost(&self) -> Result<Lost, Error> {
         let (mut lost, mut room) = (Lost::default(), Vec::new());
         let Some(tier) = &self.options.away.0 else { return Ok(lost) };
-        // What is in memory already would be taken for what the tier still has.
+        // What was read ahead would count as something that the tier still has.
         tier.forget_ahead();
         let end = locked(&self.rooms).numbers().0;
         for number in 1..end {
@@ -249,8 +251,8 @@ impl Core {
 }
 
 impl Heap {
-    /// What the tier has lost of the heap: asks it for every block that was spilled. Blocks that are in memory as
-    /// well are not lost, and do not depend on the tier's copy afterwards.
+    /// Finds what the tier has lost of the heap: asks it for every block that was spilled. Blocks that are
+    /// also resident are not lost, and do not depend on the tier's copy afterwards.
     ///
     /// # Errors
     /// [`Error::Away`] if the tier does not answer.
@@ -259,12 +261,11 @@ impl Heap {
         self.core().find_lost()
     }
 
-    /// Frees all nodes that the tier has lost, and long ones of which it lost a part: afterwards the heap has
-    /// nothing that can't be read, and can be saved. Handles of these nodes are stale then. What led to them is
-    /// the program's to mend.
+    /// Frees all nodes that the tier has lost, and long ones of which it lost a part: afterwards everything
+    /// in the heap can be read, and the heap can be saved. Handles of these nodes are stale then. The program
+    /// has to repair whatever referred to them.
     ///
-    /// A program that knows the handles of what is lost can free these nodes one by one as well: that is possible
-    /// as if they were there.
+    /// A program that knows the handles of lost nodes can also free them one by one, as if they were there.
     ///
     /// # Errors
     /// [`Error::Away`] if the tier does not answer; then nothing is freed.
@@ -279,13 +280,13 @@ impl Heap {
         for LostBlock { number, incarnation, .. } in &lost.blocks {
             let Some(block) = core.blocks.get(*number) else { continue };
             let lock = block.lock();
-            // Nothing may have been left but parts of long nodes.
+            // Perhaps only parts of long nodes were left.
             if block.incarnation.load(Relaxed) == *incarnation
                 && block.state().residency() == Residency::Absent
             {
                 block.live.store(0, Relaxed);
                 block.bytes.store(0, Relaxed);
-                // Of a session that was forgotten.
+                // It belonged to a forgotten session.
                 core.set_allocator(block, 0);
                 core.vacate(0, *number, block, lock);
             }

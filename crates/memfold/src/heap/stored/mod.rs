@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   copies     frame -> copy (compress) and back; grouping: columns first where that pays
-//!   tier       copies that went on to a file or a server; lost: what did not come back from there
+//!   tier       copies that were spilled to a file or a server; lost: copies that the tier has lost
 //!   workspace  memory to compress in
 //!   own        a codec of the program's own
 //! ```

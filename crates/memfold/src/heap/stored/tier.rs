@@ -1,15 +1,17 @@
-//! Copies of blocks that went on to a tier, where memory is limited and all is compressed that can be.
+//! Copies of blocks that are spilled to a tier, if memory is limited and everything that can be is
+//! compressed.
 //!
 //! ```text
-//!   frame ── kept.rs ──> store ── spill_some: what was evicted long ago ──> tier
-//!     ^                    │                                                │
-//!     └────────────────────┴──────────────── decompress ────────────────────┘
+//!   frame ── copies.rs ──> store ── spill_some: what was evicted long ago ──> tier
+//!     ^                      │                                                 │
+//!     └──────────────────────┴────────────────── decompress ───────────────────┘
 //! ```
 //!
-//! When everything but frames takes more than 3/4 of the limit, a hand goes round over the blocks' numbers. A block that comes back keeps its copy on the
-//! tier until it is changed.
+//! When everything but frames takes more than 3/4 of the limit, a clock hand goes over the blocks' numbers. A
+//! block that is faulted in keeps its copy on the tier until it is changed.
 //!
-//! Invariants: a copy is put, and its blob freed, by who has the block's lock; a block has a copy in one place.
+//! Invariants: only the holder of the block's lock spills a copy and frees its blob; a block has a copy in
+//! one place.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,55 +23,56 @@ use crate::heap::error::Error;
 use crate::heap::stored::grouping::most_grouped;
 use memfold_codec::CodecId;
 
-/// Blocks that are spilled at once at most, and blocks that are looked at for it.
+/// The most blocks that are spilled at once, and the most that are examined for it.
 const AT_ONCE: u32 = 16;
 const LOOKS: u32 = 1024;
-/// Of those that are compressed this part stays, that which was evicted last.
+/// This part of the compressed blocks stays in memory, the most recently evicted.
 const STAYS: u32 = 4;
 
-/// Why a copy did not come back from a tier.
+/// Why a copy could not be read from a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(any(feature = "spill", test)), expect(dead_code, reason = "only tiers say that"))]
 pub enum NotBack {
-    /// The tier does not have it any more, or something else in its place.
+    /// The tier no longer has it, or has something else in its place.
     Lost,
-    /// It does not answer.
+    /// The tier does not answer.
     Away,
 }
 
 /// A tier for copies of blocks.
 pub trait Tier: Send + Sync {
-    /// Takes a copy; its number. `None` if there is no room for it now.
+    /// Takes a copy and returns its number; `None` if there is no space for it now.
     fn put(&self, owner: u64, codec: u8, payload: &[u8]) -> Option<u32>;
-    /// Copies it to the room, which is longer than it by [`Tier::overhead`] at least: its codec, and where it is.
+    /// Copies it to `room`, which is at least [`Tier::overhead`] longer than it. Returns its codec, and where
+    /// it is.
     fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, std::ops::Range<usize>), NotBack>;
-    /// It is not needed any more.
+    /// Frees a copy.
     fn free(&self, number: u32);
-    /// Asks anew from now on for what was read ahead.
+    /// Forgets what was read ahead, so that it is read anew.
     fn forget_ahead(&self);
-    /// Bytes of room that a copy takes besides itself.
+    /// Bytes that a copy takes besides itself.
     fn overhead(&self) -> usize;
     /// Memory that it takes.
     fn memory_bytes(&self) -> u64;
     /// Bytes of copies that it has.
     fn spilled_bytes(&self) -> u64;
-    /// How it is.
+    /// The state of the tier.
     fn health(&self) -> TierHealth;
 }
 
-/// How the tier is that a heap spills to.
+/// The state of the tier that a heap spills to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum TierHealth {
-    /// There is none.
+    /// There is no tier.
     #[default]
     None,
     /// It takes blocks.
     Open,
-    /// It has no room for now.
+    /// It has no space for now.
     Full,
-    /// It does not answer, and may come back.
+    /// It does not answer, and may answer later.
     Away,
-    /// It must not be used any more, as it would not keep what it is given; what it has can be read.
+    /// It must not be used any more, since it would not keep what it is given; what it has can be read.
     Unfit,
 }
 
@@ -84,12 +87,12 @@ impl fmt::Debug for Away {
 }
 
 impl Core {
-    /// How the tier is.
+    /// The state of the tier.
     pub fn tier_health(&self) -> TierHealth {
         self.options.away.0.as_ref().map_or(TierHealth::None, |tier| tier.health())
     }
 
-    /// Makes memory free by spilling, if there is a tier and it is time for that.
+    /// Frees memory by spilling, if there is a tier and it is time to.
     pub fn spill_some(&self) {
         let Some(tier) = &self.options.away.0 else { return };
         let over = if self.options.paranoid { Some(i64::MAX) } else { self.over() };
@@ -120,7 +123,7 @@ impl Core {
                     freed += bytes;
                     over -= bytes as i64;
                 }
-                // It takes nothing now.
+                // The tier takes nothing now.
                 None => break,
             }
         }
@@ -129,35 +132,35 @@ impl Core {
         }
     }
 
-    /// Spills a block's copy, for who has its lock: the bytes that are free now, 0 if it has none in the store.
-    /// `None` if the tier takes nothing.
+    /// Spills a block's copy; the caller holds its lock. Returns the bytes that are freed, 0 if the store has
+    /// no copy of it. `None` if the tier takes nothing.
     fn spill(&self, tier: &dyn Tier, number: u32, block: &Block) -> Option<usize> {
         let taken = block.with_copy(|copy| {
             let Copy::Stored(copy) = copy else { return Some(None) };
-            // SAFETY: the copy is pinned, and who frees it has the block's lock.
+            // SAFETY: the copy is pinned, and freeing it requires the block's lock.
             let Ok((id, payload)) = (unsafe { self.store.get(copy, number.into()) }) else {
                 return Some(None);
             };
-            // There would be no room to bring it back to.
+            // There would be no room to read it back.
             if self.longest_payload(block).is_none_or(|longest| payload.len() > longest) {
                 return Some(None);
             }
             let put = tier.put(number.into(), id.map_or(0, |id| id.0), payload)?;
             Some(Some((put, copy, payload.len())))
         });
-        // One that is given up has no copy.
+        // A block that is given up has no copy.
         let Some((put, copy, bytes)) = taken.unwrap_or(Some(None))? else { return Some(0) };
         if block.set_spilled(copy, put) {
             let _ = self.store.store().free(copy, number.into(), &self.blocks);
             Some(bytes)
         } else {
-            // The store has moved it since it was no longer pinned.
+            // The store has moved it since it was unpinned.
             tier.free(put);
             Some(0)
         }
     }
 
-    /// Brings a copy from the tier to `room`: how it is compressed, and its payload.
+    /// Reads a copy from the tier into `room`; returns how it is compressed, and its payload.
     pub fn bring_copy<'r>(
         &self,
         block: u32,
@@ -172,7 +175,7 @@ impl Core {
         Ok(((codec != 0).then_some(CodecId(codec)), room.get(at).ok_or(Error::Damaged)?))
     }
 
-    /// Bytes of room to bring a block's copy to.
+    /// Bytes of room that are needed to read a block's copy.
     pub fn copy_room(&self, block: u32) -> Result<usize, Error> {
         let block = self.blocks.get(block).ok_or(Error::Damaged)?;
         let longest = self.longest_payload(block).ok_or(Error::Damaged)?;

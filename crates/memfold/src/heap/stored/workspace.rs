@@ -1,7 +1,8 @@
 //! Memory to compress and decompress in.
 //!
-//! Codecs keep in it what is costly to set up, so it is made once and handed from thread to thread. Who finds none free waits for one that works. It needs nothing that such a one has: what is
-//! done with it takes no block's lock, nor more memory of this kind. Only when many find none, more is made: as much as there are CPUs at most.
+//! Codecs keep in it what is costly to set up, so it is made once and passed from thread to thread. A thread
+//! that finds none free waits for one that is in use. This can't deadlock: a thread that uses one takes no
+//! block's lock, and no second one. More is made only when many threads find none, up to the number of CPUs.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::available_parallelism;
@@ -13,7 +14,7 @@ use crate::heap::error::Error;
 use crate::store::{OwnedWorkspace, Workspace};
 use std::sync::atomic::Ordering::*;
 
-/// A workspace, and what there is beside it.
+/// A workspace, and the buffers beside it.
 pub struct Work {
     space: OwnedWorkspace,
     fields: Fields,
@@ -21,18 +22,18 @@ pub struct Work {
     sealed: Vec<u8>,
 }
 
-/// What there is to work with beside the workspace.
+/// The buffers beside the workspace.
 pub struct Hands<'w> {
-    /// As long as what is kept of a block at most.
+    /// As long as the longest copy of a block before compression.
     pub spare: &'w mut [u8],
     pub fields: &'w mut Fields,
-    /// A block with its marks, which lie apart in a frame.
+    /// A block joined with its marks, which are separate in a frame.
     pub joined: &'w mut Vec<u8>,
-    /// What comes from the tier.
+    /// A copy as the tier returned it.
     pub sealed: &'w mut Vec<u8>,
 }
 
-/// Room for so many bytes.
+/// Makes room for `len` bytes.
 pub fn room(joined: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
     joined.try_reserve_exact(len.saturating_sub(joined.len())).map_err(|_| Error::OutOfMemory)?;
     joined.resize(len.max(joined.len()), 0);
@@ -40,7 +41,7 @@ pub fn room(joined: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
 }
 
 impl Core {
-    /// Bytes that one compression works in.
+    /// Bytes of memory for one compression.
     pub fn work_len(&self) -> usize {
         self.store.workspace_bytes(self.most_kept)
     }
@@ -51,7 +52,7 @@ impl Core {
         Ok(Work { space, fields: Fields::default(), joined: Vec::new(), sealed: Vec::new() })
     }
 
-    /// Memory to work in, made or handed over.
+    /// Takes memory to work in, new or returned by another thread.
     fn take_work(&self) -> Result<Lent<'_>, Error> {
         static CPUS: OnceLock<usize> = OnceLock::new();
         let lent = |work| Ok(Lent { works: &self.works, work: Some(work), is_whole: false });
@@ -102,25 +103,25 @@ impl Core {
     }
 }
 
-/// What there is to work in.
+/// The workspaces of a heap.
 #[derive(Default)]
 pub struct Works {
     stock: Mutex<Stock>,
-    /// Something came back.
+    /// A workspace was returned.
     returned: Condvar,
 }
 
-/// Of those who come, one in so many may find none free without more being made.
+/// One in this many requests may find none free without more being made.
 const WANTED: u32 = 8;
-/// So much is wanted before more is made: then the last ones mostly waited.
+/// More is made at this level of `wanted`: then most of the recent requests waited.
 const ENOUGH: u32 = 64;
 
 #[derive(Default)]
 struct Stock {
     free: Vec<Work>,
-    /// Those that are lent, too.
+    /// The number made, including those in use.
     made: usize,
-    /// More for each that found none free, less for each that got one.
+    /// Raised for each request that found none free, lowered for each that got one at once.
     wanted: u32,
 }
 
@@ -128,7 +129,7 @@ struct Stock {
 struct Lent<'c> {
     works: &'c Works,
     work: Option<Work>,
-    /// It was used to the end: else it is not used again.
+    /// Its use was completed; otherwise it is not used again.
     is_whole: bool,
 }
 

@@ -1,13 +1,15 @@
 //! The right to change a block.
 //!
-//! Either a block has an **owner** (biased locking): the one session that may change it without the block's lock, while its participant says that it is busy. A
-//! session owns the blocks that it makes or brings back. Or the right comes with a **claim**: the block's lock, the block in a frame, and no
-//! other owner. Who claims a block of another session takes it over: it names itself the owner, makes the frame's tenancy another one, tells all
-//! sessions (`sync/fences.rs`), and waits until the old owner is not busy; what that one does next begins with a look at the tenancy.
+//! Either a block has an **owner** (biased locking): the one session that may change it without the block's
+//! lock, while its participant says that it is busy. A session owns the blocks that it makes or faults in. Or
+//! the right comes with a **claim**: the block's lock, the block in a frame, and no other owner. A session
+//! that claims another's block revokes the ownership: it makes itself the owner, changes the frame's tenancy,
+//! issues a heavy fence (`sync/fences.rs`), and waits until the old owner is not busy. Whatever the old owner
+//! does next begins with a check of the tenancy.
 //!
-//! That takes a microsecond or two. So a block that goes to and fro is **shared**: it has no owner, and
-//! every session claims it for each change, to allocate from it too. It has an owner again when it is
-//! restored the next time, or when one session has claimed it many times in a row.
+//! A revocation takes a microsecond or two. So a block that several sessions change in turn is **shared**: it
+//! has no owner, and every session claims it for each change, including allocation. It gets an owner again
+//! when it is next faulted in, or when one session has claimed it many times in a row.
 
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::*;
@@ -28,7 +30,8 @@ pub struct Claim<'c> {
 }
 
 impl Core {
-    /// The right to change a block, which is brought back if need be; an error if there is none of this incarnation.
+    /// Claims the right to change a block and faults it in if necessary; an error if there is no block of
+    /// this incarnation.
     pub fn claim(&self, me: u16, number: u32, incarnation: u8) -> Result<Claim<'_>, Error> {
         let block = self.blocks.get(number).ok_or(Error::Stale)?;
         let lock = block.lock();
@@ -40,7 +43,8 @@ impl Core {
         Ok(Claim { number, block, frame, at, lock })
     }
 
-    /// Makes sure that nobody but who has the block's lock changes it, who is `me` or, if 0, no session.
+    /// Makes sure that only the caller changes the block. The caller holds its lock; `me` is its session, or
+    /// 0 for none.
     pub fn take_over(&self, me: u16, frame: &Frame) {
         let owner = frame.owner.load(Relaxed);
         if owner == me {

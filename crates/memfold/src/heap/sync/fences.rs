@@ -1,37 +1,38 @@
-//! Fences of which the frequent side costs nothing.
+//! Asymmetric fences: the frequent side costs nothing.
 //!
-//! A session says that it is busy, and looks then whether a block is still its own; who takes the block away says so, and looks then whether the session
-//! is busy. Each needs a fence between writing and reading, but the session does this for every node and the other hardly ever. So the session's fence
-//! only holds the compiler back, and the other one asks the kernel to interrupt all threads of the process (membarrier, Linux 4.14). Where that is
-//! not to be had, both are real ones.
+//! A session sets its busy flag and then checks that a block is still its own. A thread that revokes the
+//! ownership publishes that and then checks whether the session is busy. Each needs a fence between its write
+//! and its read, but the session needs it for every node and the other hardly ever. So the session's fence
+//! only restrains the compiler, and the other's asks the kernel to interrupt all threads of the process
+//! (membarrier, Linux 4.14). Where membarrier is not available, both are real fences.
 
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 
-/// See the module. All that work on one heap use the same one.
+/// See the module. All threads that use one heap use the same fences.
 #[derive(Debug, Clone, Copy)]
 pub struct Fences {
-    /// The kernel does the work of the light side.
+    /// membarrier is available, so the light side needs no instruction.
     asymmetric: bool,
 }
 
 impl Fences {
-    /// What this system can do.
+    /// The fences that this system supports.
     pub fn new() -> Self {
         Fences { asymmetric: kernel::register() }
     }
 
-    /// Between a write and a read of the frequent side.
+    /// The light fence: between a write and a read of the frequent side.
     #[inline(always)]
     pub fn light(self) {
         if self.asymmetric { compiler_fence(SeqCst) } else { fence(SeqCst) }
     }
 
-    /// Between a write and a read of the other side.
+    /// The heavy fence: between a write and a read of the other side.
     pub fn heavy(self) {
         fence(SeqCst);
-        // A child of a fork may have to register anew.
+        // A child of a fork may have to register again.
         if self.asymmetric && !kernel::interrupt_all() && !(kernel::register() && kernel::interrupt_all()) {
-            // Without it two threads might change a block at the same time.
+            // Without it, two threads might change a block at the same time.
             std::eprintln!(
                 "memfold: membarrier was there and is refused now: the heap can't be shared safely"
             );

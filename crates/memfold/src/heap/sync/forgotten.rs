@@ -1,8 +1,8 @@
 //! Sessions and guards that were forgotten (`mem::forget`), not dropped.
 //!
-//! What a session has - a participant, pins, blocks to allocate from - and the nodes of its guards stay taken then.
-//! Whoever has the heap alone knows that no session and no guard lives, since all borrow it: so what is still
-//! taken is given back. The memory of a session itself is lost.
+//! What such a session has (a participant, pins, blocks to allocate from) and the nodes of such guards stay
+//! taken. A caller with exclusive access to the heap knows that no session and no guard lives, since all of
+//! them borrow the heap: so everything still taken is released. The memory of the session itself is lost.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use crate::heap::block::table::Residency;
 use crate::heap::core::{Core, locked};
 
 impl Core {
-    /// Gives back what was forgotten. The caller has the heap for itself, without a session.
+    /// Releases what was forgotten. The caller has the heap exclusively, without a session.
     pub fn end_forgotten(&self) {
         if !self.participants.give_all() {
             return;

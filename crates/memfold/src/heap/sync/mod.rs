@@ -1,8 +1,8 @@
 //! How sessions work on the same blocks without locks on the fast path.
 //!
-//! Each session is a participant: it shows whether it is at work, and what it has pinned. To take something away from
-//! the others (a block's owner, a frame) a thread publishes that first, then issues the heavy half of an asymmetric
-//! fence, then looks at the participants.
+//! Each session is a participant: it shows whether it is busy, and what it has pinned. A thread that takes
+//! something from the others (the ownership of a block, a frame) first publishes that, then issues the heavy
+//! half of an asymmetric fence, then looks at the participants.
 
 pub mod claim;
 pub mod fences;

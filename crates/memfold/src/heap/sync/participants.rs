@@ -1,8 +1,9 @@
-//! What each session shows to the others: whether it is at work just now, and what it has pinned.
+//! What each session shows to the others: whether it is busy, and what it has pinned.
 //!
-//! Both are written by the session alone, so using the heap writes to no memory that other threads write to. Who takes something away from
-//! sessions - a block's owner its ownership, an evictor the block - makes it visible first and looks at the participants then; sessions do it the
-//! other way round, with the fences of `sync/fences.rs` between. One of both sees the other.
+//! Only the session writes either of them, so using the heap writes to no memory that other threads write to.
+//! A thread that takes something from sessions (the ownership of a block, or, to evict it, the block itself)
+//! first makes that visible and then looks at the participants; sessions do it in the opposite order, with
+//! the fences of `sync/fences.rs` in between. At least one of the two sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +17,7 @@ use crate::heap::sync::fences::Fences;
 /// Blocks that one session can pin at a time.
 pub const SLOTS: usize = 16;
 
-/// What one session shows. Its number is the place in [`Participants`], from 1.
+/// What one session shows. Its number is its place in [`Participants`], from 1.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Participant {
@@ -26,33 +27,34 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// From now on the session may change blocks of its own without their locks, until it leaves. It waits for nothing meanwhile.
+    /// Makes the session busy: until it leaves, it may change blocks of its own without their locks. It must
+    /// not wait for anything meanwhile.
     #[inline(always)]
     pub fn enter(&self, fences: Fences) {
         self.busy.store(true, Relaxed);
         fences.light();
     }
 
-    /// What was changed is visible to who sees this.
+    /// Ends `enter`. A thread that sees this sees all changes before it.
     #[inline(always)]
     pub fn leave(&self) {
         self.busy.store(false, Release);
     }
 
-    /// From now on the block does not leave, if it is still there when this returns.
+    /// Pins the block: it is not evicted from now on, provided it is still resident when this returns.
     #[inline]
     pub fn pin(&self, slot: usize, block: u32, fences: Fences) {
         self.blocks[slot].store(block, Relaxed);
         fences.light();
     }
 
-    /// The slot is free.
+    /// Frees the slot.
     #[inline]
     pub fn unpin(&self, slot: usize) {
         self.blocks[slot].store(0, Release);
     }
 
-    /// What the slot pins; 0 for nothing.
+    /// The block that the slot pins; 0 for none.
     #[inline]
     pub fn pinned(&self, slot: usize) -> u32 {
         self.blocks[slot].load(Relaxed)
@@ -62,7 +64,7 @@ impl Participant {
 /// The participants of all sessions.
 pub struct Participants {
     participants: Segments<Participant>,
-    /// How many there ever were, and how many are taken.
+    /// How many were ever made, and how many are taken.
     count: AtomicU32,
     taken: AtomicU32,
     making: Mutex<()>,
@@ -100,33 +102,33 @@ impl Participants {
         self.count.store(count.max(number), Release);
         participant.taken.store(true, Relaxed);
         self.taken.fetch_add(1, Relaxed);
-        // Who takes something away from now on sees that there is one more.
+        // A thread that revokes something from now on sees that there is one more.
         fence(SeqCst);
         Ok((number, participant))
     }
 
-    /// The session is over.
+    /// Releases the participant of a session that has ended.
     pub fn give(&self, participant: &Participant) {
         (0..SLOTS).for_each(|slot| participant.unpin(slot));
         participant.taken.store(false, Release);
         self.taken.fetch_sub(1, Release);
     }
 
-    /// All sessions are over: there is none, but participants of some that were forgotten may be taken. Whether there
-    /// were such.
+    /// Releases all participants: no session lives, but forgotten ones may have left theirs taken. Returns
+    /// whether any was taken.
     pub fn give_all(&self) -> bool {
         let participants = (1..=self.count.load(Acquire)).filter_map(|number| self.get(number));
         let taken = participants.filter(|participant| participant.taken.load(Acquire));
         taken.map(|participant| self.give(participant)).count() > 0
     }
 
-    /// Keeps new sessions from beginning, if there is only one; for who has it.
+    /// Prevents new sessions from beginning, provided that there is only one, the caller's.
     pub fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         (self.taken.load(Acquire) == 1).then_some(making)
     }
 
-    /// What was written before is seen by every session but `me` before it uses a block again.
+    /// The heavy fence: every session but `me` sees all earlier writes before it uses a block again.
     pub fn heavy_fence(&self, me: u32) {
         fence(SeqCst);
         if self.has_others(me) {
@@ -134,12 +136,12 @@ impl Participants {
         }
     }
 
-    /// Whether there are sessions but `me`; 0 is none.
+    /// Whether there are sessions other than `me`; 0 is none.
     pub fn has_others(&self, me: u32) -> bool {
         self.taken.load(Acquire) > u32::from(me != 0)
     }
 
-    /// Waits until a session has left, which has been told before.
+    /// Waits until the session has left; a heavy fence came before.
     pub fn wait_for(&self, number: u32) {
         let mut turn = 0;
         while self.get(number).is_some_and(|participant| participant.busy.load(Acquire)) {
@@ -147,7 +149,7 @@ impl Participants {
         }
     }
 
-    /// Whether a block is pinned; sessions have been told before that it leaves.
+    /// Whether a block is pinned; its eviction was published and a heavy fence issued before.
     pub fn is_pinned(&self, block: u32) -> bool {
         let participants = (1..=self.count.load(Acquire)).filter_map(|number| self.get(number));
         participants

@@ -1,4 +1,4 @@
-//! Heaps that spill, to a tier in memory that can be told not to have things.
+//! Heaps that spill to a tier in memory, which can be told to lose copies.
 
 use std::ops::Range;
 use std::string::ToString;
@@ -15,13 +15,13 @@ use crate::heap::stored::tier::{Away, NotBack, Tier};
 use crate::heap::*;
 use crate::random::Random;
 
-/// A copy: whose, how it is compressed, its payload.
+/// A copy: its owner, how it is compressed, its payload.
 type Kept = (u64, u8, Vec<u8>);
 
 #[derive(Default)]
 pub struct Memory {
     copies: Mutex<HashMap<u32, Kept>>,
-    /// Those that it does not have any more.
+    /// Copies that it has lost.
     lost: Mutex<HashSet<u32>>,
     next: AtomicU32,
     puts: AtomicU64,
@@ -33,7 +33,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// From now on it does not have copies any more for whose numbers that is so. How many those are.
+    /// Loses all copies for whose numbers `is_lost` holds; returns how many those are.
     pub fn lose(&self, mut is_lost: impl FnMut(u32) -> bool) -> usize {
         let mut lost = self.lost.lock().unwrap();
         lost.extend(self.copies.lock().unwrap().keys().copied().filter(|number| is_lost(*number)));
@@ -149,7 +149,7 @@ fn more_than_the_limit_is_held() {
     assert!(heap.stats().memory_bytes() <= LIMIT, "{:?}", heap.stats());
     drop(session);
     heap.check().unwrap();
-    // What is on the tier goes into files, too.
+    // Files also contain what is on the tier.
     heap.set_root(nodes[77].to_bits());
     let mut file = vec![];
     heap.save_to(&mut file).unwrap();
@@ -196,7 +196,7 @@ fn what_does_not_come_back_is_an_error_and_never_data() {
         }
         assert!(refused > 2000, "{refused}");
     }
-    // A tier that takes nothing more is the old limit again.
+    // If the tier takes nothing more, the old limit applies.
     tier.trouble.store(1, Relaxed);
     let refused = (8000..20_000).find_map(|seed| write(&mut session, seed).err());
     assert_eq!(refused, Some(Error::Limit));
@@ -207,21 +207,21 @@ fn what_does_not_come_back_is_an_error_and_never_data() {
     write(&mut session, 1).unwrap();
 }
 
-/// A session allocated from a block that went to the tier, which does not answer: each node was refused, and each
-/// time the tier was asked again.
+/// A session allocated from a block that was on the tier, which did not answer: every node was refused, and
+/// the tier was asked again each time.
 #[test]
 fn nodes_are_made_while_the_tier_does_not_answer() {
     let (options, tier) = limited();
     let mut heap = Heap::new(options).unwrap();
     let mut session = heap.session().unwrap();
     let lens = [300, 160, session.longest()];
-    // Of one of them so many that they have blocks of their own.
+    // So many nodes of one size that they have blocks of their own.
     let first: Vec<Handle> = lens
         .into_iter()
         .flat_map(|len| (0..40).map(move |_| len))
         .map(|len| session.put_bytes(&noise(1, len)).unwrap())
         .collect();
-    // They go, and blocks with room go, too.
+    // They are evicted, including blocks with room.
     let mut other = heap.session().unwrap();
     let more: Vec<Handle> = (0..8000).map(|seed| write(&mut other, seed).unwrap()).collect();
     more.iter().skip(1).step_by(2).for_each(|node| other.free(*node).unwrap());
@@ -251,7 +251,8 @@ fn nodes_are_made_while_the_tier_does_not_answer() {
     assert_eq!((heap.stats().nodes, tier.spilled_bytes()), (0, 0));
 }
 
-/// A file of more than the limit is loaded as the heap was that it was saved from: the rest goes to the tier.
+/// If a file holds more than the limit, its heap is loaded as it was when it was saved: the rest goes to the
+/// tier.
 #[test]
 fn what_does_not_fit_when_it_is_loaded_goes_to_the_tier() {
     let (options, tier) = limited();
@@ -275,7 +276,7 @@ fn what_does_not_fit_when_it_is_loaded_goes_to_the_tier() {
     }
     drop(session);
     assert_eq!(tier.spilled_bytes(), 0);
-    // One that breaks off leaves nothing, either.
+    // A load that is aborted leaves nothing behind, either.
     let (options, tier) = limited();
     assert!(Heap::load_from(&file[..file.len() - 1], options).is_err());
     assert_eq!(tier.spilled_bytes(), 0);

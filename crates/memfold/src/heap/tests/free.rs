@@ -1,5 +1,4 @@
-//! Limits that follow what memory is free, on a machine that is made up: what is free is what the heaps have left
-//! of it.
+//! Limits that follow free memory, on an invented machine: free is what the heaps have left of it.
 
 use std::boxed::Box;
 use std::cell::Cell;
@@ -17,7 +16,7 @@ std::thread_local! {
     static MACHINE: Cell<Option<&'static Machine>> = const { Cell::new(None) };
 }
 
-/// The machine of heaps that this thread makes.
+/// The machine of the heaps that this thread makes.
 pub fn machine() -> Option<&'static Machine> {
     MACHINE.get()
 }
@@ -26,9 +25,9 @@ pub fn machine() -> Option<&'static Machine> {
 #[derive(Clone)]
 struct World {
     total: u64,
-    /// What others use; all ones: nothing is known.
+    /// What others use; all ones means unknown.
     others: Arc<AtomicU64>,
-    /// What each heap of this thread has told of itself.
+    /// What each heap of this thread has reported.
     heaps: Arc<[AtomicU64; 3]>,
     looks: Arc<AtomicU64>,
 }
@@ -36,7 +35,7 @@ struct World {
 const UNKNOWN: u64 = u64::MAX;
 
 impl World {
-    /// From now on this thread's heaps are in it.
+    /// Puts this thread's heaps on a new machine.
     fn new(total: u64) -> Self {
         let world = World { total, others: Arc::default(), heaps: Arc::default(), looks: Arc::default() };
         let seen = world.clone();
@@ -60,8 +59,8 @@ impl World {
         self.rooms().unwrap()[1].available
     }
 
-    /// Fills a heap with nodes until it has so many bytes of them. What it has is told before each; time passes
-    /// with every node.
+    /// Fills a heap with nodes until it has this many bytes of them. Before each node the heap's size is
+    /// reported; time passes with every node.
     fn fill(
         &self,
         which: usize,
@@ -143,7 +142,7 @@ fn what_others_take_is_given_back_and_taken_again() {
     assert!(world.left() > 8 * MIB, "{} MiB are left", world.left() / MIB);
     is_all_there(&session, &handles);
     world.others.store(0, Relaxed);
-    // Each that comes back may find out.
+    // Any fault may trigger a look at free memory.
     for (number, handle) in (0..).zip(&handles) {
         world.tell(0, &heap);
         assert_eq!(session.get::<[u64; NODE as usize / 8]>(*handle), Ok(node(number)));
@@ -159,7 +158,7 @@ fn what_fits_nowhere_is_refused_before_memory_is_full() {
     let heap = Heap::new(Options::new().codec("copy")).unwrap();
     let mut session = heap.session().unwrap();
     let mut handles = vec![];
-    // It is rare that somebody looks: what a look has allowed holds until the next one.
+    // Looks are rare: what one has allowed holds until the next.
     let refused = loop {
         let number = handles.len() as u64;
         if number.is_multiple_of(100) {
@@ -175,7 +174,7 @@ fn what_fits_nowhere_is_refused_before_memory_is_full() {
     assert!((2 * MIB..9 * MIB).contains(&world.left()), "{} KiB are left", world.left() >> 10);
     assert!(handles.len() as u64 * NODE > 50 * MIB);
     is_all_there(&session, &handles);
-    // What is freed can be used again.
+    // Freed memory can be used again.
     for handle in handles.drain(..2000) {
         session.free(handle).unwrap();
     }
@@ -187,7 +186,7 @@ fn heaps_of_one_process_share() {
     let world = World::new(128 * MIB);
     let heaps = [heap(Limit::Free), heap(Limit::Free), heap(Limit::Free)];
     let mut sessions: Vec<_> = heaps.iter().map(|heap| heap.session().unwrap()).collect();
-    // By turns, so that each grows beside the others.
+    // In turns, so that the heaps grow side by side.
     for number in 0..50 * MIB / NODE {
         for (which, session) in sessions.iter_mut().enumerate() {
             world.tell(which, &heaps[which]);
@@ -196,7 +195,7 @@ fn heaps_of_one_process_share() {
     }
     let bytes = heaps.each_ref().map(|heap| heap.core().frames.bytes());
     let (all, most, least) = (bytes.iter().sum::<u64>(), bytes.iter().max(), bytes.iter().min());
-    // Half of what is free but for the reserve, together: less than each of them alone would have.
+    // Together they have half of what is free beyond the reserve: less than each alone would have.
     assert!((30 * MIB..57 * MIB).contains(&all), "{bytes:?}");
     assert!(most.unwrap() < &(2 * least.unwrap()), "{bytes:?}");
     drop(sessions);
@@ -205,7 +204,7 @@ fn heaps_of_one_process_share() {
     let mut session = first.session().unwrap();
     world.heaps[1..].iter().for_each(|heap| heap.store(0, Relaxed));
     world.fill(0, &first, &mut session, 20 * MIB).unwrap();
-    // It has what the others had.
+    // It has what the others had before.
     assert!(first.core().frames.bytes() > 40 * MIB, "{}", first.core().frames.bytes() / MIB);
 }
 

@@ -1,4 +1,4 @@
-//! Heaps of which a tier loses blocks: what was in these can be freed, and the rest goes on.
+//! Heaps of which a tier loses blocks: their nodes can be freed, and the rest stays usable.
 
 use std::collections::{HashMap, HashSet};
 use std::string::ToString;
@@ -15,7 +15,7 @@ use crate::collections::{List, SlabList, SlabMap, Table, Tree};
 use crate::heap::*;
 use crate::random::Random;
 
-/// Nodes of many sizes, of one, of a block each, and of several.
+/// Nodes of many sizes, of one size, of a block each, and of several blocks.
 fn fill(heap: &Heap, nodes: u64) -> HashMap<Handle, Vec<u8>> {
     let mut session = heap.session().unwrap();
     let mut random = Random(nodes);
@@ -34,7 +34,7 @@ fn fill(heap: &Heap, nodes: u64) -> HashMap<Handle, Vec<u8>> {
         .collect()
 }
 
-/// Those that can't be read, each of which is lost.
+/// The nodes that can't be read; checks that each is lost.
 fn unreadable(heap: &Heap, model: &HashMap<Handle, Vec<u8>>) -> HashSet<Handle> {
     let session = heap.session().unwrap();
     let read = |(&handle, bytes): (&Handle, &Vec<u8>)| match session.read(handle) {
@@ -62,7 +62,7 @@ fn lost_of(heap: &mut Heap) -> Lost {
     }
 }
 
-/// All of the model is there, now and when it was saved and loaded.
+/// Checks that the heap has all of the model, now and after it is saved and loaded.
 fn is_whole(heap: &mut Heap, model: &HashMap<Handle, Vec<u8>>) {
     heap.check().unwrap();
     let mut loaded = Heap::load_from(&save(heap).unwrap()[..], Options::new()).unwrap();
@@ -101,7 +101,7 @@ fn nodes_of_lost_blocks_can_be_freed_one_by_one() {
         assert_eq!(heap.find_lost().unwrap(), lost);
         assert_eq!(heap.check().unwrap_err().to_string(), lost.to_string());
         assert!(lost.to_string().contains("that of the handle 0x"), "{lost}");
-        // Some of these copies are those of blocks that are in frames.
+        // Some of these copies belong to resident blocks.
         assert!((1..=copies).contains(&lost.blocks()), "{lost}");
         for &node in model.keys() {
             assert_eq!(lost.has(node), unread.contains(&node), "{what} {node:?}");
@@ -109,7 +109,7 @@ fn nodes_of_lost_blocks_can_be_freed_one_by_one() {
         let named: Vec<Handle> = lost.handles().collect();
         let parts = named.iter().filter(|node| !model.contains_key(node)).count();
         assert!(named.len() >= lost.blocks() && named.iter().all(|node| lost.has(*node)));
-        // Parts of long nodes are nobody's handles.
+        // The program has no handles of parts of long nodes.
         assert!(named.iter().any(|node| unread.contains(node)) && parts < named.len(), "{what}");
         let session = heap.session().unwrap();
         for node in &named {
@@ -123,7 +123,7 @@ fn nodes_of_lost_blocks_can_be_freed_one_by_one() {
         drop(session);
         is_whole(&mut heap, &model);
         assert_eq!(heap.free_lost().unwrap(), Lost::default());
-        // The heap goes on, and leaves nothing.
+        // The heap stays usable, and leaves nothing behind.
         model.extend(fill(&heap, 500));
         is_whole(&mut heap, &model);
         let session = heap.session().unwrap();
@@ -143,7 +143,7 @@ fn all_that_is_lost_can_be_freed_at_once() {
         let mut model = fill(&heap, if paranoid { 600 } else { 12_000 });
         tier.lose(|number| number % 2 == 0);
         let unread = unreadable(&heap, &model);
-        // Some of them first.
+        // A few of them first.
         let session = heap.session().unwrap();
         for node in unread.iter().take(unread.len() / 3) {
             session.free(*node).unwrap();
@@ -162,7 +162,7 @@ fn all_that_is_lost_can_be_freed_at_once() {
     }
 }
 
-/// Otherwise a program could not make nodes any more, and would see that others' are lost.
+/// Otherwise a program could not make nodes any more, and would be told that nodes of others are lost.
 #[test]
 fn lost_blocks_with_room_are_not_used_for_new_nodes() {
     let (options, tier) = limited();
@@ -179,7 +179,7 @@ fn lost_blocks_with_room_are_not_used_for_new_nodes() {
             drop(session.write(*node).unwrap());
         }
     }
-    // Those with most room go.
+    // The blocks with the most room are evicted.
     (0..3000).for_each(|seed| assert!(session.put_bytes(&noise(seed, 3000)).is_ok()));
     assert!(tier.lose(|_| true) > 50);
     for seed in 0..200 {
@@ -202,7 +202,7 @@ fn what_is_in_a_frame_is_saved_though_its_copy_is_lost_or_away() {
         let mut heap = Heap::new(options).unwrap();
         let model = fill(&heap, 12_000);
         assert!(heap.stats().spilled_bytes > 1 << 20);
-        // All of it comes, and leaves its copies on the tier.
+        // Everything is faulted in, and leaves its copies on the tier.
         heap.set_limit(Limit::Bytes(100 << 20)).unwrap();
         assert_eq!(unreadable(&heap, &model), HashSet::new());
         assert!(heap.stats().spilled_bytes > 1 << 20);
@@ -212,7 +212,7 @@ fn what_is_in_a_frame_is_saved_though_its_copy_is_lost_or_away() {
     }
 }
 
-/// Otherwise nothing would be lost when it is asked, and something as soon as the blocks are evicted.
+/// Otherwise nothing would be reported as lost now, and something as soon as the blocks are evicted.
 #[test]
 fn what_is_in_a_frame_gets_another_copy_for_one_that_is_lost() {
     let (options, tier) = limited();
@@ -236,7 +236,7 @@ fn a_long_node_that_is_in_one_piece_does_not_need_its_parts() {
     let long = session.put_bytes(&noise(1, 100_000)).unwrap();
     let mut guard = session.write(long).unwrap();
     guard.copy_from_slice(&noise(2, 100_000));
-    // Its parts go to the tier, and are lost.
+    // Its parts are spilled, and are lost.
     let mut other = heap.session().unwrap();
     let nodes: Vec<Handle> = (0..8000).map(|seed| other.put_bytes(&noise(seed, 1000)).unwrap()).collect();
     assert!(tier.lose(|_| true) > 50);
@@ -247,7 +247,7 @@ fn a_long_node_that_is_in_one_piece_does_not_need_its_parts() {
     is_whole(&mut heap, &HashMap::from([(long, noise(2, 100_000))]));
 }
 
-/// Parts of a long node that go while the tier does not answer go later.
+/// Parts of a long node that are freed while the tier does not answer are released later.
 #[test]
 fn parts_wait_for_a_tier_that_does_not_answer() {
     let (options, tier) = limited();
@@ -258,7 +258,7 @@ fn parts_wait_for_a_tier_that_does_not_answer() {
     tier.trouble.store(3, Relaxed);
     session.free(long).unwrap();
     assert_eq!(session.read(long), Err(Error::Stale));
-    // Who makes a block meanwhile is not held up by them.
+    // They do not delay a thread that makes a block meanwhile.
     let asked = tier.in_vain.load(Relaxed);
     assert!(asked > 0);
     (0..20).for_each(|_| heap.core().free_one_waiting(0));
@@ -304,14 +304,14 @@ fn collections_go_though_their_nodes_are_lost() {
     assert!(tier.lose(|number| number % 4 != 0) > 20);
     drop((list, double, numbers, strings, map, table, tree));
     drop(session);
-    // What only lost nodes led to stays, but nothing that is lost.
+    // Nodes that only lost nodes referred to stay, but nothing that is lost.
     let lost = heap.free_lost().unwrap();
     assert!(lost.nodes() < before.nodes / 2, "{lost}");
     heap.check().unwrap();
     Heap::load_from(&save(&mut heap).unwrap()[..], Options::new()).unwrap().check().unwrap();
 }
 
-/// Takes a copy from the tier that is neither the first nor the last.
+/// Loses a copy on the tier that is neither the first nor the last.
 fn lose_one(tier: &super::away::Memory) {
     let mut numbers = vec![];
     tier.lose(|number| {
@@ -324,14 +324,14 @@ fn lose_one(tier: &super::away::Memory) {
     assert_eq!(tier.lose(|number| number == lost), 1);
 }
 
-/// Frees what is lost, and says how many nodes are left.
+/// Frees what is lost, and returns how many nodes are left.
 fn left(heap: &mut Heap) -> u64 {
     assert!(heap.free_lost().unwrap().blocks() <= 1);
     heap.check().unwrap();
     heap.stats().nodes
 }
 
-/// What comes behind a node that is lost is found from the other end, where something leads there.
+/// Elements after a lost node are found from the other end, if links lead there.
 #[test]
 fn collections_are_cleared_though_nodes_are_lost() {
     let heap = || {
@@ -355,7 +355,7 @@ fn collections_are_cleared_though_nodes_are_lost() {
     };
     ring(false);
     ring(true);
-    // In a list that leads one way, those behind are found no more.
+    // In a singly linked list, the elements after it can't be found any more.
     let (mut heap_of_list, tier) = heap();
     let session = heap_of_list.session().unwrap();
     let mut list: List<'_, [u64; 8], list::Singly> = List::new(&session);

@@ -1,10 +1,11 @@
-//! Sessions that work on each other's blocks: whatever they do by turns, it takes no more blocks than one would.
+//! Sessions that work on each other's blocks: whatever turns they take, they need no more blocks than one
+//! session would.
 
 use std::vec::Vec;
 
 use crate::heap::*;
 
-/// Makes nodes, writes each twice and frees some; who does it, of so many sessions, is said by `turns`.
+/// Makes nodes, writes each twice and frees some; `turns` chooses which of the sessions does it.
 fn blocks(sessions: usize, size: impl Fn(usize) -> usize, turns: impl Fn(usize, usize) -> usize) -> u64 {
     let heap = Heap::new(Options::new().block_size(4096).limit(Limit::Bytes(1 << 30))).unwrap();
     let mut all: Vec<_> = (0..sessions).map(|_| heap.session().unwrap()).collect();
@@ -50,7 +51,7 @@ fn no_pattern_of_sessions_takes_more_blocks() {
         let one = blocks(1, of, |_, _| 0);
         for (what, sessions, turns) in patterns {
             let several = blocks(sessions, of, turns);
-            // A few are held in any case.
+            // A few blocks are always held.
             let most = one + one * 3 / 10 + 8;
             assert!(several <= most, "{size}, {what}: {several} blocks instead of {one}");
         }

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Reads, writes and changes a value somewhere in a node, or behind its end.
+/// Reads, writes and changes a value somewhere in a node, or past its end.
 fn one<T: Plain + PartialEq + std::fmt::Debug>(
     session: &mut Session<'_>,
     node: Handle,
@@ -72,7 +72,7 @@ fn against_model(options: Options, sizes: &[usize], seed: u64) {
                 bytes[from..from + part.len()].copy_from_slice(&part);
             }
             8 => {
-                // Another node in its place, with a check of its own.
+                // Another node at its place, with a check of its own.
                 session.free(node).unwrap();
                 assert_eq!(session.get_at::<u8>(node, 0), Err(Error::Stale));
                 assert_eq!(session.set_at(node, 0, &0_u8), Err(Error::Stale));

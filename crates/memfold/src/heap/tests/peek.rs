@@ -20,7 +20,7 @@ fn make(session: &Session<'_>, version: u64) -> Handle {
     node
 }
 
-/// An array that ascends, by which its parts can be told from those of others.
+/// An ascending array whose parts can be told from those of other arrays.
 fn fill(session: &Session<'_>, node: Handle, version: u64) {
     let put = |bytes: &mut [u8]| {
         for (i, word) in bytes.as_chunks_mut().0.iter_mut().enumerate() {
@@ -35,13 +35,13 @@ fn word_of(version: u64, number: usize) -> u64 {
     version << 48 | number << 36 | Random(version << 20 | number).next() >> 28
 }
 
-/// The first word and another one, which is looked for by what the first one is.
+/// The first word and another one, whose position depends on the first.
 fn two(session: &Session<'_>, node: Handle, number: usize) -> Result<(u64, u64), Error> {
     let of = |view: View<'_>| Some(8 * number..8 * number + 8 + view.get::<u64>(0)? as usize % 8);
     session.view_parts(node, |view| (view.get(0).unwrap(), view.get(8 * number).unwrap()), &Two(of))
 }
 
-/// The first word, and what it leads to.
+/// The first word, and the word that it leads to.
 struct Two<F>(F);
 
 impl<F: Fn(View<'_>) -> Option<Range<usize>>> Parts for Two<F> {
@@ -76,11 +76,11 @@ fn a_block_stays_compressed_until_it_is_wanted_often() {
     let after = heap.stats();
     let (peeks, faults) = (after.peeks - before.peeks, after.faults - before.faults);
     assert!(peeks > 15_000 && faults > 50 && faults < 1000, "{peeks} peeks, {faults} faults");
-    // The one that is wanted comes.
+    // A block that is wanted often is faulted in.
     let before = heap.stats().peeks;
     (0..2000).for_each(|_| assert!(two(&session, nodes[3], 5).is_ok()));
     assert!(heap.stats().peeks - before < 200);
-    // What is gone is gone, and what was changed is seen.
+    // Freed nodes are stale, and changes are seen.
     session.free(nodes[4]).unwrap();
     fill(&session, nodes[6], 77);
     for _ in 0..200 {
@@ -92,14 +92,14 @@ fn a_block_stays_compressed_until_it_is_wanted_often() {
     let other = session.alloc(session.longest()).unwrap();
     fill(&session, other, 99);
     assert_eq!(two(&session, nodes[4], 5), Err(Error::Stale));
-    // Parts that the node has not.
+    // Parts that the node does not have.
     for part in [0..usize::MAX, 1 << 40..1 << 41, session.longest()..session.longest() + 8] {
         let parts = Two(|_: View<'_>| Some(part.clone()));
         assert_eq!(session.view_parts(nodes[0], |view| view.get::<u64>(0), &parts), Ok(Some(word_of(0, 0))));
     }
 }
 
-/// Where there is room for all, all comes soon.
+/// If there is room for everything, everything soon becomes resident.
 #[test]
 fn what_need_not_push_others_out_comes_soon() {
     let mut heap = heap(20);
@@ -110,7 +110,7 @@ fn what_need_not_push_others_out_comes_soon() {
     heap.save_to(&mut file).unwrap();
     let heap = Heap::load_from(&mut &file[..], Options::new().limit(Limit::Blocks(20))).unwrap();
     let session = heap.session().unwrap();
-    // What came from a file is looked at as a whole first.
+    // A block from a file is first verified as a whole.
     nodes.iter().for_each(|node| assert!(two(&session, *node, 5).is_ok()));
     assert_eq!((heap.stats().faults, heap.stats().peeks), (20, 0));
     heap.core().evict_all(0).unwrap();
@@ -123,7 +123,7 @@ fn what_need_not_push_others_out_comes_soon() {
     assert!(stats.faults >= 39 && stats.peeks < 600, "{stats:?}");
 }
 
-/// All damage is an error, or lies elsewhere.
+/// Damage is an error, unless it lies elsewhere.
 #[test]
 fn a_part_is_right_or_an_error() {
     let heap = heap(2);
@@ -159,7 +159,7 @@ fn a_part_is_right_or_an_error() {
     assert!(right > 50 && wrong > 50, "{right} {wrong}");
 }
 
-/// Others change, free and make nodes meanwhile: both parts are of one moment.
+/// Others change, free and make nodes meanwhile: both parts are of a single moment.
 #[test]
 fn parts_are_of_one_moment() {
     let heap = heap(3);

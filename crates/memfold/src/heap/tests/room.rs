@@ -1,4 +1,4 @@
-//! What is left when nodes go.
+//! What is left when nodes are freed.
 
 use std::sync::atomic::Ordering::*;
 use std::vec;
@@ -11,7 +11,7 @@ use crate::heap::core::locked;
 use crate::heap::*;
 use crate::random::Random;
 
-/// Numbers of blocks that there are. Each of those with nodes of different sizes must be one free extent when it is merged.
+/// The number of blocks. Each one with nodes of different sizes must be one free extent when it is merged.
 fn blocks_of_one_extent(heap: &Heap) -> usize {
     let core = heap.core();
     let end = locked(&core.rooms).numbers().0;
@@ -34,7 +34,8 @@ fn blocks_of_one_extent(heap: &Heap) -> usize {
         .count()
 }
 
-/// dalloc's listing of fragmentation, for any sequence that frees everything: one extent a block, and then no block.
+/// dalloc's listing of fragmentation, for any sequence that frees everything: first one extent per block,
+/// then no block.
 #[test]
 fn what_is_all_freed_is_one_extent_a_block_and_then_nothing() {
     for (seed, sizes) in [(1, &[300][..]), (2, &[16, 24, 40]), (3, &[5000]), (4, &[8, 3, 700]), (5, &[16])] {
@@ -59,7 +60,7 @@ fn what_is_all_freed_is_one_extent_a_block_and_then_nothing() {
             while !live.is_empty() {
                 session.free(live.swap_remove(random.index(live.len()))).unwrap();
             }
-            // Those from which the session allocates are left.
+            // The blocks from which the session allocates are left.
             assert!((1..=20).contains(&blocks_of_one_extent(&heap)));
             drop(session);
             assert_eq!((heap.stats().blocks, blocks_of_one_extent(&heap)), (0, 0));
@@ -84,7 +85,7 @@ fn a_limit_can_be_changed_and_frames_follow() {
     heap.set_limit(Limit::Blocks(50)).unwrap();
     read_all(&session);
     assert!((40..=60).contains(&frames()), "{}", frames());
-    // Nothing is in its way, but it is refused where no block would have room.
+    // Nothing else prevents it, but it is refused if no block would have room.
     for limit in [Limit::Blocks(0), Limit::Bytes(4096)] {
         assert!(heap.set_limit(limit).is_err(), "{limit:?}");
     }
@@ -92,7 +93,7 @@ fn a_limit_can_be_changed_and_frames_follow() {
     heap.set_limit(Limit::Blocks(4)).unwrap();
     read_all(&session);
     assert!(frames() <= 8, "{}", frames());
-    // With less than there is, all can be read, and nothing is added.
+    // With a limit below the current size, everything can be read, and nothing is added.
     heap.set_limit(Limit::Bytes(64 << 10)).unwrap();
     read_all(&session);
     let full = (0..3000).find_map(|_| session.put_bytes(&[7; 100]).err());
@@ -121,8 +122,8 @@ fn a_limit_is_one_word() {
     assert_eq!(Limit::from_bits(Limit::Bytes(u64::MAX).to_bits()), Limit::Bytes(u64::MAX >> 1));
 }
 
-/// When there are no more kinds of blocks, a node of that length is kept in parts: it was refused, as if no node could
-/// be as long.
+/// When there are no more kinds of blocks, a node of that length is split into parts. It was refused before,
+/// as if no node could be that long.
 #[test]
 fn nodes_of_a_block_each_beside_blocks_of_all_other_kinds() {
     let options = Options::new().block_size(64 << 10);

@@ -46,7 +46,7 @@ fn threads_share_a_heap() {
     heap.check().unwrap();
 }
 
-/// The figures are read at different moments, and still no sum is smaller than one of its parts.
+/// The statistics are read at different moments, and still no sum is smaller than one of its parts.
 #[test]
 fn figures_are_read_while_others_work() {
     let heap = Heap::new(small(1024)).unwrap();
@@ -80,7 +80,8 @@ fn figures_are_read_while_others_work() {
     assert_eq!((heap.stats().nodes, heap.stats().node_bytes, heap.stats().blocks), (0, 0, 0));
 }
 
-/// Threads free, make, write and read each other's nodes, so that blocks go from one to another all the time. Each slot is used by one thread at a time.
+/// Threads free, make, write and read each other's nodes, so that blocks change owners all the time. One
+/// thread at a time uses each slot.
 fn threads_use_each_others_nodes(options: Options, sizes: &[usize], steps: usize) {
     let mut heap = Heap::new(options).unwrap();
     type Slot = Mutex<Option<(Handle, Vec<u8>)>>;
@@ -142,7 +143,7 @@ fn threads_use_each_others_nodes(options: Options, sizes: &[usize], steps: usize
 #[test]
 fn blocks_go_from_thread_to_thread() {
     let options = |frames| small(4096).limit(Limit::Blocks(frames));
-    // With all resident, with few frames, and with large nodes among the others.
+    // With everything resident, with few frames, and with large nodes among the others.
     threads_use_each_others_nodes(options(1000), &[10, 50, 50, 300], 60_000);
     threads_use_each_others_nodes(options(1000), &[24], 60_000);
     threads_use_each_others_nodes(options(4), &[10, 50, 50, 300], 8000);

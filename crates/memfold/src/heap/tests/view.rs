@@ -1,4 +1,4 @@
-//! Looking at nodes where they lie, and changing them there.
+//! Looking at nodes in place, and changing them there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::vec;
@@ -85,7 +85,7 @@ fn nodes_that_fill_blocks_of_all_kinds() {
     }
 }
 
-/// Who looks at a node looks at others meanwhile, for which its block goes.
+/// While the test looks at a node, it looks at others, for which the node's block is evicted.
 #[test]
 fn looking_while_looking() {
     for (blocks, kind) in
@@ -110,7 +110,7 @@ fn looking_while_looking() {
     }
 }
 
-/// The session learns of so many blocks meanwhile that it keeps what it knows of them elsewhere.
+/// Meanwhile the session makes so many translations that its cache grows and moves.
 #[test]
 fn looking_while_all_is_looked_at() {
     let heap = Heap::new(Options::new().block_size(16 << 10).limit(Limit::Blocks(20_000))).unwrap();

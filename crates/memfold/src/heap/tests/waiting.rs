@@ -1,4 +1,4 @@
-//! Nodes that could not be freed at once, and what was forgotten.
+//! Nodes that could not be freed at once, and forgotten guards and sessions.
 
 use std::mem::forget;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,8 +10,8 @@ fn waiting(heap: &Heap) -> usize {
     locked(&heap.core().large).waiting.len()
 }
 
-/// Something fails at each place of an operation, and then to free what was made for it does: that waits, and
-/// goes in the end.
+/// An error is injected at each step of an operation, and then another into freeing what the operation had
+/// made: that node waits, and is freed in the end.
 fn fails_at_each_place<R>(
     heap: &mut Heap,
     mut operation: impl FnMut(&mut Session<'_>, Handle) -> Result<R, Error>,
@@ -19,7 +19,7 @@ fn fails_at_each_place<R>(
     let (mut waited, mut before) = (0, 0);
     loop {
         let mut session = heap.session().unwrap();
-        // Two, so that the first one has no room to grow where it is.
+        // Two nodes, so that the first one has no room to grow in place.
         let [node, beside] = [7; 2].map(|byte| session.put_bytes(&[byte; 1500]).unwrap());
         let nodes = heap.stats().nodes;
         session.fail_after(before);
@@ -42,15 +42,15 @@ fn fails_at_each_place<R>(
 #[test]
 fn what_was_made_for_nothing_goes_later() {
     let heap = &mut Heap::new(Options::new().block_size(4096)).unwrap();
-    // It moves: to fill the new one fails, and to free the old one.
+    // The node moves: filling the new one fails, and freeing the old one does.
     assert_eq!(fails_at_each_place(heap, |session, node| session.resize(node, 3000)), 2);
     let heap = &mut Heap::new(Options::new().block_size(4096)).unwrap();
     // Three parts.
     assert_eq!(fails_at_each_place(heap, |session, _| session.put_bytes(&[1; 9000])), 3);
 }
 
-/// All frames are pinned by another session when a node is to go. It goes when there is a block to be made, or at
-/// the latest when the session ends.
+/// Another session pins all frames when a node is freed. The node is released when a block is made, or at the
+/// latest when the session ends.
 #[test]
 fn what_is_pinned_goes_later() {
     for is_short in [true, false] {
@@ -76,7 +76,7 @@ fn what_is_pinned_goes_later() {
     }
 }
 
-/// What waits is no part of a file.
+/// Waiting nodes are not saved.
 #[test]
 fn what_waits_is_not_saved() {
     let mut heap = Heap::new(Options::new().block_size(4096)).unwrap();
@@ -93,7 +93,7 @@ fn what_waits_is_not_saved() {
     assert_eq!((waiting(&heap), Heap::load_from(&file[..], Options::new()).unwrap().stats().nodes), (0, 0));
 }
 
-/// They kept their blocks and participants, and what their guards were at, for good.
+/// They kept their blocks and participants, and the nodes of their guards, for good.
 #[test]
 fn forgotten_sessions_and_guards() {
     let mut heap = Heap::new(Options::new().block_size(4096).limit(Limit::Blocks(3))).unwrap();
@@ -135,7 +135,7 @@ fn forgotten_sessions_and_guards() {
 #[test]
 fn as_many_sessions_as_one_forgets() {
     let mut heap = Heap::new(Options::new()).unwrap();
-    // There is a participant for each of 65,535 at a time.
+    // There are participants for only 65,535 at a time.
     for _ in 0..70 {
         (0..1000).for_each(|_| forget(heap.session().unwrap()));
         assert_eq!(heap.check(), Ok(()));
@@ -143,7 +143,7 @@ fn as_many_sessions_as_one_forgets() {
     heap.session().unwrap().alloc(10).unwrap();
 }
 
-/// Each makes a node, and its blocks are not more for that than one session would need.
+/// Each makes a node, and together they need no more blocks than one session would.
 #[test]
 fn as_many_sessions_as_there_can_be() {
     let mut heap = Heap::new(Options::new()).unwrap();

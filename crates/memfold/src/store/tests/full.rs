@@ -1,4 +1,4 @@
-//! When the memory source has no more: nothing is lost, nothing is wrong.
+//! When the memory source is exhausted, nothing is lost and nothing is wrong.
 
 use core::sync::atomic::Ordering;
 use std::vec::Vec;
@@ -29,7 +29,7 @@ fn full_leaves_everything_as_it_was() {
         // SAFETY: one thread only.
         assert_eq!(unsafe { store.get(r, i) }.unwrap().payload, payload(i, len));
     }
-    // What is freed can be used again, whatever the source says.
+    // Freed memory can be used again, whatever the source says.
     store.memory().refuse.store(true, Ordering::Relaxed);
     for &(i, len) in &kept {
         let r = Ref::from_bits(slots.0[i as usize].swap(0, Ordering::Relaxed)).unwrap();
@@ -69,7 +69,7 @@ fn the_reserve_holds_the_next_blobs_when_memory_is_refused() {
         let mut all = true;
         for i in 0..200u64 {
             store.put(i, 0, &payload(i, 1024)).unwrap();
-            // From any moment on, one more blob of this size finds room.
+            // At any moment there is room for one more blob of this size.
             store.memory().refuse.store(true, Ordering::Relaxed);
             match store.put(i + 1000, 0, &payload(i, 1024)) {
                 Ok(r) => store.free(r, i + 1000, &Slots::new(0)).unwrap(),

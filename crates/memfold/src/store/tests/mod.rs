@@ -1,5 +1,4 @@
-//! What several tests need: a random sequence, owners, a memory source that
-//! counts and fails.
+//! Shared by several tests: a random sequence, owners, a memory source that counts and fails.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -17,7 +16,7 @@ mod tiers;
 /// The bit with which a slot's owner pins it.
 pub(super) const PIN: u64 = 1 << 63;
 
-/// Where a reference is, if a slot holds one and nobody else has pinned it.
+/// Pins a slot and returns its reference, if it holds one and is not pinned yet.
 pub(super) fn pin(slot: &AtomicU64) -> Option<Ref> {
     let held = slot.load(Ordering::Relaxed);
     let r = Ref::from_bits(held)?;
@@ -61,7 +60,7 @@ pub(super) struct Counting {
     pub committed: AtomicI64,
     pub reserved: AtomicI64,
     pub refuse: AtomicBool,
-    /// Commit no more than this in all, if not zero.
+    /// If not zero, commit no more than this in all.
     pub limit: AtomicUsize,
 }
 
@@ -90,20 +89,20 @@ unsafe impl Memory for Counting {
             self.committed.fetch_sub(bytes as i64, Ordering::Relaxed);
             return false;
         }
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps the same contract.
         unsafe { SYSTEM.commit(start, bytes) }
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
         assert_eq!((start.as_ptr() as usize | bytes) % self.page_size(), 0);
         self.committed.fetch_sub(bytes as i64, Ordering::Relaxed);
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps the same contract.
         unsafe { SYSTEM.release(start, bytes) }
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
         self.reserved.fetch_sub(bytes as i64, Ordering::Relaxed);
-        // SAFETY: handed on.
+        // SAFETY: the caller keeps the same contract.
         unsafe { SYSTEM.unreserve(start, bytes) }
     }
 }

@@ -1,5 +1,5 @@
-//! Many threads at once, with the compactor running all the time, and every
-//! byte verified: each owner's slot is used by whoever pins it.
+//! Many threads at once, with the compactor running all the time, and every byte verified: a thread uses an
+//! owner's slot after it has pinned it.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -12,12 +12,12 @@ use super::{Counting, PIN, Random, Slots, payload, pin};
 /// How long to wait for the first move of a blob.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What an owner's blob is made of: its owner and how often it was written.
+/// An owner's blob is derived from its owner and how often it was written.
 struct Shared {
     store: Store<Counting>,
     slots: Slots,
-    /// Only changed by who has pinned the owner's slot, or found it empty
-    /// and holds the owner's `busy`.
+    /// Changed only by a thread that has pinned the owner's slot, or found it empty and holds the owner's
+    /// `busy`.
     versions: Vec<AtomicU64>,
     busy: Vec<AtomicBool>,
 }
@@ -34,7 +34,7 @@ impl Shared {
 
     fn len(owner: u64, version: u64) -> usize {
         let mut random = Random(owner << 32 | version);
-        // Few classes, so that all threads meet in them; now and then a large one.
+        // Few classes, so that all threads use the same ones; now and then a large blob.
         if random.below(200) == 0 {
             random.below(100_000) as usize
         } else {
@@ -58,7 +58,7 @@ impl Shared {
         busy.store(false, Ordering::Release);
     }
 
-    /// Verifies an owner's blob while it is pinned, and then may free it.
+    /// Verifies an owner's blob while it is pinned, and then frees it if `free`.
     fn get(&self, owner: u64, free: bool) {
         let slot = &self.slots.0[owner as usize];
         let Some(r) = pin(slot) else { return };
@@ -86,15 +86,15 @@ fn run(threads: u64, owners: u64, steps: u64, seed: u64) {
                 scope.spawn(move || {
                     let mut random = Random(seed + t);
                     let begin = Instant::now();
-                    // At least so many, and until a compactor has had its turn: on a busy
-                    // machine the workers may be done before the others have begun.
+                    // At least this many steps, and until a compactor has had its turn: on a busy machine the
+                    // workers may be done before the other threads have begun.
                     let goes_on = |step| {
                         let alone = moved.load(Ordering::Relaxed) == 0;
                         step < steps || alone && begin.elapsed() < PATIENCE
                     };
                     for step in (0u64..).take_while(|step| goes_on(*step)) {
                         let owner = random.below(owners);
-                        // Mostly freeing and mostly putting in turns.
+                        // In turns mostly freeing and mostly putting.
                         let freeing = step / (steps / 8).max(1) % 2 == 1;
                         match random.below(8) {
                             0..3 => shared.get(owner, false),

@@ -1,4 +1,4 @@
-//! Where the batches of a file lie, and which of its space is kept for the next ones.
+//! Where the batches of a file are, and which of its space is kept for the next ones.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,13 +9,13 @@ use crate::tiers::space::Space;
 pub struct Kept {
     pub space: Space,
     pub batches: HashMap<u64, Extent>,
-    /// Of the space in use, what no batch has: kept for the next, the oldest first.
+    /// Space in use that no batch has: kept for the next ones, the oldest first.
     pub spare: VecDeque<Extent>,
     /// Units of these.
     pub spare_units: u64,
 }
 
-/// Of what batches use, so small a part is kept spare.
+/// One part in this many of what batches use is kept spare.
 pub const SPARE: u64 = 8;
 
 impl Kept {
@@ -28,7 +28,7 @@ impl Kept {
         self.space.used() - self.spare_units
     }
 
-    /// Takes room for a batch: a spare place of the same size, or other free units.
+    /// Takes space for a batch: a spare extent of the same size, or other free units.
     pub fn take(&mut self, bytes: u32) -> Option<Extent> {
         let wanted = Extent { first: 0, bytes };
         let first = match self.spare.iter().position(|spare| spare.units() == wanted.units()) {
@@ -41,7 +41,8 @@ impl Kept {
         Some(Extent { first, bytes })
     }
 
-    /// The oldest spare place, if there are more than so many units of them. It is to be given back.
+    /// Takes out the oldest spare extent, if there are more than `most` units of them. The caller gives it
+    /// back.
     pub fn next_spare(&mut self, most: u64) -> Option<Extent> {
         let spare = (self.spare_units > most).then(|| self.spare.pop_front()).flatten()?;
         self.spare_units -= spare.units();

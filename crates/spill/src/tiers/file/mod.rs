@@ -1,15 +1,16 @@
-//! A file, or a block device, that nobody else uses.
+//! A file or a block device that nobody else uses.
 //!
 //! ```text
-//!   file    │ batch ────── pad │ batch ─── pad │ hole │ batch ── pad │      each begins at a multiple of 4096 bytes
+//!   file    │ batch ────── pad │ batch ─── pad │ hole │ batch ── pad │    each at a multiple of 4096 bytes
 //!   memory    number -> first unit, bytes
 //! ```
 //!
-//! What is deleted becomes a hole, and is used again. A part of it, an eighth of what is in use at most, is kept for the next batches as it is: to write to a hole,
-//! the file system has to find blocks for it, and lets nobody read meanwhile. The file is read and written past the page cache where the system allows that, and
-//! else the page cache is told to forget it: it would be in memory after all. The file is only its owner's to read (0600), and loses its
-//! name as soon as it is open: nothing is left of it, however the process ends. It is never synchronised with the medium: it ends with the
-//! process.
+//! A deleted batch becomes a hole, and its space is used again. Up to an eighth of what is in use is instead
+//! kept for the next batches as it is: to write into a hole, the file system has to allocate blocks for it,
+//! and blocks readers meanwhile. The file is read and written with direct I/O where the system allows that;
+//! otherwise the page cache is told to drop the data, which would be in memory after all. Only its owner may
+//! read the file (0600), and it loses its name as soon as it is open: nothing is left of it, however the
+//! process ends. It is never synchronised with the medium: it ends with the process.
 
 mod extents;
 
@@ -27,7 +28,7 @@ use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 
 const UNIT: usize = 4096;
 
-/// Bytes aligned as direct I/O wants them.
+/// Bytes aligned as direct I/O requires.
 #[derive(Clone)]
 #[repr(C, align(4096))]
 struct Unit([u8; UNIT]);
@@ -42,12 +43,13 @@ pub struct FileTier {
     makes_holes: AtomicBool,
     kept: Mutex<Kept>,
     buffers: Mutex<Vec<Buffer>>,
-    /// Who writes through the page cache: the system tells of a write that came to nothing once, and it must not be told to another.
+    /// Held while writing through the page cache: the system reports a failed write once, and must not report
+    /// it to another writer.
     cached: Mutex<()>,
 }
 
 impl FileTier {
-    /// In a directory, as a new file, or on a block device that nobody uses.
+    /// Opens a new file in a directory, or a block device that nobody uses.
     pub fn open(path: &Path, terms: Terms) -> Result<Self, BadTarget> {
         let bad = |why: &dyn std::fmt::Display| BadTarget(format!("{}: {why}", memfold_escape::path(path)));
         let (file, is_direct, room) = match fs::metadata(path) {
@@ -82,7 +84,7 @@ impl FileTier {
         })
     }
 
-    /// Lends a buffer of at least so many bytes.
+    /// Lends a buffer of at least this many bytes.
     fn with_buffer<R>(&self, bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
         let mut buffer = locked(&self.buffers).pop().unwrap_or_default();
         let units = bytes.div_ceil(UNIT);
@@ -104,10 +106,10 @@ impl FileTier {
             let mut alone = (!self.is_direct()).then(|| locked(&self.cached));
             match self.file.write_at(buffer, at) {
                 Ok(written) if written == buffer.len() => {}
-                // There was room for a part of it.
+                // There was space for a part of it.
                 Ok(_) => return Err(io::ErrorKind::StorageFull.into()),
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) && self.is_direct() => {
-                    // It may be opened so, and refuses to work so.
+                    // A file system may allow opening with direct I/O, and then refuse to do it.
                     self.stop_direct();
                     alone.get_or_insert_with(|| locked(&self.cached));
                     self.file.write_all_at(buffer, at)?;
@@ -122,7 +124,7 @@ impl FileTier {
         self.is_direct.load(Relaxed)
     }
 
-    /// From now on through the page cache, which is told to forget.
+    /// Switches to the page cache, which is told to drop the data.
     fn stop_direct(&self) {
         self.is_direct.store(false, Relaxed);
         let fd = self.file.as_raw_fd();
@@ -130,18 +132,19 @@ impl FileTier {
         unsafe { libc::fcntl(fd, libc::F_SETFL, libc::fcntl(fd, libc::F_GETFL) & !libc::O_DIRECT) };
     }
 
-    /// Without direct I/O: what is in the page cache of that part need not be there. What was written is on the medium then, or that is an error.
+    /// Without direct I/O: drops this part from the page cache. Written data are on the medium afterwards, or
+    /// there is an error.
     fn forget(&self, at: u64, bytes: usize, written: bool) -> io::Result<()> {
         if self.is_direct() {
             return Ok(());
         }
         let (fd, at, bytes) = (self.file.as_raw_fd(), at as i64, bytes as i64);
         if written {
-            // What is not on the medium yet can't be forgotten.
+            // Data that are not on the medium yet can't be dropped.
             let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
                 | libc::SYNC_FILE_RANGE_WRITE
                 | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-            // SAFETY: the descriptor is open; memory is not touched.
+            // SAFETY: the descriptor is open; no memory is accessed.
             if unsafe { libc::sync_file_range(fd, at, bytes, all) } != 0 {
                 let error = io::Error::last_os_error();
                 // Not every system can do that for a part of a file.
@@ -156,7 +159,7 @@ impl FileTier {
         Ok(())
     }
 
-    /// Room for a batch; without any, that of spare places.
+    /// Takes space for a batch; if there is none, that of spare extents.
     fn take(&self, bytes: u32) -> Option<Extent> {
         loop {
             let mut kept = locked(&self.kept);
@@ -169,7 +172,7 @@ impl FileTier {
         }
     }
 
-    /// Keeps a place that no batch needs any more for the next, and gives back what is too much.
+    /// Keeps an extent that no batch needs any more for the next ones, and gives back what is too much.
     fn free(&self, extent: Extent) {
         let mut kept = locked(&self.kept);
         kept.spare_units += extent.units();
@@ -183,14 +186,14 @@ impl FileTier {
         }
     }
 
-    /// Gives units back to the file system, and then to who wants them next.
+    /// Gives units back to the file system, and then to the free space.
     fn give_back(&self, extent: Extent) {
         if self.makes_holes.load(Relaxed) {
             let (at, bytes) = (extent.first as i64 * UNIT as i64, extent.units() as i64 * UNIT as i64);
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: the descriptor is open.
             if unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at, bytes) } != 0 {
-                // Anything else may pass: then the hole is made the next time.
+                // Any other error may pass: then the hole is made next time.
                 let never = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL, libc::ENODEV];
                 let error = io::Error::last_os_error().raw_os_error();
                 if error.is_some_and(|error| never.contains(&error)) {
@@ -206,7 +209,7 @@ impl Tier for FileTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
         let extent = self.take(bytes.len() as u32).ok_or(Trouble::Full)?;
         if let Err(error) = self.write(extent.first, bytes) {
-            // A place that takes nothing would be the first to be taken again.
+            // An extent that can't be written would be the first to be taken again.
             if error.raw_os_error() != Some(libc::EIO) {
                 self.give_back(extent);
             }
@@ -233,7 +236,7 @@ impl Tier for FileTier {
                 io::ErrorKind::UnexpectedEof => Trouble::Lost,
                 _ => Trouble::Away(error.to_string()),
             })?;
-            // What was read is not less right for staying in the page cache.
+            // Data that stay in the page cache are still right.
             let _ = self.forget(at, buffer.len(), false);
             into.copy_from_slice(&buffer[from as usize - begin..][..into.len()]);
             Ok(())
@@ -250,7 +253,7 @@ impl Tier for FileTier {
         Ok(())
     }
 
-    /// A file has no name any more. What is on a device stays there until it is discarded.
+    /// A file has no name any more. Data on a device stay there until they are discarded.
     fn ends_with_process(&self) -> bool {
         self.file.metadata().is_ok_and(|it| it.is_file())
     }
@@ -277,7 +280,7 @@ impl Tier for FileTier {
     }
 }
 
-/// Opens with direct I/O, or without where there is no such thing.
+/// Opens with direct I/O, or without where it is not available.
 fn open(path: &Path, flags: i32, create: bool) -> io::Result<(File, bool)> {
     let open = |flags: i32| {
         let mut options = OpenOptions::new();
@@ -288,7 +291,7 @@ fn open(path: &Path, flags: i32, create: bool) -> io::Result<(File, bool)> {
         Ok(file) => Ok((file, true)),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             if create {
-                // It may have been made all the same.
+                // It may have been created nevertheless.
                 let _ = fs::remove_file(path);
             }
             open(flags).map(|file| (file, false))
@@ -297,7 +300,7 @@ fn open(path: &Path, flags: i32, create: bool) -> io::Result<(File, bool)> {
     }
 }
 
-/// A file without a name, and the bytes that it may take.
+/// A file without a name, and how many bytes it may take.
 fn nameless(directory: &Path) -> io::Result<(File, bool, u64)> {
     let (file, is_direct) = match open(directory, libc::O_TMPFILE, false) {
         Ok(opened) => opened,
@@ -318,7 +321,7 @@ fn new(path: &Path) -> io::Result<(File, bool, u64)> {
     Ok((file, is_direct, room?))
 }
 
-/// Whether a block device takes nothing: root may open it for writing all the same.
+/// Whether a block device is read-only: root may open it for writing nevertheless.
 fn is_read_only(device: &File) -> bool {
     const BLKROGET: libc::c_ulong = 0x125e;
     let mut answer: libc::c_int = 0;
@@ -328,7 +331,7 @@ fn is_read_only(device: &File) -> bool {
 }
 
 fn device(path: &Path) -> io::Result<(File, bool, u64)> {
-    // One that is mounted, or swapped to, is not ours.
+    // A device that is mounted or used for swap is not ours.
     let (file, is_direct) = open(path, libc::O_EXCL, false)?;
     if is_read_only(&file) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only"));
@@ -339,15 +342,15 @@ fn device(path: &Path) -> io::Result<(File, bool, u64)> {
 
 fn statfs(file: &File) -> io::Result<libc::statfs> {
     let mut said = std::mem::MaybeUninit::zeroed();
-    // SAFETY: the descriptor is open, and there is room for what the kernel says.
+    // SAFETY: the descriptor is open, and there is room for what the kernel writes.
     if unsafe { libc::fstatfs(file.as_raw_fd(), said.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: zeros are a value of it, and the kernel has filled it.
+    // SAFETY: all zeros are a valid value, and the kernel has filled it.
     Ok(unsafe { said.assume_init() })
 }
 
-/// What others do not use, but for a twentieth of the file system: they want some too.
+/// The free bytes of the file system except for a twentieth of it, which is left to others.
 fn free_bytes(file: &File) -> io::Result<u64> {
     let said = statfs(file)?;
     let (free, all) = (said.f_bavail, said.f_blocks);
@@ -357,7 +360,7 @@ fn free_bytes(file: &File) -> io::Result<u64> {
 fn is_in_memory(file: &File) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58f6;
-    // A device's node lies in a file system of devices, which says nothing about the device.
+    // A device node is in a file system of devices, which says nothing about the device.
     let is_file = file.metadata().is_ok_and(|it| it.is_file());
     is_file && statfs(file).is_ok_and(|said| matches!(said.f_type as u64, TMPFS | RAMFS))
 }

@@ -40,7 +40,7 @@ fn a_file_keeps_what_it_is_given_and_nothing_else() {
             assert_eq!(tier.get(number, 1, &mut into), Err(Trouble::Lost));
             assert_eq!(tier.get(99, 0, &mut into), Err(Trouble::Lost));
         }
-        // It replaces.
+        // A second put replaces the first.
         tier.put(3, &bytes(33, 5000)).unwrap();
         let mut into = vec![0; 5000];
         tier.get(3, 0, &mut into).unwrap();
@@ -84,7 +84,7 @@ fn places_are_used_again_and_little_is_kept_for_that() {
             let mut into = vec![0; size];
             tier.get(number, 0, &mut into).unwrap();
             assert!(into == bytes(number, size));
-            // As others read it.
+            // As another process reads it.
             let mut begins = vec![0; 4096.min(size)];
             let at = tier.place(number).unwrap() * 4096;
             tier.with_buffer(4096, |buffer| {
@@ -126,11 +126,11 @@ fn with(file: File) -> FileTier {
 
 #[test]
 fn what_did_not_reach_the_medium_was_not_put() {
-    // It takes everything, and can't be synchronised.
+    // It accepts everything, and can't be synchronised.
     let tier = with(OpenOptions::new().read(true).write(true).open("/dev/null").unwrap());
     assert!(matches!(tier.put(1, &bytes(1, 5000)), Err(Trouble::Away(_))));
     assert_eq!(tier.get(1, 0, &mut [0]), Err(Trouble::Lost));
-    // And never makes holes.
+    // And it can't make holes.
     assert!(!tier.makes_holes.load(Relaxed));
 }
 

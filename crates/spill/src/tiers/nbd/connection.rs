@@ -1,7 +1,7 @@
-//! A connection to an NBD server, over libnbd: requests that end in time, and what became of each.
+//! A connection to an NBD server, over libnbd: requests with deadlines, and the outcome of each.
 //!
-//! The library is looked for when it is wanted; it knows the protocol, URIs and TLS. Of what it can do, only calls that end in time are used: those that begin
-//! something, those that look, and `nbd_poll` with the time that is left.
+//! The library is loaded when it is needed; it handles the protocol, URIs and TLS. Only calls that end in
+//! time are used: those that start a request, those that check one, and `nbd_poll` with the remaining time.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -15,11 +15,11 @@ const LIBRARY: &str = "libnbd.so.0";
 pub enum Failure {
     /// It was not sent.
     Unsent(Trouble),
-    /// The server has said why.
+    /// The server has refused it.
     Refused(Trouble),
-    /// It has said that its medium failed there.
+    /// The server has reported a failure of its medium there.
     Failed(Trouble),
-    /// It was sent, and may still be done.
+    /// It was sent, and may still be executed.
     Unanswered(Trouble),
 }
 
@@ -39,7 +39,7 @@ pub struct Handle {
     _opaque: [u8; 0],
 }
 
-/// libnbd's `nbd_completion_callback`; without a function, nobody is called.
+/// libnbd's `nbd_completion_callback`; without a function, nothing is called.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Callback {
@@ -55,7 +55,7 @@ pub const MAXIMUM: c_int = 2;
 
 pub type Ask = unsafe extern "C" fn(*mut Handle) -> c_int;
 
-/// What is used of the library. It is never unloaded.
+/// The functions of the library that are used. It is never unloaded.
 pub struct Library {
     create: unsafe extern "C" fn() -> *mut Handle,
     close: unsafe extern "C" fn(*mut Handle),
@@ -85,7 +85,7 @@ impl Library {
     }
 
     fn load() -> Result<Self, String> {
-        // SAFETY: its initialisers are those of a library of the system, made for being loaded.
+        // SAFETY: it is a system library, whose initialisers are made to be run by loading.
         let library = unsafe { libloading::Library::new(LIBRARY) }.map_err(|_| {
             format!("{LIBRARY} is missing, with which NBD servers are reached; install it (Debian: libnbd0)")
         })?;
@@ -120,9 +120,9 @@ impl Library {
         })
     }
 
-    /// What went wrong last in this thread.
+    /// The last error in this thread.
     fn error(&self) -> String {
-        // SAFETY: the text is the library's, and stays until its next call in this thread.
+        // SAFETY: the text belongs to the library, and stays valid until its next call in this thread.
         let text = unsafe { (self.get_error)() };
         if text.is_null() {
             return "the connection was lost".into();
@@ -144,7 +144,7 @@ unsafe impl Send for Connection {}
 impl Connection {
     pub fn open(uri: &CStr, deadline: Instant) -> Result<Self, String> {
         let library = Library::get()?;
-        // SAFETY: takes nothing; null is looked for.
+        // SAFETY: takes no arguments; the result is checked for null.
         let handle = unsafe { (library.create)() };
         if handle.is_null() {
             return Err(library.error());
@@ -152,7 +152,7 @@ impl Connection {
         let connection = Connection { handle, library };
         // SAFETY: the handle is open until the connection is dropped, the URI ends with a zero.
         unsafe {
-            // Keys for TLS are named in the URI, which is the user's own.
+            // Keys for TLS are named in the URI, which comes from the user.
             (library.set_uri_allow_local_file)(handle, true);
             if (library.aio_connect_uri)(handle, uri.as_ptr()) < 0 {
                 return Err(library.error());
@@ -182,7 +182,7 @@ impl Connection {
         u64::try_from(size).unwrap_or(0)
     }
 
-    /// Waits for the server, or for us to be able to send.
+    /// Waits until the server sends something, or this side can send.
     pub fn poll(&self, deadline: Instant) -> Result<(), String> {
         let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         if left == 0 {
@@ -193,12 +193,12 @@ impl Connection {
         if polled < 0 { Err(self.library.error()) } else { Ok(()) }
     }
 
-    /// Whether nothing has come that nobody has asked for: an end above all.
+    /// Whether nothing unexpected has arrived, above all an end of the connection.
     pub fn is_quiet(&self) -> bool {
         // SAFETY: the handle is open.
         let fd = unsafe { (self.library.aio_get_fd)(self.handle) };
         let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor is looked at, and not waited for.
+        // SAFETY: one descriptor is polled, without waiting.
         self.ask(|lib| lib.aio_is_ready) && fd >= 0 && unsafe { libc::poll(&raw mut poll, 1, 0) } == 0
     }
 
@@ -209,17 +209,17 @@ impl Connection {
             return Err(if self.ask(|lib| lib.aio_is_ready) {
                 Failure::Refused(trouble)
             } else {
-                // It began to be sent, or the connection was cut before.
+                // Sending began, or the connection was cut before.
                 Failure::Unanswered(trouble)
             });
         };
         loop {
-            // SAFETY: the handle is open, and the command is its own.
+            // SAFETY: the handle is open, and the command belongs to it.
             match unsafe { (self.library.aio_command_completed)(self.handle, cookie) } {
                 0 => self.poll(deadline).map_err(|why| Failure::Unanswered(Trouble::Away(why)))?,
                 1 => return Ok(()),
                 _ => {
-                    // SAFETY: takes nothing.
+                    // SAFETY: takes no arguments.
                     let is_medium = unsafe { (self.library.get_errno)() } == libc::EIO;
                     let trouble = self.trouble();
                     return Err(match self.ask(|lib| lib.aio_is_ready) {
@@ -233,7 +233,7 @@ impl Connection {
     }
 
     pub fn trouble(&self) -> Trouble {
-        // SAFETY: takes nothing.
+        // SAFETY: takes no arguments.
         match unsafe { (self.library.get_errno)() } {
             libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Trouble::Full,
             _ => Trouble::Away(self.library.error()),
@@ -241,10 +241,11 @@ impl Connection {
     }
 
     /// # Safety
-    /// After an error the connection is dropped before the buffer: the library may still write there.
+    /// After an error the connection must be dropped before the buffer: the library may still write there.
     pub unsafe fn read(&self, into: &mut [u8], at: u64, deadline: Instant) -> Result<(), Failure> {
         let (to, len) = (into.as_mut_ptr().cast(), into.len());
-        // SAFETY: the buffer is there until the command is done, or the handle closed: passed on to the caller.
+        // SAFETY: the buffer is valid until the command is done or the handle is closed, as the caller
+        // guarantees.
         let cookie = unsafe { (self.library.aio_pread)(self.handle, to, len, at, NOBODY, 0) };
         self.finish(cookie, deadline)
     }

@@ -1,4 +1,4 @@
-//! Where the batches of an export lie: behind the claim, from unit to unit.
+//! Where the batches of an export are: after the claim, in whole units.
 
 use std::collections::HashMap;
 
@@ -12,18 +12,18 @@ pub struct Kept {
     pub batches: HashMap<u64, (u64, u32)>,
 }
 
-/// Where a unit begins, behind the claim.
+/// The byte where a unit begins, after the claim.
 pub fn byte_of(unit: u64) -> u64 {
     (unit + 1) * UNIT
 }
 
-/// Units that so many bytes take.
+/// The units that this many bytes take.
 pub fn units(bytes: u32) -> u64 {
     u64::from(bytes).div_ceil(UNIT).max(1)
 }
 
 impl Kept {
-    /// The batches are not there any more.
+    /// Removes batches from the table.
     pub fn forget(&mut self, batches: &[u64]) {
         for batch in batches {
             if let Some((first, bytes)) = self.batches.remove(batch) {

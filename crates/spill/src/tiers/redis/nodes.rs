@@ -1,4 +1,4 @@
-//! Who the servers are, what they say of themselves, and connections to them.
+//! The servers, their properties, and connections to them.
 
 use std::time::Duration;
 
@@ -9,12 +9,13 @@ use super::super::target::shown;
 use super::super::{BadTarget, Trouble};
 use super::trouble;
 
-/// A server, or a cluster's.
+/// A server, or the servers of a cluster.
 pub enum Nodes {
     One(Client),
     Cluster {
         client: ClusterClient,
-        /// Those that the user has named, and after them all that the cluster has named: one that is named may end, and another be master in its place.
+        /// The servers that the user named, and after them all that the cluster named: a named one may end,
+        /// and another become master in its place.
         urls: Vec<String>,
         named: usize,
     },
@@ -36,7 +37,7 @@ impl Link {
 }
 
 impl Nodes {
-    /// Asks the first that answers what it is.
+    /// Asks the servers what they are, until one answers.
     pub fn find(urls: &[String], deadline: Duration) -> Result<Self, BadTarget> {
         let name = shown(urls.first().map_or("", String::as_str));
         let bad = |why: String| BadTarget(format!("{name}: {why}"));
@@ -68,7 +69,7 @@ impl Nodes {
         }
     }
 
-    /// Of which each has keys of its own.
+    /// The masters, each of which has keys of its own.
     pub fn masters(&self, deadline: Duration) -> Result<Vec<Client>, Trouble> {
         match self {
             Nodes::One(client) => Ok(vec![client.clone()]),
@@ -80,12 +81,12 @@ impl Nodes {
         }
     }
 
-    /// Whether all servers keep what they have. These nodes, if they are others than before.
+    /// Checks that all servers keep what they have. Returns the nodes if they have changed.
     pub fn look(&self, deadline: Duration) -> Result<Option<Nodes>, Trouble> {
         match self {
             Nodes::One(client) => {
                 let said = said(client, deadline).map_err(trouble)?;
-                // It may be master again, or its name may soon be another's.
+                // It may become master again, or its name may soon belong to another.
                 if said.is_replica() {
                     return Err(Trouble::Away(
                         "it is a replica, which takes nothing; name its master".into(),
@@ -98,7 +99,7 @@ impl Nodes {
                 for node in known.iter().filter(|node| node.is_master) {
                     let said =
                         client(&node.url).and_then(|client| said(&client, deadline)).map_err(trouble)?;
-                    // One that has just become a replica takes nothing: the next look finds its master.
+                    // A server that has just become a replica takes nothing: the next check finds its master.
                     if !said.is_replica() {
                         said.keeps().map_err(|why| Trouble::Unfit(format!("{}: {why}", shown(&node.url))))?;
                     }
@@ -115,7 +116,7 @@ impl Nodes {
     }
 }
 
-/// What a server says of itself.
+/// What a server reports about itself.
 struct Said(String);
 
 impl Said {
@@ -128,7 +129,7 @@ impl Said {
         self.of("role") == "slave"
     }
 
-    /// Whether it keeps what it is given, or why not.
+    /// Whether it keeps what it is given; the error says why not.
     fn keeps(&self) -> Result<(), String> {
         let policy = self.of("maxmemory_policy");
         if policy == "noeviction" {
@@ -146,14 +147,15 @@ fn said(client: &Client, deadline: Duration) -> RedisResult<Said> {
     redis::cmd("INFO").query(&mut connect(client, deadline)?).map(Said)
 }
 
-/// Of one that says no more of itself than it has to: each answer at the beginning has a time of its own, and nobody looks at these.
+/// A client that sends no more about itself than it has to: each answer at the start of a connection takes
+/// its own time, and nobody needs these.
 fn client(url: &str) -> RedisResult<Client> {
     let info = url.into_connection_info()?;
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
     Client::open(info.set_redis_settings(settings))
 }
 
-/// It tries a call up to three times.
+/// The cluster client tries a call up to three times.
 fn cluster(urls: &[String], deadline: Duration) -> RedisResult<ClusterClient> {
     ClusterClient::builder(urls.to_vec())
         .connection_timeout(deadline / 3)
@@ -162,7 +164,7 @@ fn cluster(urls: &[String], deadline: Duration) -> RedisResult<ClusterClient> {
         .build()
 }
 
-/// The beginning (a connection, a password, a database) must not take a deadline for each step of it.
+/// The setup of a connection (connect, password, database) must not take a deadline for each step.
 pub fn connect(client: &Client, deadline: Duration) -> RedisResult<Connection> {
     let connection = client.get_connection_with_timeout(deadline / 3)?;
     connection.set_read_timeout(Some(deadline))?;
@@ -170,13 +172,14 @@ pub fn connect(client: &Client, deadline: Duration) -> RedisResult<Connection> {
     Ok(connection)
 }
 
-/// One of a cluster's.
+/// A server of a cluster.
 struct Known {
     url: String,
     is_master: bool,
 }
 
-/// What the first that answers knows of the cluster: servers that have not failed, with the name and password of those that the user gave.
+/// The cluster's servers as reported by the first that answers: those that have not failed, with the user
+/// name and password that the user gave.
 fn known(urls: &[String], deadline: Duration) -> Result<Vec<Known>, Trouble> {
     let mut last = Trouble::Away("no server of the cluster answers".into());
     for url in urls {
@@ -197,14 +200,14 @@ fn known(urls: &[String], deadline: Duration) -> Result<Vec<Known>, Trouble> {
             _ => String::new(),
         };
         let mut known: Vec<_> = nodes.lines().filter_map(|line| node(line, who, &host)).collect();
-        // They come in no order.
+        // They are reported in no particular order.
         known.sort_by(|a, b| a.url.cmp(&b.url));
         return Ok(known);
     }
     Err(last)
 }
 
-/// A line of CLUSTER NODES, as `host` has said it.
+/// A line of CLUSTER NODES, as `host` reported it.
 fn node(line: &str, who: &str, host: &str) -> Option<Known> {
     let mut words = line.split(' ').skip(1);
     let (address, flags) = (words.next()?, words.next()?);
@@ -212,7 +215,7 @@ fn node(line: &str, who: &str, host: &str) -> Option<Known> {
     if is("fail") || is("noaddr") || is("handshake") {
         return None;
     }
-    // ip:port@bus port, and a host's name perhaps. A server that does not know its own address says none.
+    // ip:port@bus port, and perhaps a host name. A server that does not know its own address reports none.
     let (ip, port) = address.split('@').next()?.rsplit_once(':')?;
     let ip = if ip.is_empty() { host } else { ip };
     let ip = ip.trim_matches(['[', ']']);

@@ -1,12 +1,14 @@
-//! Which runs have keys on a server, so that those of a run that was killed together with its supervisor can be removed by the next one.
+//! The runs that have keys on a server, so that the next run can remove the keys of one that was killed
+//! together with its supervisor.
 //!
 //! ```text
 //!   memfold:runs          a set: runs that may have keys
-//!   memfold:RUN:holder    the process that the run belongs to, see `holder`; expires a day after it was renewed last
+//! memfold:RUN:holder    the process that the run belongs to, see `holder`; expires a day after its last renewal
 //! ```
 //!
-//! A run is over when its process has ended, or when its holder has expired, as that of a machine that never came back. This is
-//! looked at twice, with a while between in which a run that has passed from one process to another says so. Only then its keys are looked for.
+//! A run has ended when its process has ended, or when its holder has expired, for example because its
+//! machine never came back. This is checked twice; in the time between, a run that has passed to another
+//! process announces that. Only then are its keys searched for.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +19,12 @@ use super::is_answered;
 use super::nodes::{Link, Nodes, connect};
 
 const RUNS: &str = "memfold:runs";
-/// A holder is renewed so often, and expires after so long.
+/// How often a holder is renewed, and how long it is valid.
 const RENEW: Duration = Duration::from_secs(60);
 const EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
-/// Time for a run to say that it has another process: a server that was away is asked every ten seconds by it.
+/// Time for a run to announce another process: a run probes a server that did not answer every ten seconds.
 const WHILE: Duration = Duration::from_secs(15);
-/// Keys that a server looks at for one request, and requests in a row.
+/// Keys that a server scans for one request, and requests in a row.
 const KEYS: usize = 1000;
 const REQUESTS: usize = 8;
 
@@ -30,18 +32,18 @@ pub fn holder_of(run: &str) -> String {
     format!("memfold:{run}:holder")
 }
 
-/// What one run says of itself, and knows of others.
+/// What one run announces, and what it knows of others.
 pub struct Runs {
     run: String,
     is_said: bool,
-    /// The process that has said it last, and when.
+    /// The process that last announced it, and when.
     here: Option<(u32, Instant)>,
     others: Others,
 }
 
 enum Others {
     Unknown,
-    /// They seemed to be over then.
+    /// These runs seemed to have ended at that time.
     Over(Vec<String>, Instant),
     Removing {
         runs: Vec<String>,
@@ -56,21 +58,21 @@ impl Runs {
         Runs { run: run.to_owned(), is_said: false, here: None, others: Others::Unknown }
     }
 
-    /// Whether anything has been said.
+    /// Whether the run has been announced.
     pub fn is_said(&self) -> bool {
         self.is_said
     }
 
-    /// Whether this process has said it.
+    /// Whether this process has announced it.
     pub fn is_said_here(&self) -> bool {
         self.here.is_some_and(|(process, _)| process == std::process::id())
     }
 
-    /// Says it, for this process, or for one that is to come.
+    /// Announces the run, for this process or for a successor.
     pub fn say(&mut self, link: &mut Link, is_passed_on: bool) -> RedisResult<()> {
         let holder = Holder::this().filter(|_| !is_passed_on);
         let holder = holder.map_or_else(String::new, |holder| holder.to_string());
-        // In this order: who is in the set has a holder, unless it is over.
+        // In this order: a run in the set has a holder, unless it has ended.
         let mut command = redis::cmd("SET");
         command.arg(holder_of(&self.run)).arg(holder).arg("EX").arg(EXPIRES.as_secs());
         link.ask::<()>(&command)?;
@@ -80,7 +82,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Says it again when it is time, even on a server that is full. Trouble with that is none: it holds for a day.
+    /// Renews the announcement when it is due, even on a full server. Errors are ignored: it is valid for a
+    /// day.
     pub fn renew(&mut self, link: &mut Link) -> RedisResult<()> {
         let is_said_here = self.is_said_here();
         match &mut self.here {
@@ -94,18 +97,18 @@ impl Runs {
         if is_said_here && link.ask::<bool>(&command)? { Ok(()) } else { self.say(link, false) }
     }
 
-    /// This run is over, and nothing of it is left.
+    /// This run has ended, and nothing of it is left.
     pub fn take_back(&mut self, link: &mut Link) -> RedisResult<()> {
         (self.is_said, self.here) = (false, None);
         forget(link, &self.run)
     }
 
-    /// Those that are over are left to the next run.
+    /// Leaves ended runs to the next run.
     pub fn give_up(&mut self) {
         self.others = Others::Known;
     }
 
-    /// Does a part of what there is to be done about runs that are over.
+    /// Does a part of the work for ended runs.
     pub fn clean(&mut self, link: &mut Link, nodes: &Nodes, deadline: Duration) -> RedisResult<()> {
         match &mut self.others {
             Others::Known => {}
@@ -117,7 +120,7 @@ impl Runs {
             }
             Others::Over(runs, since) if since.elapsed() >= WHILE => {
                 let runs = over(link, std::mem::take(runs))?;
-                // One that can't be asked now is asked when the next run begins.
+                // A server that can't be asked now is asked when the next run begins.
                 self.others = match nodes.masters(deadline) {
                     Ok(masters) if !runs.is_empty() => Others::Removing { runs, masters, cursor: 0 },
                     _ => Others::Known,
@@ -144,14 +147,14 @@ impl Runs {
 
 fn named(link: &mut Link) -> RedisResult<Vec<String>> {
     let mut runs: Vec<String> = link.ask(redis::cmd("SMEMBERS").arg(RUNS))?;
-    // What is not a run's name is nobody's here.
+    // An entry that is not the name of a run is ignored.
     runs.retain(|run| {
         !run.is_empty() && run.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
     });
     Ok(runs)
 }
 
-/// Those of the runs that are over.
+/// Those of the runs that have ended.
 fn over(link: &mut Link, runs: Vec<String>) -> RedisResult<Vec<String>> {
     let mut over = Vec::new();
     for run in runs {
@@ -167,7 +170,7 @@ fn over(link: &mut Link, runs: Vec<String>) -> RedisResult<Vec<String>> {
     Ok(over)
 }
 
-/// Does the one even if the other is refused.
+/// Does each part even if the other is refused.
 fn forget(link: &mut Link, run: &str) -> RedisResult<()> {
     let unlinked = link.ask::<()>(redis::cmd("UNLINK").arg(holder_of(run)));
     if !is_answered(&unlinked) {
@@ -176,7 +179,8 @@ fn forget(link: &mut Link, run: &str) -> RedisResult<()> {
     link.ask::<()>(redis::cmd("SREM").arg(RUNS).arg(run)).and(unlinked)
 }
 
-/// Removes keys that these runs have on one server, from where it stopped the last time. 0 at the end.
+/// Removes the keys of these runs from one server, continuing where it stopped last time. Returns 0 at the
+/// end.
 fn remove(master: &Client, runs: &[String], mut cursor: u64, deadline: Duration) -> RedisResult<u64> {
     let mut connection = connect(master, deadline)?;
     let prefixes: Vec<_> = runs.iter().map(|run| format!("memfold:{run}:")).collect();

@@ -1,4 +1,4 @@
-//! Changing a leaf: elements that come, elements that go, and slabs that are packed anew.
+//! Changing a leaf: adding and removing elements, and repacking slabs.
 
 use std::vec::Vec;
 
@@ -8,7 +8,7 @@ use super::Fixed;
 use crate::collections::slablist::format::{Format, LeafPosition, Put};
 use crate::heap::Plain;
 
-/// A leaf that is being changed.
+/// A leaf being changed.
 pub struct Leaf<'n, T> {
     pub shape: Fixed<T>,
     pub bytes: &'n mut [u8],
@@ -60,7 +60,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         self.bytes.copy_within(from..from + Self::SIZE, to);
     }
 
-    /// Puts an element at a place, before what is there.
+    /// Inserts an element at a place, before the one that is there.
     #[inline(always)]
     pub fn insert(&mut self, mut place: LeafPosition, element: &T) -> Put {
         let count = self.count();
@@ -77,7 +77,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         Put::Done(1)
     }
 
-    /// Puts an element in the place of another one.
+    /// Replaces an element.
     pub fn set(&mut self, LeafPosition { slab, at }: LeafPosition, element: &T) {
         let to = self.element_at(self.slot(slab), at);
         self.put(to, element);
@@ -86,11 +86,11 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         }
     }
 
-    /// Puts an element into a slab with room.
+    /// Inserts an element into a slab with room.
     fn put_in_slab(&mut self, LeafPosition { slab, at }: LeafPosition, element: &T) {
         let slot = self.slot(slab);
         let (from, end) = (self.element_at(slot, at), self.element_at(slot, self.shape.per_slab));
-        // What is behind the last element moves too: the last of it goes.
+        // The bytes after the last element move too, and the last of them are dropped.
         self.bytes.copy_within(from..end - Self::SIZE, from + Self::SIZE);
         self.put(from, element);
         self.set_fill(slab, self.fill(slab) + 1);
@@ -99,7 +99,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         }
     }
 
-    /// A slab that is not in use comes to place `slab` of the order, without elements.
+    /// Puts an unused slab, without elements, at place `slab` of the order.
     fn open(&mut self, slab: usize) {
         let used = self.used();
         let mut taken = [false; 256];
@@ -119,7 +119,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         self.set_used(used + 1);
     }
 
-    /// Takes a slab without elements out of the order.
+    /// Takes an empty slab out of the order.
     fn close(&mut self, slab: usize) {
         let used = self.used();
         for at in [self.shape.slots_at(), self.shape.fills_at()] {
@@ -133,11 +133,11 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         self.set_used(used - 1);
     }
 
-    /// Puts an element where its slab is full; whether it could.
+    /// Inserts an element into a full slab, after making room; returns whether that was possible.
     fn make_room(&mut self, LeafPosition { slab, at }: LeafPosition, element: &T) -> bool {
         let (used, per_slab) = (self.used(), self.shape.per_slab);
         if used < self.shape.slabs {
-            // Who adds in order, up or down, fills each slab; else the new one gets half.
+            // Adding in order, upwards or downwards, fills each slab; otherwise the new slab gets half.
             if slab == 0 && at == 0 {
                 self.open(0);
                 self.put_in_slab(LeafPosition { slab, at }, element);
@@ -186,7 +186,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         true
     }
 
-    /// Moves the last elements of a slab to the beginning of the next one, which has room.
+    /// Moves the last elements of a slab to the start of the next one, which has room.
     fn move_to_next(&mut self, slab: usize, count: usize) {
         let (fill, there) = (self.fill(slab), self.fill(slab + 1));
         let (from, to) =
@@ -200,7 +200,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         self.fill_up(slab + 1);
     }
 
-    /// Moves the first elements of a slab to the end of the one before, which has room.
+    /// Moves the first elements of a slab to the end of the previous one, which has room.
     fn move_to_previous(&mut self, slab: usize, count: usize) {
         let (fill, there) = (self.fill(slab), self.fill(slab - 1));
         let (from, to) = (self.element_at(self.slot(slab), 0), self.element_at(self.slot(slab - 1), there));
@@ -212,7 +212,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         self.fill_up(slab);
     }
 
-    /// What is behind the last element becomes like it.
+    /// Fills the space after the last element with copies of it.
     fn fill_up(&mut self, slab: usize) {
         let (slot, fill) = (self.slot(slab), self.fill(slab));
         let last = self.element_at(slot, fill - 1);
@@ -222,10 +222,11 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         }
     }
 
-    /// Packs all anew so that each slab has as much room as the others, with the element at its place; whether there is enough.
+    /// Repacks all slabs so that each has equal room, with the element at its place; returns whether there is
+    /// enough room.
     fn pack_and_insert(&mut self, place: LeafPosition, element: &T) -> bool {
         let count = self.count();
-        // So full that it would have to be packed anew each few times.
+        // The leaf is so full that it would have to be repacked every few insertions.
         if count + self.shape.room() / 64 >= self.shape.room() {
             return false;
         }
@@ -249,7 +250,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         to[old..].as_mut_bytes().copy_from_slice(&self.bytes[from..from + fill * Self::SIZE]);
     }
 
-    /// Makes these elements the leaf's, in all slabs alike.
+    /// Fills the leaf with these elements, evenly over all slabs.
     pub fn pack(&mut self, elements: &[T]) {
         let slabs = self.shape.slabs;
         assert!(elements.len() <= self.shape.room());
@@ -271,7 +272,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
         self.set_count(elements.len());
     }
 
-    /// Takes out the element at a place, which there is.
+    /// Removes the element at a place; there must be one.
     pub fn remove(&mut self, LeafPosition { slab, at }: LeafPosition) {
         let slot = self.slot(slab);
         let (from, end) = (self.element_at(slot, at), self.element_at(slot, self.shape.per_slab));
@@ -287,7 +288,8 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
     }
 }
 
-/// How many elements a leaf has, twice, if its sublayer is right about the slabs.
+/// The number of elements of a leaf, twice (they are their own weight), if its sublayer agrees with the
+/// slabs.
 pub fn measure<T: Plain + Copy + Send + Sync + 'static>(
     shape: Fixed<T>,
     leaf: &[u8],

@@ -1,6 +1,6 @@
 //! Leaves of elements of one size. `change.rs` changes them.
 //!
-//! A leaf is a node of the heap with slabs in ascending order, and the sublayer that leads to them.
+//! A leaf is a node of the heap with slabs in ascending order, and the sublayer that refers to them.
 //!
 //! ```text
 //!   0        8         slots       fills       firsts            slabs
@@ -9,8 +9,9 @@
 //!     count u32, used u16
 //! ```
 //!
-//! The `used` slabs come in order: the one at place `i` of the order lies in slab `slots[i]`, has `fills[i]` elements, at least one, and begins with
-//! `firsts[i]`. What lies behind a slab's last element is a copy of some element that was there, so that a leaf compresses.
+//! The `used` slabs are in order: the one at position `i` of the order is slab `slots[i]`, has `fills[i]`
+//! elements, at least one, and begins with `firsts[i]`. The space after a slab's last element holds copies of
+//! some element that was there, so that a leaf compresses well.
 
 mod change;
 
@@ -25,18 +26,18 @@ use crate::heap::{Error, Handle, Plain, Session, View};
 
 /// Bytes before `slots`.
 const HEADER: usize = 8;
-/// Elements of a slab at most: fills have 8 bits.
+/// The most elements of a slab: fills have 8 bits.
 pub const MOST_PER_SLAB: usize = 255;
 
-/// How a leaf is laid out.
+/// The layout of a leaf.
 pub struct Fixed<T> {
     slabs: usize,
     per_slab: usize,
     element: PhantomData<fn() -> T>,
 }
 
-/// What sublayers keep of an element: the element. It is copied, while sublayers change, too: a type's own
-/// `Clone` is the program's code, which may panic.
+/// What sublayers store of an element: the element. It is copied, also while sublayers change: a type's own
+/// `Clone` is code of the program, which may panic.
 pub struct First<T>(T);
 
 impl<T: Copy> Clone for First<T> {
@@ -144,7 +145,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Fixed<T> {
         usize::from(leaf.get::<u8>(self.fills_at() + slab).unwrap_or(0)).min(self.per_slab)
     }
 
-    /// How many of `count` elements that follow each other, ascending, are before what is looked for: the first of them.
+    /// How many of `count` consecutive ascending elements are before the one sought: the first of them are.
     #[inline(always)]
     fn partition(leaf: View<'_>, at: usize, count: usize, seek: &impl Seek<T>) -> usize {
         match leaf.array::<T>(at, count) {
@@ -162,7 +163,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Fixed<T> {
         Some(element)
     }
 
-    /// A leaf to be changed.
+    /// A leaf to change.
     fn change(self, bytes: &mut [u8]) -> Leaf<'_, T> {
         assert!(bytes.len() >= self.bytes());
         Leaf { shape: self, bytes }
@@ -255,7 +256,8 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
 
     #[inline(always)]
     fn find<S: Seek<T>>(self, leaf: View<'_>, seek: &S, _: &mut ()) -> (LeafPosition, bool) {
-        // All lines of the sublayer at once, and then all of the slab: what is searched waits for memory twice.
+        // Prefetch all lines of the sublayer at once, and then all of the slab: a search waits for memory
+        // twice.
         leaf.prefetch(0, self.firsts_at() + self.slabs * Self::SIZE);
         let slab = self.slab_of(leaf, seek);
         let start = self.slab_at(self.slot(leaf, slab));
@@ -327,7 +329,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
             return None;
         }
         let (fill, at) = (self.fill(leaf, part), self.slab_at(self.slot(leaf, part)));
-        // Slabs lie in any order, so what is fetched by itself ends with this one.
+        // Slabs are in any order, so the processor's own prefetching ends with this one.
         leaf.prefetch(self.slab_at(self.slot(leaf, (part + 1).min(self.slabs - 1))), fill * Self::SIZE);
         leaf.append(at, fill, to);
         Some(fill)

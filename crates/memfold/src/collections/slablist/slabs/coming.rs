@@ -5,8 +5,9 @@ use crate::collections::slablist::element::Element;
 use crate::collections::slablist::format::Format;
 use crate::heap::{Error, Session};
 
-/// An element that is about to be put into a leaf. Unless it arrives there, the node that it has if it is a long
-/// one goes with this: after an error, and when a comparison of the program's panics while a place is looked for.
+/// An element that is about to be put into a leaf. If it does not arrive there, its node, if it is a long
+/// one, is freed when this is dropped: after an error, and if a comparison of the program panics during the
+/// search for its place.
 pub struct Coming<'e, E: ?Sized + Element> {
     session: &'e Session<'e>,
     held: Held<'e, E>,
@@ -20,13 +21,13 @@ impl<'e, E: ?Sized + Element> Coming<'e, E> {
         Ok(Coming { session: session.borrowed(), held, arrived: false })
     }
 
-    /// The element, as leaves keep it.
+    /// The element, as leaves store it.
     #[inline(always)]
     pub fn held(&self) -> Held<'e, E> {
         self.held
     }
 
-    /// It is in a leaf now.
+    /// Notes that it is in a leaf now.
     #[inline(always)]
     pub fn arrived(mut self) {
         self.arrived = true;

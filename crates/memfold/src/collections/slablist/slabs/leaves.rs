@@ -1,6 +1,7 @@
-//! Making leaves, and putting elements of some into others.
+//! Making leaves, and moving elements between them.
 //!
-//! Leaves are not packed in place: new ones are made, put in place of the old ones, and those are freed. An error before that leaves all as it was.
+//! Leaves are not packed in place: new ones are made, they replace the old ones, and those are freed. An
+//! error before that changes nothing.
 
 use std::ops::Range;
 use std::vec::Vec;
@@ -11,22 +12,22 @@ use crate::collections::slablist::format::{Batch, Format};
 use crate::collections::slablist::layers::{LeafIndex, LeafRef};
 use crate::heap::{Error, Handle, Session};
 
-/// Leaves have a block each up to this length; else they have so many bytes.
+/// Leaves up to this length have a block each; otherwise they have this many bytes.
 const ALONE: usize = 64 << 10;
 const BESIDE: usize = 31 << 10;
 
 impl<E: ?Sized + Element> Slabs<E> {
-    /// Whether a leaf is as long as leaves get.
+    /// Whether a leaf has the maximal length.
     pub(super) fn is_long(&self, session: &Session<'_>) -> bool {
         self.format.room() >= format_of::<E>(session, usize::MAX, self.making).room()
     }
 
-    /// Bytes of leaves at most: what is too long for them gets a node of its own.
+    /// The most bytes of a leaf: an element too long for it gets a node of its own.
     pub fn longest(session: &Session<'_>) -> usize {
         most_bytes(session)
     }
 
-    /// Makes leaves with the elements of a batch, of so much weight each.
+    /// Makes leaves with the elements of a batch, with the weights of `parts`.
     pub(super) fn make(
         &mut self,
         session: &Session<'_>,
@@ -59,13 +60,13 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
     }
 
-    /// Frees leaves that were made, and are no part of the list.
+    /// Frees leaves that were made, but did not become part of the list.
     pub(super) fn unmake(&mut self, session: &Session<'_>, made: &[(Key<E>, LeafRef)]) {
         self.stats.leaves_freed += made.len() as u64;
         made.iter().for_each(|(_, leaf)| self.release_leaf(session, leaf));
     }
 
-    /// Frees leaves that are no part of the list any more.
+    /// Frees leaves that no longer belong to the list.
     pub(super) fn free_leaves(&mut self, session: &Session<'_>, gone: &[LeafRef]) {
         self.stats.leaves_freed += gone.len() as u64;
         gone.iter().for_each(|leaf| self.release_leaf(session, leaf));
@@ -83,12 +84,12 @@ impl<E: ?Sized + Element> Slabs<E> {
             to.keep(0, before);
             self.format.copy_all(view, to);
         })?;
-        // More or fewer: the heap's memory is not what it was.
+        // More or fewer elements: the heap's memory was overwritten.
         if to.len() - before == leaf.count as usize { Ok(()) } else { Err(Error::Damaged) }
     }
 
-    /// Puts leaves with so much weight each in place of some of a group, which weigh as much together. At no time more than some leaves' elements are outside of the heap.
-    /// Returns how many there are now.
+    /// Replaces some leaves of a group by leaves with these weights, which sum up to the same. At no time
+    /// more than a few leaves' elements are outside the heap. Returns how many leaves there are now.
     pub(super) fn spread(
         &mut self,
         session: &Session<'_>,
@@ -109,7 +110,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(made.len())
     }
 
-    /// Makes leaves with the elements of others; those that were made are in `made`, whatever comes of it.
+    /// Makes leaves with the elements of others; `made` has those that were made, even after an error.
     pub(super) fn copy_to_new(
         &mut self,
         session: &Session<'_>,
@@ -125,7 +126,8 @@ impl<E: ?Sized + Element> Slabs<E> {
             self.append_leaf(session, *leaf, &mut elements)?;
             rest.total += elements.total() - before;
             self.flush(session, &elements, &mut rest, &mut parts, made, number + 1 == from.len())?;
-            // Those that are in leaves now go, but not each time, since those behind them are moved.
+            // Elements that are in leaves now are dropped, but not each time, since the rest have to be
+            // moved.
             if rest.at > 2 * (elements.len() - rest.at) {
                 elements.keep(rest.at, elements.len());
                 rest.at = 0;
@@ -134,7 +136,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(())
     }
 
-    /// Makes leaves of the rest of a batch as long as it is enough for the next part; or of all.
+    /// Makes leaves of the rest of a batch while it suffices for the next part; or of all of it.
     fn flush(
         &mut self,
         session: &Session<'_>,
@@ -155,19 +157,19 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(())
     }
 
-    /// What some leaves of a group weigh together.
+    /// The total weight of some leaves of a group.
     pub(super) fn weigh(&self, spot: LeafIndex, leaves: usize) -> usize {
         self.layers.rest_of_group(spot)[..leaves].iter().map(|leaf| leaf.weight as usize).sum()
     }
 }
 
-/// The elements of a batch that are not in leaves yet: from which on, and what they weigh.
+/// The elements of a batch that are not in leaves yet: the first, and their weight.
 struct Rest {
     at: usize,
     total: usize,
 }
 
-/// What the next leaves are to weigh. What one is lighter or heavier than it should be, the next one makes up for.
+/// The weights of the next leaves. If one deviates from its target, the next one compensates.
 pub struct Parts<'p> {
     rest: &'p [u64],
     off: i64,
@@ -178,7 +180,7 @@ impl<'p> Parts<'p> {
         Parts { rest, off: 0 }
     }
 
-    /// Weight of the next one; without end behind the last.
+    /// The weight of the next one; unlimited after the last.
     pub fn next(&self) -> usize {
         match self.rest {
             [next, _, ..] => next.saturating_add_signed(self.off) as usize,
@@ -186,7 +188,7 @@ impl<'p> Parts<'p> {
         }
     }
 
-    /// One was made that weighs so much.
+    /// Notes that one of this weight was made.
     pub fn take(&mut self, weight: usize) {
         if let [next, rest @ ..] = self.rest {
             self.off += *next as i64 - weight as i64;
@@ -195,26 +197,27 @@ impl<'p> Parts<'p> {
     }
 }
 
-/// Bytes of leaves at most: a block's, or, where those are longer, so many that little is left when it is full of leaves.
+/// The most bytes of leaves: a block's or, if blocks are longer, so many that little is left over in a block
+/// full of leaves.
 pub fn most_bytes(session: &Session<'_>) -> usize {
     if session.longest() <= ALONE { session.longest() } else { BESIDE }
 }
 
-/// Leaves of so many bytes, if they can be so long.
+/// The format for leaves of this many bytes, if they can be that long.
 pub fn format_of<E: ?Sized + Element>(session: &Session<'_>, bytes: usize, making: Making) -> E::Format {
     let most = most_bytes(session);
-    // Short blocks have short slabs: a leaf is for some of them.
+    // Short blocks have short slabs: a leaf should hold several.
     let per_slab = usize::from(making.per_slab).min(most / 4 / E::Format::ELEMENT.max(1)).max(2);
     E::Format::new(bytes.min(most), per_slab, making.natural)
 }
 
-/// So much in so many parts, all alike.
+/// Divides a weight into equal parts.
 pub fn alike(weight: usize, parts: usize) -> Vec<u64> {
     let at = |part: usize| (weight * part / parts) as u64;
     (0..parts).map(|part| at(part + 1) - at(part)).collect()
 }
 
-/// Bytes of the node for a leaf: all of a block for the longest, which then has one for itself.
+/// Bytes of the node for a leaf: a whole block for the longest, which then is alone in it.
 pub fn leaf_bytes<E: ?Sized + Element>(session: &Session<'_>, format: E::Format, making: Making) -> usize {
     let (most, longest) = (most_bytes(session), session.longest());
     let is_longest = format.room() >= format_of::<E>(session, usize::MAX, making).room();

@@ -1,6 +1,8 @@
-//! Leaves in a row, whatever their order means: what sorted and ordered lists of all formats have in common.
+//! A sequence of leaves, whatever their order means: what sorted and ordered lists of all formats have in
+//! common.
 //!
-//! `leaves.rs` makes leaves, `packing.rs` keeps them full, `whole.rs` goes over many of them, `parts.rs` tells what of one is looked at.
+//! `leaves.rs` makes leaves, `packing.rs` keeps them full, `whole.rs` processes many of them, `parts.rs` says
+//! which parts of one are read.
 
 mod coming;
 mod leaves;
@@ -20,7 +22,7 @@ use super::layers::{Layers, LeafIndex, LeafRef};
 use super::options::{Packing, Stats};
 use crate::heap::{Error, Handle, Session, View};
 
-/// Elements that go between two looks at what could be packed.
+/// How many elements are removed between two checks for leaves to pack.
 const PATIENCE: u32 = 64;
 /// Bytes of the first leaf of a list.
 const FIRST_BYTES: usize = 1 << 10;
@@ -40,7 +42,7 @@ pub struct Position {
     pub place: LeafPosition,
 }
 
-/// The place of the element before one, in the same slab.
+/// The place of the element before this one, in the same slab.
 #[inline(always)]
 fn before(place: LeafPosition) -> LeafPosition {
     LeafPosition { at: place.at.wrapping_sub(1), ..place }
@@ -50,7 +52,7 @@ fn before(place: LeafPosition) -> LeafPosition {
 #[derive(Debug, Clone, Copy)]
 pub struct Making {
     pub per_slab: u8,
-    /// Leaves of a group at most.
+    /// The most leaves of a group.
     pub per_sublayer: u16,
     pub natural: bool,
     pub packing: Packing,
@@ -65,15 +67,16 @@ pub struct Slabs<E: ?Sized + Element> {
     making: Making,
     len: u64,
     weight: u64,
-    /// The last element, if it is known and cheap to keep. As long as it is, all that comes behind it comes by `LeafPosition::END`, so that it stays right.
+    /// The last element, if it is known and cheap to keep. While it is known, elements after it are added at
+    /// `LeafPosition::END`, so that it stays right.
     last: Option<Key<E>>,
-    /// Elements that went since the last look at what could be packed.
+    /// Elements removed since the last check for leaves to pack.
     gone: u32,
     pub stats: Stats,
 }
 
 impl<E: ?Sized + Element> Slabs<E> {
-    /// Of elements in their order, which are not many.
+    /// Makes leaves of elements in order, which are few.
     pub fn new(session: &Session<'_>, making: Making, elements: &BatchOf<E>) -> Result<Self, Error> {
         let most = most_bytes(session);
         let mut bytes = FIRST_BYTES;
@@ -110,7 +113,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(slabs)
     }
 
-    /// An error if leaves can't have such elements.
+    /// Returns an error if leaves can't have such elements.
     pub fn may_have(session: &Session<'_>, making: Making) -> Result<(), Error> {
         let format = format_of::<E>(session, most_bytes(session), making);
         if format.room() == 0 { Err(Error::Element(E::Format::ELEMENT)) } else { Ok(()) }
@@ -126,7 +129,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         self.bytes
     }
 
-    /// Where the leaf is in which something is looked for.
+    /// The leaf in which to search.
     #[inline(always)]
     fn leaf_with<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<LeafIndex, Error> {
         let mut failed = None;
@@ -134,7 +137,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         failed.map_or(Ok(spot), Err)
     }
 
-    /// As `find`, only to look what is there: what `read` makes of it, where all elements have one size, and the leaf. One that is not in a frame may stay so.
+    /// As `find`, only for reading: the result of `read` for what is there, if all elements have one size,
+    /// and the leaf. A leaf that is not resident may stay so.
     #[inline(always)]
     pub fn look_up<S: Seek<E>, R>(
         &self,
@@ -151,7 +155,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok((session.view_parts(self.layers.get(spot).handle, look, &parts)?, spot))
     }
 
-    /// The element with a number, in the same way.
+    /// The element with a number, in the same manner.
     pub fn at(&self, session: &Session<'_>, number: u64) -> Result<Option<E::Owned>, Error> {
         let Some((spot, index)) = self.layers.at(number) else { return Ok(None) };
         if E::Format::HAS_LONG {
@@ -163,7 +167,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         session.view_parts(self.layers.get(spot).handle, look, &parts)
     }
 
-    /// The number of the element behind which something belongs, if they are equal.
+    /// The number of the element after which the sought one belongs, if they are equal.
     pub fn number_of<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<Option<u64>, Error> {
         if E::Format::HAS_LONG {
             let (position, is_equal) = self.find(session, seek)?;
@@ -175,8 +179,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(index.map(|index| self.layers.before(spot) + index as u64))
     }
 
-    /// What `look` sees in that element. It may be asked more often than once, about bytes that are no element
-    /// any more too: what it says the last time counts.
+    /// What `look` sees in that element. It may be called more than once, also with bytes that are no element
+    /// any more: the last result counts.
     #[inline(always)]
     pub fn element<S: Seek<E>, R>(
         &self,
@@ -194,7 +198,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(element)
     }
 
-    /// Whether there is one.
+    /// Whether there is an equal element.
     #[inline(always)]
     pub fn has<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<bool, Error> {
         if E::Format::HAS_LONG {
@@ -203,7 +207,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(self.look_up(session, seek, |_, _, is_equal| is_equal)?.0)
     }
 
-    /// The position behind the last element that is before what is looked for, and whether that element is equal to it.
+    /// The position after the last element before the target, and whether that element is equal to the
+    /// target.
     #[inline(always)]
     pub fn find<S: Seek<E>>(&self, session: &Session<'_>, seek: &S) -> Result<(Position, bool), Error> {
         let find = |leaf: View<'_>, memo: &mut MemoOf<E>| self.format.find(leaf, seek, memo);
@@ -211,7 +216,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok((Position { spot, place }, is_equal))
     }
 
-    /// As `find`, with what `look` sees in that element if it is equal. It is asked as `element` asks it.
+    /// As `find`, with what `look` sees in that element if it is equal. `look` is called as by `element`.
     #[inline(always)]
     pub fn find_and_look<S: Seek<E>, R>(
         &self,
@@ -228,7 +233,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok((Position { spot, place }, is_equal, seen))
     }
 
-    /// What `find` finds in the leaf with what is looked for, which nodes that it wants are read for.
+    /// Searches the leaf, and reads the nodes that the search needs.
     #[inline(always)]
     fn search<S: Seek<E>, R>(
         &self,
@@ -251,7 +256,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
     }
 
-    /// The position behind all elements, if it is known without looking at a leaf that what is looked for belongs there, and whether the last one is equal to it.
+    /// The position after all elements, if it is known without looking at a leaf that the sought element
+    /// belongs there; and whether the last one is equal to it.
     #[inline(always)]
     fn place_behind<S: Seek<E>>(
         &self,
@@ -266,7 +272,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(Some((end, E::Format::key_is_equal(last, seek))))
     }
 
-    /// As `find`, for an element that is to be put there.
+    /// As `find`, for an element that will be put there.
     #[inline(always)]
     pub fn find_to_insert<S: Seek<E>>(
         &mut self,
@@ -281,8 +287,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(self.place_behind(session, seek)?.unwrap_or(found))
     }
 
-    /// As `find_to_insert`, with what `look` sees in the element if it is equal; nothing yet where the position
-    /// is behind all.
+    /// As `find_to_insert`, with what `look` sees in the element if it is equal; nothing yet if the position
+    /// is after all elements.
     #[inline(always)]
     pub fn find_to_change<S: Seek<E>, R>(
         &mut self,
@@ -299,12 +305,12 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(behind.map_or(found, |(end, is_equal)| (end, is_equal, None)))
     }
 
-    /// Behind all elements.
+    /// The position after all elements.
     pub fn end(&self) -> Option<Position> {
         self.layers.last().map(|spot| Position { spot, place: LeafPosition::END })
     }
 
-    /// The position of the element with this number; behind the last one if there are as many.
+    /// The position of the element with this number; after the last one if there are exactly that many.
     pub fn position(&self, session: &Session<'_>, number: u64) -> Result<Option<Position>, Error> {
         let Some((spot, index)) = self.layers.at(number) else {
             return Ok(if number == self.len { self.end() } else { None });
@@ -330,7 +336,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         if is { batch.owned(session, 0).map(Some) } else { Ok(None) }
     }
 
-    /// Copies the element at a position; whether there is one.
+    /// Copies the element at a position; returns whether there is one.
     fn copy(
         &self,
         session: &Session<'_>,
@@ -343,7 +349,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         })
     }
 
-    /// Puts an element at a position; false if there is no room: then leaves are others now, and it is to be looked for again. `turn`: how often that was so.
+    /// Inserts an element at a position; false if there is no room: then leaves have changed, and the caller
+    /// has to search again. `turn`: how often that happened.
     #[inline]
     pub fn insert(
         &mut self,
@@ -372,7 +379,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(true)
     }
 
-    /// Puts an element in the place of the one at a position, which is found anew by `find` if leaves are others then.
+    /// Replaces the element at a position; `find` finds it again if leaves have changed.
     pub fn put(
         &mut self,
         session: &Session<'_>,
@@ -392,7 +399,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
     }
 
-    /// As `insert`, in the place of the element there, whose node, if it has one, comes back.
+    /// As `insert`, but replaces the element there and returns its node, if it has one.
     fn set(
         &mut self,
         session: &Session<'_>,
@@ -417,7 +424,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(Some(gone))
     }
 
-    /// Finds out what the last element is, if that is cheap, and somebody looked for a place in the last leaf.
+    /// Learns the last element, if that is cheap and the search ended in the last leaf.
     #[inline]
     fn learn_last(&mut self, session: &Session<'_>, spot: LeafIndex) -> Result<(), Error> {
         if E::Format::HAS_LONG || self.last.is_some() || Some(spot) != self.layers.last() {
@@ -430,7 +437,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(())
     }
 
-    /// Takes out the element at a position, which there is, and gives it back.
+    /// Removes and returns the element at a position; there must be one.
     pub fn remove(&mut self, session: &Session<'_>, at: Position) -> Result<E::Owned, Error> {
         let Position { spot, place } = at;
         let (leaf, format) = (self.layers.get(spot), self.format);
@@ -450,7 +457,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         gone.ok_or(Error::Damaged)
     }
 
-    /// As `remove`, an element that may have a node of its own, or is the last one of its leaf.
+    /// As `remove`, for an element that may have a node of its own, or is the last one of its leaf.
     fn remove_with_node(&mut self, session: &Session<'_>, at: Position) -> Result<E::Owned, Error> {
         let Position { spot, place } = at;
         let (leaf, format) = (self.layers.get(spot), self.format);
@@ -458,7 +465,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         if !self.copy(session, at, &mut batch)? {
             return Err(Error::Damaged);
         }
-        // All that may fail comes before anything changes.
+        // Everything that may fail comes before any change.
         let element = batch.owned(session, 0)?;
         if leaf.count == 1 {
             self.release_leaf(session, &leaf);
@@ -478,7 +485,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(element)
     }
 
-    /// An element went from a leaf that has others, and perhaps begins with another one now.
+    /// An element was removed from a leaf that has others, and may begin with another one now.
     #[inline(always)]
     fn removed(&mut self, session: &Session<'_>, spot: LeafIndex, weight: u32, first: Option<Key<E>>) {
         self.layers.add(spot, -1, -(weight as i32));
@@ -493,7 +500,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         self.gone += 1;
         if self.gone >= PATIENCE {
             self.gone = 0;
-            // The element is out. What can't be packed, for want of memory, is as it was, and tried again later; a damaged leaf is an error for who reads it.
+            // The element has been removed. Leaves that can't be packed for lack of memory are unchanged, and
+            // packing is tried again later; a damaged leaf is an error for its next reader.
             let _ = self.pack_around(session, spot);
         }
     }

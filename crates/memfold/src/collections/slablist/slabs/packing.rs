@@ -1,8 +1,10 @@
 //! How full leaves are.
 //!
-//! Elements that come find room in their slab, in the slabs beside it, in their leaf packed anew, in the leaves around; and only if those are
-//! full too, there is one leaf more. A leaf is split in two without further ado as long as all leaves together stay full enough ([`Format::DENSITY`]). When elements go, the
-//! leaves around are packed into one fewer as soon as they fit: so nothing has to be done at once for all of a list (a reap that never stalls).
+//! An added element finds room in its slab, in the neighbouring slabs, in its leaf after repacking, or in the
+//! surrounding leaves; only if those are full too, a leaf is added. A leaf is simply split in two while all
+//! leaves together stay full enough ([`Format::DENSITY`]). When elements are removed, the surrounding leaves
+//! are packed into one fewer as soon as they fit: so the whole list never has to be processed at once (a reap
+//! that never stalls).
 
 use std::vec::Vec;
 
@@ -14,11 +16,11 @@ use crate::collections::slablist::layers::{LeafIndex, LeafRef};
 use crate::collections::slablist::options::Packing;
 use crate::heap::{Error, Session};
 
-/// Leaves that are packed together at most.
+/// The most leaves that are packed together.
 const WINDOW: usize = 24;
 
 impl<E: ?Sized + Element> Slabs<E> {
-    /// Makes room in a leaf that is full, or in those around it, for so much.
+    /// Makes room for this weight in a full leaf, or in those around it.
     #[cold]
     pub(super) fn make_room(
         &mut self,
@@ -28,14 +30,16 @@ impl<E: ?Sized + Element> Slabs<E> {
         turn: u32,
     ) -> Result<(), Error> {
         let spot = at.spot;
-        // It is looked for anew, perhaps in the last leaf, whose end is not known to be `LeafPosition::END` then.
+        // The search is repeated, perhaps in the last leaf, whose end is not known to be `LeafPosition::END`
+        // then.
         self.last = None;
         if !self.is_long(session) {
             return self.lengthen(session, spot);
         }
         let room = self.format.room();
         let leaves = self.layers.leaves() as u64;
-        // Who adds in order, up or down, fills each leaf: a new one gets one element, so that it is where the next one belongs.
+        // Adding in order, upwards or downwards, fills each leaf: a new one gets one element, so that the
+        // next one belongs there.
         let count = self.layers.get(spot).count;
         if turn == 0 && count > 1 {
             if Some(spot) == self.layers.last() {
@@ -52,7 +56,7 @@ impl<E: ?Sized + Element> Slabs<E> {
             }
         }
         let is_dense = self.weight * 64 >= (leaves + 1) * room as u64 * E::Format::DENSITY;
-        // Elements that are so long that there is no room for them around: two halves have room for any.
+        // Elements so long that the surrounding leaves have no room for them: two halves have room for any.
         if is_dense || turn > 2 {
             let parts = alike(self.weigh(spot, 1), 2);
             return self.spread(session, spot, 1, &parts).map(|_| ());
@@ -62,7 +66,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         self.spread(session, first, count, &parts).map(|_| ())
     }
 
-    /// The only leaf, which is short, becomes twice as long.
+    /// Doubles the length of the only leaf, which is short.
     pub(super) fn lengthen(&mut self, session: &Session<'_>, spot: LeafIndex) -> Result<(), Error> {
         let old = (self.format, self.bytes);
         let mut bytes = (self.format.bytes() * 2).next_power_of_two();
@@ -92,7 +96,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(())
     }
 
-    /// A new leaf gets the first element of the first leaf, before it, or the last of the last, behind it.
+    /// A new leaf gets the first element of the first leaf, before it, or the last element of the last leaf,
+    /// after it.
     pub(super) fn split_off(
         &mut self,
         session: &Session<'_>,
@@ -132,12 +137,13 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(())
     }
 
-    /// Leaves around one that have room together, as few as will do: the first, how many, and whether one more is needed.
+    /// The fewest leaves around `spot` that together have room: the first, how many, and whether one more is
+    /// needed.
     pub(super) fn window(&self, spot: LeafIndex, need: usize) -> (LeafIndex, usize, bool) {
         let (before, after) = self.layers.around(spot);
         let (mut left, mut right) = (0, 1);
         let room = self.format.room();
-        // Afterwards each has room for some more.
+        // Afterwards each has room for some more elements.
         let spare = (room / E::Format::SPARE).max(2 * need);
         loop {
             let first = self.layers.moved(spot, -(left as isize));
@@ -156,7 +162,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
     }
 
-    /// Packs the leaves around one into one fewer, if they fit and it is worth it; or all, if the list is one that is packed at once.
+    /// Packs the surrounding leaves into one fewer, if they fit and it pays; or all leaves, if the list is
+    /// packed all at once.
     #[cold]
     pub(super) fn pack_around(&mut self, session: &Session<'_>, spot: LeafIndex) -> Result<(), Error> {
         let room = self.format.room();
@@ -167,13 +174,14 @@ impl<E: ?Sized + Element> Slabs<E> {
             let slab = self.format.slab_weight().max(1);
             let slabs = self.layers.leaves() * room / slab;
             let spare = slabs.saturating_sub((self.weight as usize).div_ceil(slab));
-            // Less than a leaf is not given back to the heap.
+            // Less than a leaf can't be returned to the heap.
             let is_worth = spare * slab > room
                 && spare >= least_slabs as usize
                 && spare * 100 >= slabs * usize::from(least_percent);
             return if is_worth { self.pack(session).map(|_| ()) } else { Ok(()) };
         }
-        // Half a 64th fuller than leaves are when one is split: what is left of a list is as dense as one that was filled.
+        // Half a 64th fuller than leaves are when one is split: what is left of a list is as dense as a list
+        // that was filled.
         if self.weight * 128 >= (self.layers.leaves() * room) as u64 * (2 * E::Format::DENSITY + 1) {
             return Ok(());
         }
@@ -190,7 +198,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(())
     }
 
-    /// Packs all elements as close as they go. Returns how many leaves that spared.
+    /// Packs all elements as densely as possible. Returns how many leaves that saved.
     pub fn pack(&mut self, session: &Session<'_>) -> Result<usize, Error> {
         let (before, room) = (self.layers.leaves(), self.format.room());
         let full = room - room / (4 * E::Format::SLACK);
@@ -205,7 +213,7 @@ impl<E: ?Sized + Element> Slabs<E> {
                 let full: Vec<u64> = (0..all).step_by(room).map(|from| room.min(all - from) as u64).collect();
                 parts = self.spread(session, spot, count, &full)?;
             }
-            // The last of them may not be full: the next ones fill it, if they are of the same group.
+            // The last of them may not be full: the next ones fill it, if they are in the same group.
             spot = self.layers.moved(spot, parts as isize - 1);
             next = if rest > count && count > 1 { Some(spot) } else { self.layers.next(spot) };
         }

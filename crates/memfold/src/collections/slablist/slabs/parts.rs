@@ -1,4 +1,4 @@
-//! What of a leaf is looked at, where its block may stay compressed.
+//! Which parts of a leaf are read, if its block may stay compressed.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use crate::collections::slablist::element::Element;
 use crate::collections::slablist::format::{Format, Seek};
 use crate::heap::{Parts, View};
 
-/// The sublayer, and in the slab to which it leads the last element before what is looked for.
+/// The sublayer, and in the slab that it selects the last element before the target.
 pub struct Sought<'s, E: ?Sized + Element, S> {
     pub format: E::Format,
     pub seek: &'s S,

@@ -1,4 +1,4 @@
-//! What goes over many leaves: taking out all between two numbers, checking, freeing.
+//! Operations on many leaves: removing everything between two numbers, checking, freeing.
 
 use std::format;
 use std::string::String;
@@ -12,7 +12,7 @@ use crate::collections::slablist::format::{Batch, Format};
 use crate::heap::{Error, Session};
 
 impl<E: ?Sized + Element> Slabs<E> {
-    /// Takes out the elements from one number to another, those of them that there are. Nothing is done if it fails.
+    /// Removes the elements from one number to another, as far as they exist. If it fails, nothing is done.
     pub fn remove_between(&mut self, session: &Session<'_>, from: u64, to: u64) -> Result<(), Error> {
         let to = to.min(self.len);
         if from >= to {
@@ -20,7 +20,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
         let at = |number| self.layers.at(number).ok_or(Error::Damaged);
         let ((first, start), (last, end)) = (at(from)?, at(to - 1)?);
-        // What stays of the leaves at both ends goes into a new one, or two.
+        // The remaining elements of the leaves at both ends go into one new leaf, or two.
         let (mut stays, mut tail) = (BatchOf::<E>::default(), BatchOf::<E>::default());
         let (mut gone, mut longs) = (vec![], vec![]);
         self.append_leaf(session, self.layers.get(first), &mut stays)?;
@@ -73,7 +73,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(())
     }
 
-    /// Looks at each leaf and at what is known of it.
+    /// Checks each leaf, and what is recorded of it.
     pub fn check(&self, session: &Session<'_>) -> Result<(), String> {
         let (mut len, mut weight) = (0, 0);
         for (number, (first, leaf)) in self.layers.all().enumerate() {
@@ -94,8 +94,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         }
     }
 
-    /// Frees all leaves, and the nodes of long elements. What can't be freed now is freed later, and an error;
-    /// where a leaf can't be read, those to which it leads stay.
+    /// Frees all leaves, and the nodes of long elements. If one can't be freed now, that is an error, and it
+    /// is freed later; if a leaf can't be read, the nodes that it refers to stay.
     pub fn free(&self, session: &Session<'_>) -> Result<(), Error> {
         let mut result = Ok(());
         for (_, leaf) in self.layers.all() {

@@ -1,5 +1,5 @@
-//! Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
-//! changed, and nothing is left of it.
+//! An error is injected at each step of each operation, and from then on into every free: nothing has
+//! changed, and nothing is left behind.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use super::*;
 use crate::collections::testing::{heaps, steps_that_fail};
 use crate::heap::Error;
 
-/// A list, what it has to be, and a cursor with the number of its element.
+/// A list, its expected content, and a cursor with the number of its element.
 struct Subject<'s, E: ?Sized + Element, C> {
     list: SlabList<'s, E, C>,
     model: Vec<Owned<E>>,
@@ -24,7 +24,7 @@ where
         Subject { list, model: Vec::new(), cursor: None, turn: 0 }
     }
 
-    /// The list has changed: the cursor goes to another element.
+    /// Moves the cursor to another element after the list has changed.
     fn changed(&mut self, number: u64) {
         if let Some((cursor, _)) = self.cursor.take() {
             self.list.drop_cursor(cursor);
@@ -33,7 +33,7 @@ where
         self.turn += 1;
     }
 
-    /// The list is what it was before a failure; all of it is looked at after one of eight.
+    /// Checks that the list is unchanged after a failure; a complete check is made once in eight.
     fn look(&mut self, failed: u64) {
         assert_eq!(self.list.len(), self.model.len() as u64);
         if let Some((cursor, number)) = self.cursor {
@@ -44,7 +44,7 @@ where
         }
     }
 
-    /// Takes the elements of some numbers, or all, out of the list, and then out of the model.
+    /// Takes the elements with some numbers, or all, out of the list, and then out of the model.
     fn take<R>(
         &mut self,
         random: &mut Random,
@@ -58,7 +58,7 @@ where
     }
 }
 
-/// It grows to several leaves, and shrinks: so many of ten operations add.
+/// The list grows to several leaves, and shrinks: this many of ten operations add.
 fn adds(turn: u64) -> u64 {
     if turn % 800 < 500 { 8 } else { 2 }
 }
@@ -140,7 +140,7 @@ where
         5..10 => {
             let more: Vec<_> = (0..random.below(30)).map(element).collect();
             let pushed = more.iter().try_for_each(|one| subject.list.push_all([one.borrow()]));
-            // Those that came before the failure stay.
+            // Elements added before the failure stay.
             let count = subject.list.len() as usize - subject.model.len();
             assert!(count == more.len() || pushed.is_err());
             subject.model.extend(more.into_iter().take(count));

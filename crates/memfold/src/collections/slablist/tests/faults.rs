@@ -1,10 +1,12 @@
-//! What libslablist, the slab list that these come from, did wrong: each fault is a test here. Its stories are those of its version 1.
+//! Faults of libslablist, the slab list from which these are derived: each fault is a test here. They are
+//! those of its version 1.
 
 use std::cmp::Ordering;
 
 use super::*;
 
-/// Lists of all lengths at which something else begins: in plain memory, a full slab, several slabs, leaves, and sublayers above them.
+/// Lists of all critical lengths: in plain memory, a full slab, several slabs, leaves, and sublayers above
+/// them.
 const LENGTHS: [u64; 8] = [1, 10, 60, 61, 126, 500, 5000, 60_000];
 
 fn list_of<'s>(session: &'s Session<'_>, len: u64) -> SlabList<'s, u64> {
@@ -22,7 +24,8 @@ fn each(mut look: impl FnMut(SlabList<'_, u64>, u64)) {
     }
 }
 
-/// Its binary search went one element past a full slab when the key to be removed was greater than all of the slab's.
+/// Its binary search went one element past a full slab when the key to remove was greater than all of the
+/// slab's.
 #[test]
 fn absent_elements_are_not_removed() {
     each(|mut list, len| {
@@ -33,7 +36,7 @@ fn absent_elements_are_not_removed() {
     });
 }
 
-/// Its access by position took sublayers for slabs as soon as there were any.
+/// Its access by position mistook sublayers for slabs as soon as there were any.
 #[test]
 fn every_position_has_its_element() {
     each(|list, len| {
@@ -58,7 +61,7 @@ fn lists_that_differ_are_not_equal() {
     });
 }
 
-/// Going over a range that began and ended in one slab went over it twice.
+/// Iterating over a range that began and ended in one slab visited it twice.
 #[test]
 fn ranges_are_gone_over_once() {
     each(|list, len| {
@@ -81,7 +84,7 @@ fn folds_from_the_end_need_no_minimum() {
     });
 }
 
-/// Removing a range from a list in plain memory went on over nodes that it had freed.
+/// Removing a range from a list in plain memory went on over nodes that it had already freed.
 #[test]
 fn ranges_are_removed_from_small_lists_too() {
     each(|mut list, len| {
@@ -91,7 +94,8 @@ fn ranges_are_removed_from_small_lists_too() {
     });
 }
 
-/// Destroying a list never called what was to free its elements: here those are the nodes of long ones.
+/// Destroying a list never called the function that frees its elements: here those are the nodes of long
+/// ones.
 #[test]
 fn nothing_is_left_of_a_list() {
     let heap = heap();
@@ -105,7 +109,7 @@ fn nothing_is_left_of_a_list() {
     assert_eq!(heap.stats().nodes, 0);
 }
 
-/// Adding to a list in plain memory kept the old element although it was to be replaced.
+/// Adding to a list in plain memory kept the old element although it should have been replaced.
 #[test]
 fn small_lists_replace_too() {
     let heap = heap();
@@ -121,7 +125,8 @@ fn small_lists_replace_too() {
     }
 }
 
-/// Sorting a list in plain memory lost it; and after reversing one, its first and last element were still those from before.
+/// Sorting a list in plain memory lost it; and after a reversal, its first and last element were still the
+/// old ones.
 #[test]
 fn sorting_and_reversing_keep_all() {
     let heap = heap();
@@ -146,7 +151,8 @@ fn sorting_and_reversing_keep_all() {
     }
 }
 
-/// A bookmark led nowhere, or to freed memory, after a change of the list: see the cursors in `models.rs`. Here, one at each element of a list that goes.
+/// After a change of the list, a bookmark pointed nowhere, or to freed memory: see the cursors in
+/// `models.rs`. Here, one at each element of a list that is removed.
 #[test]
 fn cursors_outlive_their_elements() {
     each(|mut list, len| {
@@ -160,7 +166,8 @@ fn cursors_outlive_their_elements() {
     });
 }
 
-/// What is asked of a list that packs all at once, as that one did: at least so many slabs, and such a part of all.
+/// The conditions for a list that packs all at once, as that one did: at least this many slabs, and such a
+/// part of all.
 #[test]
 fn reaps_at_thresholds() {
     let heap = Heap::new(Options::new()).unwrap();
@@ -181,8 +188,8 @@ fn reaps_at_thresholds() {
     assert_eq!((list.len(), list.check()), (125_000, Ok(())));
 }
 
-/// Something fails at each place of each operation, and from then on each attempt to free a node: nothing has
-/// changed, and nothing is left of it.
+/// An error is injected at each step of each operation, and from then on into every free: nothing has
+/// changed, and nothing is left behind.
 #[test]
 fn what_fails_leaves_no_node() {
     let mut heap = heap();

@@ -14,7 +14,7 @@ mod models;
 #[cfg(feature = "rayon")]
 mod threads;
 
-/// A heap that keeps three blocks in frames.
+/// A heap with frames for three blocks.
 fn heap() -> Heap {
     Heap::new(Options::new().limit(Limit::Blocks(3)).block_size(4 << 10)).unwrap()
 }
@@ -23,7 +23,7 @@ fn all<E: ?Sized + Element, C>(list: &SlabList<'_, E, C>) -> Vec<Owned<E>> {
     list.iter().collect::<Result<_, _>>().unwrap()
 }
 
-/// Random operations on a list and a set, over `range` numbers; so many of ten add.
+/// Random operations on a list and a set, over `range` numbers; `adds` of ten operations add.
 fn against_a_set(
     list: &mut SlabList<'_, u64>,
     set: &mut BTreeSet<u64>,
@@ -72,7 +72,7 @@ fn as_a_set() {
     assert_eq!(heap.stats().nodes, 0);
 }
 
-/// Leaves that there are more than its elements need.
+/// How many more leaves there are than the elements need.
 fn spare_leaves<E: ?Sized + Element, C>(list: &SlabList<'_, E, C>) -> usize {
     let Body::Large(slabs) = &list.body else { return 0 };
     slabs.layers.leaves() - (slabs.len() as usize).div_ceil(Format::<E>::room(slabs.format))
@@ -182,7 +182,7 @@ fn orders_that_panic_or_lie() {
     assert_eq!(heap.stats().nodes, 0);
 }
 
-/// A comparison that finds something in another list, for which the blocks go that are just searched.
+/// A comparison that searches another list, for which the blocks being searched are evicted.
 #[test]
 fn orders_that_use_the_heap() {
     for (blocks, often) in [(1, 20), (2, 5), (3, 1)] {
@@ -224,7 +224,7 @@ fn elements_that_no_block_has_room_for() {
     assert!(list.is_empty());
     let mut list = SlabList::new(&session);
     (0..200).for_each(|number: u8| assert_eq!(list.insert(&[number; 300]), Ok(true)));
-    // What the error says: longer blocks than of 64 KiB don't help.
+    // As the error says, blocks longer than 64 KiB don't help.
     for (size, fits) in [(64 << 10, true), (1 << 20, false)] {
         let heap = Heap::new(Options::new().block_size(size)).unwrap();
         let session = heap.session().unwrap();
@@ -276,7 +276,7 @@ fn in_blocks_of_all_sizes() {
     }
 }
 
-/// What is known of the last element has to be right after each leaf that is filled at the end.
+/// What is recorded of the last element has to be right after each leaf that is filled at the end.
 #[test]
 fn between_the_last_two() {
     let heap = heap();
@@ -290,7 +290,7 @@ fn between_the_last_two() {
     assert!(all(&list).into_iter().eq((1..20_000).flat_map(|number| [10 * number - 5, 10 * number])));
 }
 
-/// Plain memory is for lists that are small in bytes too, whichever way their elements come.
+/// Only lists that are also small in bytes are in plain memory, however their elements were added.
 #[test]
 fn small_lists_of_long_strings() {
     let heap = heap();
@@ -311,7 +311,7 @@ fn small_lists_of_long_strings() {
     );
 }
 
-/// An empty string has no bytes that could lie anywhere, whatever comes and goes around.
+/// An empty string has no bytes and no place, whatever is added and removed around it.
 #[test]
 fn the_empty_string() {
     let heap = heap();
@@ -320,7 +320,7 @@ fn the_empty_string() {
     let texts: Vec<_> = (0..70).map(|number| std::format!("{number:03}")).collect();
     assert!(list.insert("").unwrap());
     texts.iter().for_each(|text| assert!(list.insert(text).unwrap()));
-    // The last ones came last, so they lie lowest, and below all others the empty one.
+    // The last ones were added last, so they are lowest, and the empty one is below all others.
     let (first, last) = texts.split_at(60);
     for text in last.iter().rev().chain(first) {
         assert_eq!(list.remove(text.as_str()).unwrap().as_ref(), Some(text));

@@ -8,12 +8,12 @@ use std::string::String;
 
 use super::*;
 
-/// What elements are made of.
+/// How elements are made.
 trait Made: Element<Owned: Clone + Debug + Ord> + Ord {
     fn make(random: &mut Random) -> Owned<Self>;
 }
 
-/// Few, that lie far from each other: leaves are kept as ascending numbers, and searched so.
+/// Few values, far apart: leaves are stored as ascending numbers, and searched as such.
 impl Made for u64 {
     fn make(random: &mut Random) -> u64 {
         let number = random.below(5000);
@@ -137,7 +137,7 @@ fn sorted_strings_and_bytes() {
     sorted_list::<str, _>(|a: &str, b: &str| b.cmp(a), true, 6000);
 }
 
-/// A cursor, and what it should be at: an element's number, or a gap before one.
+/// A cursor and its expected position: an element's number, or a gap before it.
 type Known = (Cursor, u64, bool);
 
 fn ordered_list<E: ?Sized + Made>(turns: usize) {
@@ -267,7 +267,7 @@ fn ordered_lists() {
     ordered_list::<[u8]>(6000);
 }
 
-/// The standard library's sort may panic if an order is none.
+/// The standard library's sort may panic if a comparison is no order.
 #[test]
 fn sorting_by_an_order_that_lies_keeps_all() {
     let heap = heap();
@@ -285,7 +285,7 @@ fn sorting_by_an_order_that_lies_keeps_all() {
     assert!(!left.is_sorted());
     left.sort_unstable();
     assert!(left.into_iter().eq(0..20_000));
-    // One that is an order: those that are equal stay as they are to each other.
+    // With a comparison that is an order, the sort is stable.
     list.sort().unwrap();
     list.sort_by(&|a: &u64, b: &u64| (b % 100).cmp(&(a % 100))).unwrap();
     let mut model: Vec<_> = (0..20_000u64).collect();

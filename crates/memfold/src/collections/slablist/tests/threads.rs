@@ -1,4 +1,4 @@
-//! Lists that several threads look at at once.
+//! Lists that several threads read at the same time.
 
 use super::*;
 

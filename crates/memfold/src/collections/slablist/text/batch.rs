@@ -1,4 +1,4 @@
-//! Strings outside of the heap, in a row.
+//! Strings outside the heap, in sequence.
 
 use std::borrow::ToOwned;
 use std::vec::Vec;
@@ -14,7 +14,7 @@ use crate::heap::{Error, Handle, Session, View};
 struct Item {
     start: usize,
     len: usize,
-    /// The node and the length of a long one, of which `data` has the beginning.
+    /// The node and the length of a long one; `data` has its beginning.
     long: Option<(Handle, u64)>,
 }
 
@@ -56,11 +56,12 @@ impl Strings {
         self.data.reserve(bytes);
         let most = self.data.len() + bytes;
         for at in 0..count {
-            // Records are not in each other: who has more of them looks at something that is no leaf any more, and will look again.
+            // Records do not overlap: more data mean that this is no leaf any more, and the caller will look
+            // again.
             if self.data.len() > most {
                 break;
             }
-            // What leads nowhere becomes an empty one.
+            // A slot that points nowhere becomes an empty element.
             match held(&copy, slot(&copy, at)) {
                 Some(held) => self.push_held(held),
                 None => self.push_held(Held::Inline(&[])),
@@ -80,7 +81,8 @@ impl Strings {
         self.total += SLOT + element.bytes();
     }
 
-    /// Appends the record that a slot leads to. What leads nowhere becomes an empty one: the view shows something that is no leaf any more.
+    /// Appends the record that a slot points to. A slot that points nowhere becomes an empty element: the
+    /// view shows something that is no leaf any more.
     pub fn copy(&mut self, leaf: View<'_>, slot: Slot) {
         let at = slot.offset();
         if !slot.is_long() {

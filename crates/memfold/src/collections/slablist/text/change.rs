@@ -6,13 +6,13 @@ use super::{BEGIN, HEADER, Held, LONG, PREFIX, SLOT, Slot, head_of};
 use crate::collections::slablist::format::Gone;
 use crate::heap::Handle;
 
-/// A leaf that is being changed.
+/// A leaf being changed.
 pub struct Leaf<'n> {
     pub natural: bool,
     pub bytes: &'n mut [u8],
 }
 
-/// Where things of the header lie.
+/// Offsets in the header.
 const COUNT: usize = 0;
 const SHARED: usize = 2;
 const LOW: usize = 4;
@@ -38,7 +38,7 @@ pub fn slot(leaf: &[u8], at: usize) -> Slot {
     Slot(get64(leaf, HEADER + SLOT * at))
 }
 
-/// The record that a slot leads to.
+/// The record that a slot points to.
 pub fn held(leaf: &[u8], slot: Slot) -> Option<Held<'_>> {
     let record = leaf.get(slot.offset()..slot.offset() + slot.bytes())?;
     if !slot.is_long() {
@@ -49,7 +49,7 @@ pub fn held(leaf: &[u8], slot: Slot) -> Option<Held<'_>> {
     Some(Held::Long { node: Handle::from_bits(get64(record, 0))?, len, begin })
 }
 
-/// How many bytes two begin with alike, as far as a prefix goes.
+/// The length of the common prefix of two elements, up to the longest prefix.
 fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take(PREFIX).take_while(|(a, b)| a == b).count()
 }
@@ -99,7 +99,7 @@ impl Leaf<'_> {
         if self.natural { head_of(held.begin().get(self.prefix()..).unwrap_or_default()) } else { 0 }
     }
 
-    /// The prefix becomes one that this element has too.
+    /// Shortens the prefix to one that this element shares.
     fn share_prefix(&mut self, element: &Held<'_>) {
         let count = self.count();
         if !self.natural {
@@ -122,7 +122,7 @@ impl Leaf<'_> {
         }
     }
 
-    /// Writes a record below the lowest one; its slot.
+    /// Writes a record below the lowest one; returns its slot.
     fn put_record(&mut self, element: &Held<'_>) -> Slot {
         let at = self.low() - element.bytes();
         let record = &mut self.bytes[at..at + element.bytes()];
@@ -146,11 +146,11 @@ impl Leaf<'_> {
         Slot(u64::from(head) << 32 | (at as u64) << 16 | len as u64)
     }
 
-    /// Puts an element at a place, before what is there; whether there is room.
+    /// Inserts an element at a place, before the one that is there; returns whether there is room.
     pub fn insert(&mut self, at: usize, element: Held<'_>) -> bool {
         let (count, need) = (self.count(), element.bytes() + SLOT);
         if self.low() - self.end_of_slots() < need {
-            // So full that it would have to be packed anew each few times.
+            // The leaf is so full that it would have to be repacked every few insertions.
             if self.free() < need + self.bytes.len() / 64 || count == 0 {
                 return false;
             }
@@ -165,7 +165,7 @@ impl Leaf<'_> {
         true
     }
 
-    /// Puts an element in the place of another one, if there is room.
+    /// Replaces an element, if there is room.
     pub fn set(&mut self, at: usize, element: Held<'_>) -> Option<(i32, Option<Handle>)> {
         let old = slot(self.bytes, at);
         if let Some(more) = self.set_in_place(at, old, &element) {
@@ -187,7 +187,7 @@ impl Leaf<'_> {
         Some(((element.bytes() + SLOT) as i32 - gone.weight as i32, gone.long))
     }
 
-    /// Writes an element over one that is as long and shares the prefix, if it is so.
+    /// Overwrites an element with one of the same length that shares the prefix; does nothing otherwise.
     fn set_in_place(&mut self, at: usize, old: Slot, element: &Held<'_>) -> Option<i32> {
         let Held::Inline(new) = element else { return None };
         let record = old.offset()..old.offset() + old.len();
@@ -203,7 +203,7 @@ impl Leaf<'_> {
         Some(0)
     }
 
-    /// Takes out the element at a place.
+    /// Removes the element at a place.
     pub fn remove(&mut self, at: usize) -> Gone {
         let (slot, count) = (slot(self.bytes, at), self.count());
         let long = match held(self.bytes, slot) {
@@ -229,20 +229,21 @@ impl Leaf<'_> {
         Gone { weight: (len + SLOT) as u32, long }
     }
 
-    /// Records lie side by side again, in the order of the elements.
+    /// Makes records adjacent again, in the order of the elements.
     fn close_holes(&mut self) {
         let old: Vec<u8> = self.bytes.to_vec();
         let count = self.count();
         self.pack((0..count).filter_map(|at| held(&old, slot(&old, at))));
     }
 
-    /// Makes these elements the leaf's.
+    /// Fills the leaf with these elements.
     pub fn pack<'e>(&mut self, elements: impl DoubleEndedIterator<Item = Held<'e>> + Clone) {
         self.bytes.fill(0);
         self.set32(LOW, self.bytes.len());
         let prefix = match (elements.clone().next(), elements.clone().next_back()) {
             (Some(first), Some(last)) if self.natural => {
-                // Those between begin likewise, if they are in order; whether they are is not taken for granted.
+                // The elements in between share that prefix if they are in order, which is not taken for
+                // granted.
                 let mut prefix = shared(first.begin(), last.begin());
                 elements.clone().for_each(|held| {
                     prefix = prefix.min(shared(first.begin(), held.begin()));
@@ -254,7 +255,7 @@ impl Leaf<'_> {
         self.set_prefix(prefix);
         let mut count = elements.clone().count();
         self.set_count(count);
-        // From the last to the first, so that they lie in order from the lowest on.
+        // From the last to the first, so that records are in order from the lowest on.
         for held in elements.rev() {
             let slot = self.put_record(&held);
             count -= 1;
@@ -263,7 +264,7 @@ impl Leaf<'_> {
     }
 }
 
-/// How many elements a leaf has, and what they weigh, if it does not contradict itself.
+/// The number of elements of a leaf and their weight, if it does not contradict itself.
 pub fn measure(leaf: &[u8], natural: bool) -> Option<(usize, usize)> {
     let (count, prefix, low) = (get16(leaf, COUNT), get16(leaf, SHARED), get32(leaf, LOW));
     let (holes, longs) = (get32(leaf, HOLES), get32(leaf, LONGS));
@@ -277,7 +278,7 @@ pub fn measure(leaf: &[u8], natural: bool) -> Option<(usize, usize)> {
         let held = held(leaf, slot)?;
         let head = if natural { head_of(held.begin().get(prefix..).unwrap_or_default()) } else { 0 };
         let same = first.is_some_and(|first| shared(first.begin(), held.begin()) >= prefix);
-        // An empty record is wherever the lowest one was when it came.
+        // An empty record is at the lowest offset at the time when it was added.
         let is_outside = slot.bytes() > 0 && slot.offset() < low;
         if slot.head() != head || is_outside || natural && !same {
             return None;

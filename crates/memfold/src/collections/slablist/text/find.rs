@@ -1,4 +1,4 @@
-//! Looking for a string in a leaf.
+//! Searching for a string in a leaf.
 
 use std::cmp::Ordering;
 
@@ -8,7 +8,7 @@ use crate::collections::slablist::format::{Seek, Wanted};
 use crate::heap::{Handle, View};
 
 impl Text {
-    /// How the first `len` bytes from `at` on and those bytes stand to each other.
+    /// Compares the `len` bytes at `at` with the other bytes.
     pub(super) fn compare(leaf: View<'_>, at: usize, len: usize, other: &[u8]) -> Ordering {
         let common = len.min(other.len());
         let mut done = 0;
@@ -29,7 +29,7 @@ impl Text {
         len.cmp(&other.len())
     }
 
-    /// Lets `look` look at the element of a slot; `None` if it has to be read first, or is none.
+    /// Calls `look` with the element of a slot; `None` if it has to be read first, or is no element.
     pub(super) fn with<E: ?Sized + Element, R>(
         leaf: View<'_>,
         slot: Slot,
@@ -64,7 +64,7 @@ impl Text {
         }
     }
 
-    /// The first of some places for which `is_before` does not hold, or what it could not say.
+    /// The first of some places for which `is_before` does not hold; `None` if it could not decide.
     pub(super) fn partition(
         from: usize,
         to: usize,
@@ -89,7 +89,7 @@ impl Text {
         let (len, sought) = (self.len(leaf), wanted.bytes);
         let prefix = usize::from(leaf.get::<u16>(2).map_or(0, u16::from_le));
         if len > 0 && prefix > 0 {
-            // What all elements begin with.
+            // The prefix of all elements.
             let first = Self::slot(leaf, 0);
             let at = first.offset() + if first.is_long() { 16 } else { 0 };
             let part = &sought[..prefix.min(sought.len())];

@@ -1,4 +1,5 @@
-//! Leaves of elements of any length: strings and bytes. `change.rs` changes them, `batch.rs` has them outside of the heap.
+//! Leaves of elements of any length: strings and bytes. `change.rs` changes them, `batch.rs` holds them
+//! outside the heap.
 //!
 //! ```text
 //!   0        16                16 + 8 count        low                     the leaf's end
@@ -8,14 +9,16 @@
 //!     count u16, prefix u16, low u32, holes u32, longs u32
 //! ```
 //!
-//! A slot is one word: where the record lies, and the **head** of its element, which is the four bytes behind the **prefix** that all elements of the leaf share, the
-//! first of them highest. So a search compares numbers that lie side by side, and looks at records only where heads are equal. Where the order is not that of bytes,
-//! prefix and heads are 0.
+//! A slot is one word: the offset of the record, and the **head** of its element, which is the four bytes
+//! after the **prefix** that all elements of the leaf share, the first of them highest. So a search compares
+//! adjacent numbers, and looks at records only if heads are equal. If the order is not that of bytes, prefix
+//! and heads are 0.
 //!
-//! The record of an element of up to [`INLINE`] of the leaf's bytes is the element. A longer one has a node of its own, and here what leads to it ([`LONG`]):
-//! handle u64, length u64, and the first 48 bytes, so that the prefix, which is shorter than that, and heads can be worked out again.
+//! The record of an element that takes up to one in [`INLINE`] of the leaf's bytes is the element itself. A
+//! longer one has a node of its own, and its record refers to that ([`LONG`]): handle u64, length u64, and
+//! the first 48 bytes, so that the prefix, which is shorter than that, and heads can be computed again.
 //!
-//! What holes there are in front of other records is closed when their room is needed. Bytes that are no record's are zero.
+//! Holes between records are closed when their space is needed. Bytes outside records are zero.
 
 mod batch;
 mod change;
@@ -35,28 +38,28 @@ use crate::heap::{Error, Handle, Session, View};
 const HEADER: usize = 16;
 /// Bytes of a slot.
 const SLOT: usize = 8;
-/// The part of the longest leaf's bytes that an element has there at most.
+/// An element in a leaf may take at most one in this many bytes of the longest leaf.
 const INLINE: usize = 8;
-/// The length of an element whose record leads to its node.
+/// The length in the slot of an element whose record refers to a node.
 const LONG: usize = 0xffff;
-/// Bytes of such a record, and those of them that the element begins with.
+/// Bytes of such a record, and how many of them are the element's beginning.
 const LONG_BYTES: usize = 64;
 const BEGIN: usize = LONG_BYTES - 16;
-/// The longest prefix that is left out: heads come out of what records of long elements have.
+/// The longest prefix that is left out: heads are computed from the records of long elements.
 const PREFIX: usize = BEGIN - 4;
-/// Bytes of a leaf at most: offsets have 16 bits.
+/// The most bytes of a leaf: offsets have 16 bits.
 const MOST_BYTES: usize = 0xfff8;
 /// Elements that are copied at once.
 const PART: usize = 64;
 
-/// How a leaf is laid out.
+/// The layout of a leaf.
 #[derive(Debug, Clone, Copy)]
 pub struct Text {
     bytes: usize,
     natural: bool,
 }
 
-/// A record: the element, or what leads to it.
+/// A record: the element, or a reference to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held<'e> {
     Inline(&'e [u8]),
@@ -77,7 +80,7 @@ impl Held<'_> {
         }
     }
 
-    /// How the element begins.
+    /// The element's beginning.
     fn begin(&self) -> &[u8] {
         match self {
             Held::Inline(bytes) => bytes,
@@ -86,10 +89,11 @@ impl Held<'_> {
     }
 }
 
-/// What sublayers keep of an element.
+/// What sublayers store of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
-    /// With the first eight bytes beside, the first of them highest: mostly they tell, and where the others lie need not be looked at.
+    /// With the first eight bytes beside, the first of them highest: mostly they decide, and the other bytes
+    /// need not be read.
     Inline {
         head: u64,
         bytes: Box<[u8]>,
@@ -103,7 +107,7 @@ impl Key {
     }
 }
 
-/// Eight bytes as a number in whose order they are.
+/// Eight bytes as a number with the same order.
 #[inline(always)]
 fn long_head_of(bytes: &[u8]) -> u64 {
     if let Some(head) = bytes.first_chunk() {
@@ -114,17 +118,17 @@ fn long_head_of(bytes: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// The greatest such number of an element that is equal to what is looked for.
+/// The greatest such number of an element that is equal to the target.
 #[inline(always)]
 fn long_head_up_to(wanted: Wanted<'_>) -> u64 {
     let head = long_head_of(wanted.bytes);
     if wanted.is_begin && wanted.bytes.len() < 8 { head | u64::MAX >> (8 * wanted.bytes.len()) } else { head }
 }
 
-/// What has been read on the way.
+/// What the search has read.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The element that is looked at.
+    /// The element under comparison.
     element: Vec<u8>,
     longs: Vec<(Handle, Vec<u8>)>,
     wanted: Option<Handle>,
@@ -145,7 +149,7 @@ impl Memo for Found {
     }
 }
 
-/// Four bytes as a number in whose order they are.
+/// Four bytes as a number with the same order.
 fn head_of(bytes: &[u8]) -> u32 {
     let mut head = [0; 4];
     let len = bytes.len().min(4);
@@ -153,7 +157,7 @@ fn head_of(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(head)
 }
 
-/// The greatest head of what begins with these bytes.
+/// The greatest head of an element that begins with these bytes.
 fn head_up_to(bytes: &[u8]) -> u32 {
     let head = head_of(bytes);
     if bytes.len() < 4 { head | u32::MAX >> (8 * bytes.len()) } else { head }
@@ -197,7 +201,7 @@ impl Text {
         Slot(leaf.get::<u64>(HEADER + SLOT * at).map_or(0, u64::from_le))
     }
 
-    /// A leaf to be changed.
+    /// A leaf to change.
     fn change(self, bytes: &mut [u8]) -> Leaf<'_> {
         assert!(bytes.len() >= self.bytes);
         Leaf { natural: self.natural, bytes: &mut bytes[..self.bytes] }
@@ -210,7 +214,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
     type Batch = Strings;
     type Memo = Found;
     const SLACK: usize = 16;
-    // Packing costs more than where all elements have one size.
+    // Packing costs more than with elements of one size.
     const DENSITY: u64 = 55;
     const SPARE: usize = 10;
     const HAS_LONG: bool = true;
@@ -229,7 +233,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
     }
 
     fn slab_weight(self) -> usize {
-        // That of as many bytes as other slabs have.
+        // As many bytes as other slabs have.
         1024
     }
 
@@ -323,7 +327,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
 
     fn key_bytes(key: &Key) -> usize {
         match key {
-            // What a malloc takes for them.
+            // The size of a malloc allocation for them.
             Key::Inline { bytes, .. } => (bytes.len() + 8).next_multiple_of(16).max(32),
             Key::Long(_) => 0,
         }

@@ -1,4 +1,4 @@
-//! Freeing a node by the way to its block.
+//! Freeing a node by a translation of its block.
 
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::*};
 
@@ -11,32 +11,33 @@ use crate::heap::block::table::{add, subtract};
 /// What is known of a node that is about to be freed.
 struct Live<'c> {
     sequence: u32,
-    /// Where the bit of its place is, and what remains there without it.
+    /// The word with the bit of its place, and its value without that bit.
     word: &'c AtomicU64,
     others: u64,
     /// Live nodes of the block.
     live: u32,
 }
 
-/// What came of freeing a node.
+/// The result of freeing a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freed {
     Done,
-    /// And so much of the block is free now that it is to be listed by its room.
+    /// Freed, and so much of the block is free now that it has to be listed by its room.
     ToList,
     /// The block's own bookkeeping was overwritten.
     Damaged,
 }
 
 impl Translation<'_> {
-    /// Whether all nodes have one size, a small number of words.
+    /// Whether all nodes have one size, which is a small number of words.
     #[inline(always)]
     pub fn is_short(&self) -> bool {
         self.shape & SHORT != 0
     }
 
-    /// Frees the live node of a handle of which the way names the place; `None` if there is none or its stripe is held, and, unless it may be the
-    /// `last`, if the block has no other. For who has the right to change the block, while the way is good.
+    /// Frees the live node of a handle whose place is in the translated block. `None` if there is none or its
+    /// stripe is held; also if it is the block's only node, unless it may be the `last`. The caller has the
+    /// right to change the block while the translation is valid.
     #[inline(always)]
     pub fn free(&self, handle: Handle, last: bool) -> Option<Freed> {
         if self.is_short() {
@@ -66,7 +67,7 @@ impl Translation<'_> {
         Some(if taken == 0 { Freed::Damaged } else { self.freed((pending ^ now) >> self.part != 0) })
     }
 
-    /// As `free`, where nodes are short.
+    /// As `free`, for short nodes.
     #[inline(always)]
     pub fn free_short(&self, handle: Handle, last: bool) -> Option<Freed> {
         let (stripe, block) = (self.frame.stripe(handle.place()), self.block);
@@ -74,9 +75,10 @@ impl Translation<'_> {
         stripe.hold(sequence);
         word.store(others, Relaxed);
         let node = self.at(self.offset(handle.place())).cast::<u64>();
-        // SAFETY: aligned and within the node, whose stripe is held. Volatile, lest it becomes a call.
+        // SAFETY: aligned and within the node, whose stripe is held. Volatile, so that it does not become a
+        // call.
         let zero = |i| unsafe { node.add(i).write_volatile(0) };
-        // The first and the last word are all of most.
+        // Most nodes have no other words than the first and the last.
         let words = self.len() / 8;
         zero(0);
         zero(words - 1);
@@ -102,13 +104,14 @@ impl Translation<'_> {
         Some(Live { sequence, word, others: starts & !bit, live })
     }
 
-    /// What came of it, where so much is free that another session would be glad of the block, or not.
+    /// The result; `part` says whether so much is free that another session should be offered the block.
     #[inline(always)]
     fn freed(&self, part: bool) -> Freed {
         if part && self.block.allocator.load(Relaxed) == 0 { Freed::ToList } else { Freed::Done }
     }
 
-    /// Makes a node of a block of nodes of different sizes a free extent, as [`Mixed::free`] does; what it took, or 0 if the block is damaged.
+    /// In a block of nodes of different sizes, makes a node a free extent, as [`Mixed::free`] does. Returns
+    /// the bytes that it took, or 0 if the block is damaged.
     #[inline(always)]
     fn free_extent(&self, spot: NodeBytes) -> u32 {
         let stride = self.stride();

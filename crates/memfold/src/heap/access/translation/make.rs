@@ -1,4 +1,4 @@
-//! Finding the way to a block, and what it knows.
+//! Making a translation of a block, and what it holds.
 
 use std::sync::atomic::{Ordering::*, fence};
 
@@ -11,7 +11,7 @@ use crate::heap::error::Error;
 use crate::heap::residency::frames::Frame;
 
 impl Core {
-    /// The way to a block, which is brought back if need be.
+    /// Makes a translation of a block, which is faulted in if necessary.
     pub fn translation_of(&self, me: u16, handle: Handle) -> Result<Translation<'_>, Error> {
         let number = handle.block();
         let block = self.blocks.get(number).ok_or(Error::Stale)?;
@@ -26,7 +26,7 @@ impl Core {
                 }
             };
             let Some(tenancy) = frame.tenancy() else {
-                // It is about to leave: who waits for its lock knows more.
+                // It is about to be evicted: this has to wait for its lock.
                 self.bring(me, handle)?;
                 continue;
             };
@@ -38,7 +38,7 @@ impl Core {
         }
     }
 
-    /// The way to a block in this frame; true if the tenancy is the same afterwards.
+    /// A translation of a block in this frame; valid only if the tenancy is the same afterwards.
     fn translation<'c>(
         &'c self,
         me: u16,
@@ -49,7 +49,7 @@ impl Core {
     ) -> Result<Translation<'c>, Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         let marks = self.marks(at, block, shape);
-        // Where place 0 lies.
+        // The offset of place 0.
         let (begin, stride, len, headers) = match shape {
             Shape::Mixed(shape) => {
                 let align = shape.align();
@@ -66,7 +66,8 @@ impl Core {
         let checks = if checks.len() > 0 { Some(checks.place(0, places)?.cast()) } else { None };
         let has_words = stride.is_multiple_of(8) && begin.is_multiple_of(8);
         let is_short = headers == 0 && has_words && len <= SHORT_BYTES && len.is_multiple_of(8);
-        // In a paranoid heap every change is made with a claim. A block that was changed stays so until its tenancy ends.
+        // In a paranoid heap every change is made with a claim. A dirty block stays dirty until its tenancy
+        // ends.
         let is_own =
             me != 0 && frame.owner.load(Relaxed) == me && frame.dirty.load(Relaxed) && !self.options.paranoid;
         let flags = [(is_own, OWN), (stride == 1, ODD), (has_words, WORDS), (is_short, SHORT)];

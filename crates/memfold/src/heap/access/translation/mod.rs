@@ -1,9 +1,10 @@
-//! How a session gets to the nodes of a block that it used before.
+//! Translation: from a handle to an address, in a block that the session used before.
 //!
-//! A way is what was found out about a block in a tenancy of its frame (`residency/frames`): good as long as the tenancy is the same, which is looked at
-//! after everything else. So reading a node is a few comparisons and writes nothing: one of them says whether a handle's block, incarnation, place
-//! and check are as they should be. Where nodes lie comes out of the block's own bytes, which a C program may have spoiled: what leads outside
-//! of the block is refused.
+//! A translation is what was learned about a block in one tenancy of its frame (`residency/frames`). It is
+//! valid while the tenancy is the same, which is checked after everything else. So reading a node takes a few
+//! comparisons and writes nothing: one of them checks the handle's block, incarnation, place and check at
+//! once. The positions of nodes come from the block's own bytes, which a C program may have overwritten: a
+//! position outside the block is refused.
 //!
 //! ```text
 //!   frame   | live bits, or nothing | node | node | ..           its marks lie elsewhere: starts, checks
@@ -23,17 +24,18 @@ use crate::heap::block::table::Block;
 use crate::heap::core::Core;
 use crate::heap::residency::frames::Frame;
 
-/// The session may change the block without its lock, and the store has no copy of it: both hold for the rest of the tenancy.
+/// The session may change the block without its lock, and the store has no valid copy of it: both hold for
+/// the rest of the tenancy.
 const OWN: u64 = 1 << 56;
-/// Nodes have headers that say how long they are.
+/// Nodes have headers that hold their lengths.
 const HEADERS: u64 = 2 << 56;
-/// Which may begin at odd addresses.
+/// Headers may begin at odd addresses.
 const ODD: u64 = 4 << 56;
 /// Nodes lie at multiples of eight bytes.
 const WORDS: u64 = 8 << 56;
-/// And all have one size, a small number of words.
+/// And all have one size, which is a small number of words.
 const SHORT: u64 = 16 << 56;
-/// Bytes of those at most.
+/// The most bytes of a short node.
 const SHORT_BYTES: usize = 64;
 /// Bytes from one place to the next, 24 bits from here on.
 const STRIDE_AT: u32 = 32;
@@ -43,29 +45,30 @@ const PLACE: u64 = (1 << Handle::BLOCK_AT) - 1;
 /// The bits of a handle without its check.
 const UNCHECKED: u64 = u64::MAX >> 8;
 
-/// See the module. Two lines of the processor's cache, of which reading needs the first.
+/// See the module. Two cache lines, of which reading needs only the first.
 #[derive(Clone, Copy)]
 #[repr(C, align(128))]
 pub struct Translation<'c> {
-    /// As `last`, if all checks are 0 and nodes lie at multiples of eight bytes; else 0.
+    /// As `last`, if all checks are 0 and nodes lie at multiples of eight bytes; otherwise 0.
     simple: u64,
     pub frame: &'c Frame,
     /// A bit for each place.
     starts: NonNull<AtomicU64>,
     /// Place 0.
     nodes: NonNull<u8>,
-    /// Flags │ bytes from one place to the next │ bytes of each node, if all have one size, else of all places. In one word, because what limits
-    /// how many reads of nodes wait for memory at once is the number of their loads.
+    /// Flags │ bytes from one place to the next │ bytes of each node, if all have one size, otherwise of all
+    /// places. They are in one word, since the number of loads limits how many reads of nodes can wait for memory
+    /// at once.
     shape: u64,
     tenancy: u64,
-    /// The bits of the handle of the block's last place, with check 0. No handle has what is here at first.
+    /// The bits of the handle of the block's last place, with check 0. The initial value matches no handle.
     last: u64,
     pub block: &'c Block,
 
     /// A byte for each place, if there are any.
     checks: Option<NonNull<AtomicU8>>,
-    /// When it is worth while to list the block anew, by its room. Where nodes have headers, each time that another two to this power of bytes have been
-    /// freed; else when a node is freed and so many were live.
+    /// When the block is worth listing anew, by its room. If nodes have headers: each time that another
+    /// 2^`part` bytes have been freed; otherwise when a node is freed while this many are live.
     part: u32,
 }
 
@@ -73,8 +76,8 @@ const _: () = assert!(
     size_of::<Translation<'static>>() == 128 && std::mem::offset_of!(Translation<'static>, checks) == 64
 );
 
-// SAFETY: pointers into a frame, which lives as long as the heap and is read by atomic operations, whichever thread does it; the session
-// that a way belongs to is used by one thread at a time.
+// SAFETY: pointers into a frame, which lives as long as the heap and is read by atomic operations, whichever
+// thread does it; the session that a translation belongs to is used by one thread at a time.
 unsafe impl Send for Translation<'_> {}
 
 /// A live node.
@@ -85,7 +88,7 @@ pub struct NodeBytes {
 }
 
 impl<'c> Translation<'c> {
-    /// To nowhere.
+    /// A translation of no block.
     pub fn none(core: &'c Core) -> Self {
         let (frame, block) = core.nowhere();
         Translation {
@@ -102,13 +105,14 @@ impl<'c> Translation<'c> {
         }
     }
 
-    /// Whether this is the way to the handle's block.
+    /// Whether this translates the handle's block.
     #[inline(always)]
     pub fn leads_to(&self, handle: Handle) -> bool {
         (handle.to_bits() & UNCHECKED) >> Handle::BLOCK_AT == self.last >> Handle::BLOCK_AT
     }
 
-    /// Whether this is the way to the handle's block, a node can be at its place, and its check is that of the place.
+    /// Whether this translates the handle's block, a node can be at its place, and its check is that of the
+    /// place.
     #[inline(always)]
     pub fn names_place(&self, handle: Handle) -> bool {
         self.names_simply(handle) || {
@@ -136,25 +140,26 @@ impl<'c> Translation<'c> {
         self.reaches(handle) && self.check(handle.place()) == handle.check()
     }
 
-    /// Whether this is the way to the handle's block, and it has the handle's place.
+    /// Whether this translates the handle's block, and the block has the handle's place.
     #[inline(always)]
     fn reaches(&self, handle: Handle) -> bool {
         is_below(handle.to_bits() & UNCHECKED, self.last)
     }
 
-    /// Whether all that is known of the block is true now; what was read before is read before this.
+    /// Whether the translation is still valid. Loads before this call are not moved after it.
     #[inline(always)]
     pub fn is_good(&self) -> bool {
         self.frame.is_tenancy(self.tenancy)
     }
 
-    /// The tenancy of the frame in which all that is known of the block is true.
+    /// The tenancy of the frame in which the translation is valid.
     #[inline(always)]
     pub fn tenancy(&self) -> u64 {
         self.tenancy
     }
 
-    /// Whether the session may change the block without its lock while it is busy, and need tell nobody that it does.
+    /// Whether the session may change the block without its lock while it is busy, and need not invalidate a
+    /// copy.
     #[inline(always)]
     pub fn is_own(&self) -> bool {
         self.shape & OWN != 0
@@ -166,7 +171,7 @@ impl<'c> Translation<'c> {
         self.shape & HEADERS == 0
     }
 
-    /// Bytes of each node, if all have one size, else of all places.
+    /// Bytes of each node, if all have one size, otherwise of all places.
     #[inline(always)]
     fn len(&self) -> usize {
         self.shape as u32 as usize
@@ -184,7 +189,7 @@ impl<'c> Translation<'c> {
         usize::from(place) * self.stride()
     }
 
-    /// Memory at so many bytes from place 0.
+    /// The memory `offset` bytes after place 0.
     #[inline(always)]
     fn at(&self, offset: usize) -> NonNull<u8> {
         // SAFETY: every caller stays within the block: places are those that handles reach.
@@ -205,7 +210,8 @@ impl<'c> Translation<'c> {
         self.checks.map_or(0, |checks| unsafe { checks.add(place.into()).as_ref() }.load(Relaxed))
     }
 
-    /// As `find`, a node whose stripe nobody holds, and the stripe's sequence; the way names the place.
+    /// As `find`, for a node whose stripe is not held; also returns the stripe's sequence. The translation
+    /// names the place.
     #[inline(always)]
     pub fn find_free(&self, handle: Handle) -> Option<(NodeBytes, u32)> {
         let sequence = self.frame.stripe(handle.place()).sequence()?;
@@ -220,7 +226,8 @@ impl<'c> Translation<'c> {
         u16::from_le_bytes([byte(0), byte(1)])
     }
 
-    /// The live node of a handle that this way leads to, if there is one as far as can be seen: true only if the way is good afterwards, and the node's stripe was free.
+    /// The live node of a handle in the translated block, if there seems to be one: the result holds only if
+    /// the translation is valid afterwards and the node's stripe was free.
     #[inline(always)]
     pub fn find(&self, handle: Handle) -> Option<NodeBytes> {
         if self.names_place(handle) { self.find_named(handle) } else { None }
@@ -232,7 +239,7 @@ impl<'c> Translation<'c> {
         if self.names_word(handle) { self.find_named(handle) } else { None }
     }
 
-    /// As `find`, for a handle of which the way names the place.
+    /// As `find`, for a handle whose place the translation names.
     #[inline(always)]
     fn find_named(&self, handle: Handle) -> Option<NodeBytes> {
         let (word, bit) = self.start(handle.place());
@@ -243,13 +250,13 @@ impl<'c> Translation<'c> {
         if self.is_equal() { Some(self.equal_node(at)) } else { self.mixed_node(at) }
     }
 
-    /// The node that lies at so many bytes from place 0, where all nodes have one size.
+    /// The node `at` bytes after place 0, if all nodes have one size.
     #[inline(always)]
     fn equal_node(&self, at: usize) -> NodeBytes {
         NodeBytes { bytes: self.at(at), len: self.len() }
     }
 
-    /// The same where nodes have headers, if this one's is that of a node within the block.
+    /// The same if nodes have headers, provided that this one's header is that of a node within the block.
     #[inline(always)]
     fn mixed_node(&self, at: usize) -> Option<NodeBytes> {
         if at < HEADER {
@@ -274,13 +281,13 @@ impl<'c> Translation<'c> {
     }
 }
 
-/// Whether bits are those of a place of the same block as `last`, and not behind it.
+/// Whether `bits` are those of a place of the same block as `last`, at or before it.
 #[inline(always)]
 fn is_below(bits: u64, last: u64) -> bool {
-    // If anything differs above the place, the difference is greater than the last place.
+    // If any bit above the place differs, the difference is greater than the last place.
     last.wrapping_sub(bits) <= last & PLACE
 }
 
-/// What calls this is done seldom.
+/// Marks its caller's path as unlikely.
 #[cold]
 fn cold() {}

@@ -51,7 +51,7 @@ impl Shape {
         self.first as usize
     }
 
-    /// Bytes up to behind the last node.
+    /// Bytes up to the end of the last node.
     pub fn used(self) -> usize {
         self.first() + self.nodes() * self.stride()
     }
@@ -84,14 +84,14 @@ pub fn is_live(image: Image, number: u16) -> Result<bool, Damaged> {
     Ok(word >> (number % 64) & 1 != 0)
 }
 
-/// A block in its frame, to be changed by who has the right to.
+/// A block in its frame; the caller has the right to change it.
 pub struct Equal {
     image: Image,
     shape: Shape,
 }
 
 impl Equal {
-    /// The free ones of 64 nodes: a bit for each.
+    /// Which of 64 nodes are free: a bit for each.
     #[inline]
     pub fn free(&self, word: usize) -> Result<u64, Damaged> {
         let live = self.image.get64(word * 8)?;
@@ -100,15 +100,15 @@ impl Equal {
         Ok(!live & all)
     }
 
-    /// A free node is live from now on.
+    /// Makes a free node live.
     #[inline]
     pub fn take(&self, number: u16) -> Result<(), Damaged> {
         let word = usize::from(number / 64) * 8;
         self.image.set64(word, self.image.get64(word)? | 1 << (number % 64))
     }
 
-    /// Whether free nodes are zero, and the filling behind live ones, which is not made zero when they are
-    /// freed; and nothing lives where no node can be. How many nodes are live.
+    /// Checks that free nodes are zero, that the filling of live ones is zero (freeing a node does not clear
+    /// its filling), and that no node is live where there is no place. Returns the number of live nodes.
     pub fn check(&self) -> Result<usize, Damaged> {
         let mut nodes = 0;
         for number in 0..self.shape.words() * 64 {

@@ -1,18 +1,18 @@
 //! The bytes of a block, as several threads see them.
 //!
-//! Who changes a block holds its lock, but readers hold none: they look at headers, check that nothing has changed
-//! meanwhile, and throw away what they saw if it has. So everything that a reader may look at while another thread
-//! writes is read and written by atomic operations, relaxed, since the stripes of the frame give the order
-//! (`residency/frames`).
+//! A thread that changes a block has the right to, but readers hold no lock: they read headers, check that
+//! nothing has changed meanwhile, and discard what they read if it has. So all bytes that a reader may look
+//! at while another thread writes them are read and written by atomic operations. These are relaxed, since
+//! the stripes of the frame give the order (`residency/frames`).
 //!
-//! Offsets come out of the bytes themselves, and a C program may have written past its node: none is believed. What lies
-//! outside of the block is [`Damaged`].
+//! Offsets come from the bytes themselves, and a C program may have written past its node, so none is
+//! trusted. An offset outside the block is [`Damaged`].
 
 use core::ops::Range;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
 
-/// The block's own bookkeeping contradicts itself: somebody wrote past a node.
+/// The block's own bookkeeping contradicts itself: something wrote past a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Damaged;
 
@@ -23,7 +23,7 @@ pub struct Image {
     len: usize,
 }
 
-// SAFETY: as for the memory it stands for: who may change it is settled by those who use the image.
+// SAFETY: as for the memory it stands for: the users of the image settle who may change it.
 unsafe impl Send for Image {}
 
 impl Image {
@@ -33,8 +33,8 @@ impl Image {
     /// The `len` bytes at `base`.
     ///
     /// # Safety
-    /// For as long as the image is used, the bytes are readable and writable memory; `base` is aligned to 64, and
-    /// plain writes to what is read here happen only where the reader throws away what it read.
+    /// For as long as the image is used, the bytes are readable and writable memory; `base` is aligned to 64,
+    /// and plain writes to bytes that are read here happen only where the reader discards what it read.
     pub unsafe fn new(base: NonNull<u8>, len: usize) -> Self {
         debug_assert!(base.as_ptr().addr().is_multiple_of(64));
         Image { base, len }
@@ -60,17 +60,18 @@ impl Image {
         if to.len() != self.len {
             return Err(Damaged);
         }
-        // SAFETY: as many bytes of two that are not the same, says the borrow; nobody writes, says the caller.
+        // SAFETY: both ranges have that length, and the borrow guarantees that they are distinct; the caller
+        // guarantees that nobody writes.
         unsafe { self.base.copy_to_nonoverlapping(NonNull::from(to).cast(), self.len) };
         Ok(())
     }
 
-    /// Copies bytes over all of them, which belong to nobody else; for who has the block's lock.
+    /// Overwrites all of them; they belong to nobody else, and the caller holds the block's lock.
     pub fn copy_from(self, from: &[u8]) -> Result<(), Damaged> {
         if from.len() != self.len {
             return Err(Damaged);
         }
-        // SAFETY: as above; readers who look nevertheless throw away what they see.
+        // SAFETY: as above; readers that look nevertheless discard what they see.
         unsafe { self.base.copy_from_nonoverlapping(NonNull::from(from).cast(), self.len) };
         Ok(())
     }
@@ -95,13 +96,14 @@ impl Image {
     pub fn get16(self, at: usize) -> Result<u16, Damaged> {
         let place = self.place(at, 2)?;
         if at.is_multiple_of(2) {
-            // SAFETY: two bytes within the image, at an even address; all accesses that may run at the same time are atomic.
+            // SAFETY: two bytes within the image, at an even address; all accesses that may run at the same
+            // time are atomic.
             return Ok(unsafe { place.cast::<AtomicU16>().as_ref() }.load(Relaxed).to_le());
         }
         Ok(u16::from_le_bytes([self.get8(at)?, self.get8(at + 1)?]))
     }
 
-    /// Writes two bytes. At an odd place readers may see one of them before the other.
+    /// Writes two bytes. At an odd offset, readers may see one of them before the other.
     #[inline]
     pub fn set16(self, at: usize, value: u16) -> Result<(), Damaged> {
         let place = self.place(at, 2)?;
@@ -115,13 +117,13 @@ impl Image {
         self.set8(at + 1, high)
     }
 
-    /// Eight bytes at a place that eight divides.
+    /// Eight bytes at an offset divisible by eight.
     #[inline]
     pub fn get64(self, at: usize) -> Result<u64, Damaged> {
         Ok(self.word(at)?.load(Relaxed))
     }
 
-    /// Writes eight bytes at a place that eight divides.
+    /// Writes eight bytes at an offset divisible by eight.
     #[inline]
     pub fn set64(self, at: usize, value: u64) -> Result<(), Damaged> {
         self.word(at)?.store(value, Relaxed);
@@ -145,10 +147,10 @@ impl Image {
         Ok(())
     }
 
-    /// Makes `len` bytes zero that belong to nobody.
+    /// Zeroes `len` bytes that belong to no node.
     pub fn zero(self, at: usize, len: usize) -> Result<(), Damaged> {
         let place = self.place(at, len)?;
-        // SAFETY: within the image; the caller holds the block's lock, and the bytes are no node's.
+        // SAFETY: within the image; the caller holds the block's lock, and the bytes belong to no node.
         unsafe { place.write_bytes(0, len) };
         Ok(())
     }

@@ -10,52 +10,55 @@
 //!  free extent:       | next, 2 | units, 4 | zeros ..  |       or anything, if it was used before
 //! ```
 //!
-//! Nodes lie at multiples of the alignment; a unit is that many bytes. An extent is a node with what fills it up to the next header,
-//! or free. So a node costs two bytes and the filling. The headers are boundary tags read from one end: the walk from header to header
-//! finds all extents. Numbers of units of 2^14 - 1 and more stand in the four bytes, for which there is room then.
+//! Nodes lie at multiples of the alignment; a unit is that many bytes. An extent is free, or is a node with
+//! the filling up to the next header. So a node costs two bytes and its filling. The headers are boundary
+//! tags read from one end: the walk from header to header finds all extents. If a free extent has 2^14 - 1
+//! units or more, the number is in the four bytes after the link; such an extent has room for them.
 //!
-//! **Merging is put off**: a freed node only becomes a free extent that was used before. When a session is about to allocate from the block, one walk merges
-//! all free extents that lie side by side, makes them zeros and lists them ([`Mixed::list`]); before a block is compressed, its free bytes are made zeros
-//! too ([`Mixed::clear`]). So freeing touches two bytes and no neighbours, each of which would have to be fetched from memory, and a block of
-//! which all goes is never merged at all.
+//! **Merging is deferred**: a freed node only becomes a free extent that was used before. When a session is
+//! about to allocate from the block, one walk merges all adjacent free extents, zeroes them and lists them
+//! ([`Mixed::list`]); before a block is compressed, its free bytes are zeroed too ([`Mixed::clear`]). So
+//! freeing touches two bytes and no neighbours, which would have to be fetched from memory, and a block whose
+//! nodes are all freed is never merged at all.
 //!
-//! Free extents are listed by size, in bins: one for each number of units up to 32, above that eight for each doubling.
-//! The smallest that fits is taken (best fit). One large extent is **open**: nodes are cut off from it without any list. Heads of lists and the
-//! open extent are the session's and not in the block. `next` is a unit; an extent of less than four bytes is in no list.
+//! Free extents are listed by size, in bins: one for each number of units up to 32, above that eight for each
+//! doubling. The smallest that fits is taken (best fit). One large extent is **open**: nodes are cut off it
+//! without any list. The heads of lists and the open extent belong to the session and are not in the block.
+//! `next` is a unit; an extent of less than four bytes is in no list.
 //!
-//! Bytes of listed extents are zero but for links and units, so new nodes are.
+//! The bytes of listed extents are zero except for links and units, so new nodes are zero.
 
 use super::image::{Damaged, Image};
 
 /// This extent is free.
 pub const FREE: u16 = 1 << 15;
-/// And may hold anything.
+/// It was used before and may hold anything.
 pub const USED: u16 = 1 << 14;
 /// Bytes of a node.
 const SIZE: u16 = FREE - 1;
-/// Units of a free extent; all bits set where there are as many or more.
+/// Units of a free extent; all bits are set if there are that many or more.
 pub const UNITS: u16 = USED - 1;
 
 /// Bytes of a header.
 pub const HEADER: usize = 2;
-/// Bytes of a link, and of units for which 14 bits are not enough.
+/// Bytes of a link, and of the number of units that needs more than 14 bits.
 const LINK: usize = 2;
 const LONG: usize = 4;
 /// The longest node.
 pub const MOST_BYTES: usize = SIZE as usize;
 /// The most units of a block: places have 16 bits.
 pub const MOST_UNITS: usize = 1 << 16;
-/// The smallest extent, and the smallest one that has room for a link.
+/// The smallest extent, and the smallest extent with room for a link.
 const LEAST: usize = HEADER;
 const LISTED: usize = HEADER + LINK;
 
 /// Bins for exact numbers of units.
 const EXACT: usize = 32;
-/// Bins for each doubling above, as a power of two.
+/// Bins for each doubling above that, as a power of two.
 const STEPS: u32 = 3;
 const BINS: usize = EXACT + ((MOST_UNITS.ilog2() - EXACT.ilog2()) << STEPS) as usize;
 const _: () = assert!(BINS <= 128);
-/// Extents of one bin that are looked at for the best.
+/// How many extents of one bin are examined for the best fit.
 const LOOKED_AT: usize = 32;
 
 /// Where nodes may lie in a block of this size.
@@ -65,12 +68,12 @@ pub struct Shape {
     align: u32,
     /// The first node's place.
     first: u32,
-    /// Behind the last extent.
+    /// The end of the last extent.
     end: u32,
 }
 
 impl Shape {
-    /// Blocks of `size` bytes with nodes at multiples of `align`, or of what is needed for a block of that size.
+    /// Blocks of `size` bytes with nodes at multiples of `align`, or of what a block of that size requires.
     pub fn new(size: usize, align: usize) -> Self {
         let align = align.max(size.div_ceil(MOST_UNITS).next_power_of_two());
         let end = size / align * align;
@@ -93,7 +96,8 @@ impl Shape {
         self.end as usize
     }
 
-    /// Bytes of the extent with this header; `long` are the units of a free one whose header has no room for them.
+    /// Bytes of the extent with this header; `long` is the number of units of a free one whose header is too
+    /// small for it.
     #[inline]
     pub fn stride_of(self, header: u16, long: u32) -> Option<usize> {
         let stride = match (header & FREE, header & UNITS) {
@@ -109,7 +113,7 @@ impl Shape {
         bytes >> self.align.trailing_zeros()
     }
 
-    /// Bytes that a node of `len` takes with its header.
+    /// Bytes that a node of `len` takes including its header.
     #[inline]
     pub fn stride(self, len: usize) -> usize {
         (len + HEADER + self.align() - 1) & !(self.align() - 1)
@@ -120,7 +124,7 @@ impl Shape {
         self.end().saturating_sub(self.first())
     }
 
-    /// The longest node that an empty block can hold, whatever is left behind it.
+    /// The longest node that an empty block can hold, whatever remainder follows it.
     pub fn longest(self) -> usize {
         let rest = if self.align() < LEAST { LEAST } else { 0 };
         self.room().saturating_sub(HEADER + rest).min(MOST_BYTES)
@@ -138,13 +142,13 @@ impl Shape {
         self.units(place) as u16
     }
 
-    /// Units of a block, those before the first node included.
+    /// Units of a block, including those before the first node.
     pub fn total_units(self) -> usize {
         self.units(self.end())
     }
 }
 
-/// Whether so many bytes behind a node are nothing, or enough for a header.
+/// Whether `rest` bytes after a node are zero or enough for a header.
 #[inline]
 fn leaves_extent(rest: usize) -> bool {
     rest == 0 || rest >= LEAST
@@ -153,11 +157,11 @@ fn leaves_extent(rest: usize) -> bool {
 /// The free extents of a block, for the session that allocates from it.
 #[derive(Debug, Clone)]
 pub struct Extents {
-    /// First of each bin, in units from 0; 0 is none, since a header stands there.
+    /// The first extent of each bin, in units from 0; 0 is none, since a header is there.
     heads: [u16; BINS],
     /// Which bins are not empty.
     some: u128,
-    /// Where nodes are cut off: place and bytes, none if it is too small.
+    /// The open extent: place and bytes; zero bytes if it is too small.
     open: usize,
     open_bytes: usize,
 }
@@ -184,24 +188,24 @@ impl Extents {
     }
 }
 
-/// An extent, as its header tells.
+/// An extent, as its header describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
-    /// Where its bytes begin, behind the header.
+    /// Where its bytes begin, after the header.
     pub place: usize,
-    /// Bytes to the next one's.
+    /// Bytes to those of the next extent.
     pub stride: usize,
-    /// Bytes of the node, or `None` if it is free.
+    /// Bytes of the node; `None` if it is free.
     pub node: Option<usize>,
 }
 
-/// The bytes of the node at `place`, if what stands before it is the header of one.
+/// The bytes of a node with this header; `None` if it is not the header of a node.
 #[inline(always)]
 pub fn node_len(header: u16) -> Option<usize> {
     (header & FREE == 0 && header != 0).then_some(usize::from(header))
 }
 
-/// A block in its frame, to be changed by who has the right to.
+/// A block in its frame; the caller has the right to change it.
 #[derive(Clone, Copy)]
 pub struct Mixed {
     image: Image,
@@ -215,7 +219,7 @@ impl Mixed {
         Mixed { image, shape }
     }
 
-    /// Makes zeros a block without nodes.
+    /// Formats a zeroed block as one without nodes.
     pub fn format(self) -> Result<(), Damaged> {
         self.put_free(self.shape.first(), self.shape.room())
     }
@@ -236,7 +240,7 @@ impl Mixed {
         if fits { Ok(Extent { place, stride, node }) } else { Err(Damaged) }
     }
 
-    /// Every extent, in their order.
+    /// Every extent, in order.
     pub fn extents(self) -> impl Iterator<Item = Result<Extent, Damaged>> {
         let mut place = self.shape.first();
         core::iter::from_fn(move || {
@@ -249,7 +253,7 @@ impl Mixed {
         })
     }
 
-    /// Merges free extents that lie side by side, and lists all; the bytes of the longest.
+    /// Merges adjacent free extents and lists all; returns the bytes of the longest.
     pub fn list(self, lists: &mut Extents) -> Result<usize, Damaged> {
         *lists = Extents::new();
         let mut longest = Extent { place: 0, stride: 0, node: None };
@@ -269,7 +273,7 @@ impl Mixed {
                     stride += next.stride;
                 }
                 self.put_free(place, stride)?;
-                // The longest is kept back.
+                // The longest is held back.
                 let merged = Extent { place, stride, node: None };
                 let shorter =
                     if stride > longest.stride { std::mem::replace(&mut longest, merged) } else { merged };
@@ -281,14 +285,14 @@ impl Mixed {
         Ok(longest.stride)
     }
 
-    /// Makes a free extent zeros, but for its header.
+    /// Zeroes a free extent except for its header.
     fn wipe(self, extent: Extent) -> Result<(), Damaged> {
         let inner = extent.stride - HEADER.min(extent.stride);
         let used = self.image.get16(extent.place - HEADER)? & USED != 0;
         self.image.zero(extent.place, if used { inner } else { inner.min(LINK + LONG) })
     }
 
-    /// Makes zeros of what freed nodes held.
+    /// Zeroes what freed nodes held.
     pub fn clear(self) -> Result<(), Damaged> {
         for extent in self.extents() {
             let extent = extent?;
@@ -300,7 +304,8 @@ impl Mixed {
         Ok(())
     }
 
-    /// Takes room for a node of `len` bytes, 1 to [`MOST_BYTES`], which are zero; its place, or `None` if nothing listed fits.
+    /// Allocates a node of `len` bytes (1 to [`MOST_BYTES`]), which are zero. Returns its place, or `None` if
+    /// no listed extent fits.
     #[inline]
     pub fn alloc(self, lists: &mut Extents, len: usize) -> Result<Option<usize>, Damaged> {
         debug_assert!((1..=MOST_BYTES).contains(&len));
@@ -346,7 +351,7 @@ impl Mixed {
         if open_fits && lists.open_bytes <= found.stride {
             return self.cut_open(lists, stride, len).map(Some);
         }
-        // Off its list.
+        // Unlinks it.
         let next = self.image.get16(found.place)?;
         self.image.set16(found.place, 0)?;
         match before {
@@ -370,7 +375,8 @@ impl Mixed {
         Ok(Some(found.place))
     }
 
-    /// The smallest listed extent of at least `stride` bytes that leaves no rest too small to be one, that before it in its list, and the bin.
+    /// The smallest listed extent of at least `stride` bytes that leaves no remainder too small to be one;
+    /// the extent before it in its list; and the bin.
     fn best_fit(
         self,
         lists: &Extents,
@@ -391,7 +397,7 @@ impl Mixed {
                     best = Some((extent, before, bin));
                 }
                 if bin < EXACT {
-                    // All the others are as long.
+                    // All others are of the same length.
                     break;
                 }
                 before = Some(place);
@@ -405,7 +411,7 @@ impl Mixed {
         Ok(None)
     }
 
-    /// Frees the node at `place`, of `len` bytes; what it took with its header.
+    /// Frees the node of `len` bytes at `place`; returns the bytes that it took including its header.
     #[inline]
     pub fn free(self, place: usize, len: usize) -> Result<usize, Damaged> {
         let stride = self.shape.stride(len);
@@ -414,8 +420,8 @@ impl Mixed {
         Ok(stride)
     }
 
-    /// Makes the node at `place` longer or shorter where it is; by how much more it takes now, or `None` if it can't be. Bytes that it gets are zero.
-    /// Free extents that were listed before may be so no longer.
+    /// Resizes the node at `place` without moving it. Returns by how much more it takes now, or `None` if it
+    /// can't stay there. Bytes that it gains are zero. Free extents may no longer be listed afterwards.
     pub fn resize(self, place: usize, len: usize) -> Result<Option<isize>, Damaged> {
         debug_assert!((1..=MOST_BYTES).contains(&len));
         let old = self.extent(place)?;
@@ -449,7 +455,7 @@ impl Mixed {
         Ok(Some(stride as isize - old.stride as isize))
     }
 
-    /// Makes a free extent, in no list.
+    /// Makes a free extent that is in no list.
     #[inline]
     fn put_free(self, place: usize, stride: usize) -> Result<(), Damaged> {
         let units = self.shape.units(stride);
@@ -472,7 +478,8 @@ impl Mixed {
         Ok(())
     }
 
-    /// Whether headers lead from the first to the end and free bytes are zero, unless they were used before: how many nodes there are, their bytes, and free ones.
+    /// Checks that headers lead from the first place to the end, and that free bytes are zero unless they
+    /// were used before. Returns the number of nodes, their bytes, and the free bytes.
     pub fn check(self) -> Result<(usize, usize, usize), Damaged> {
         let (mut nodes, mut bytes, mut free) = (0, 0, 0);
         for extent in self.extents() {

@@ -1,6 +1,7 @@
 //! How nodes lie in a block: of different sizes (`mixed`) or all of one (`equal`).
 //!
-//! Nothing here knows of frames, threads or compression: a block is an [`Image`](image::Image), and who changes it has the right to.
+//! Nothing here knows of frames, threads or compression: a block is an [`Image`](image::Image), and who
+//! changes it has the right to.
 
 pub mod ascending;
 pub mod equal;
@@ -41,7 +42,7 @@ impl Shape {
         }
     }
 
-    /// What is kept of a block that has checks.
+    /// Where things lie in the copy of a block that has checks.
     pub fn form(self, block_size: usize) -> Form {
         Form::new(self.image(block_size), self.places())
     }

@@ -1,4 +1,4 @@
-//! Blocks against a model: a list of nodes with what they hold.
+//! Blocks against a model: a list of nodes with their content.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ impl Memory {
     }
 
     fn image(&self) -> Image {
-        // SAFETY: the memory lives through each test, which has one thread.
+        // SAFETY: the memory outlives each test, which has one thread.
         unsafe { Image::new(self.0, self.1) }
     }
 
@@ -43,7 +43,8 @@ impl Drop for Memory {
     }
 }
 
-/// What must hold of a block: extents cover it, nodes hold what the model says, and free bytes are zero but for what belongs there.
+/// The invariants of a block: extents cover it, nodes hold what the model says, and free bytes are zero
+/// except for links and units.
 fn check(memory: &Memory, shape: mixed::Shape, model: &BTreeMap<usize, Vec<u8>>) {
     let block = Mixed::new(memory.image(), shape);
     let (mut seen, mut end) = (0, shape.first());
@@ -62,7 +63,7 @@ fn check(memory: &Memory, shape: mixed::Shape, model: &BTreeMap<usize, Vec<u8>>)
     assert_eq!(block.check(), Ok((seen, bytes, free)));
 }
 
-/// Free extents, as the headers tell.
+/// Free extents, according to the headers.
 fn free_extents(block: Mixed) -> Vec<usize> {
     block.extents().map(|extent| extent.unwrap()).filter(|e| e.node.is_none()).map(|e| e.stride).collect()
 }
@@ -134,15 +135,15 @@ fn mixed_blocks_do_as_the_model() {
                 block.list(&mut lists).unwrap();
             }
         }
-        // However it was cut up, one free extent is left, in which the longest node fits.
+        // However the block was divided, one free extent is left, in which the longest node fits.
         assert_eq!(block.list(&mut lists), Ok(shape.room()));
         assert_eq!(free_extents(block), [shape.room()]);
         assert!(block.alloc(&mut lists, shape.longest()).unwrap().is_some());
     }
 }
 
-/// The listing with which a boundary-tag allocator shows that it leaves no fragments: nodes are freed in several orders, and what is free after
-/// each step is one extent for each gap.
+/// The usual listing that shows that a boundary-tag allocator leaves no fragments: nodes are freed in several
+/// orders, and after each step there is one free extent for each gap.
 #[test]
 fn what_is_freed_side_by_side_is_one_extent() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [1, 3, 0, 2], [2, 0, 3, 1]] {
@@ -214,7 +215,7 @@ fn bytes_that_contradict_themselves_are_refused() {
         for _ in 0..1 + random.index(8) {
             memory.write(random.index(4096), &[random.index(256) as u8]);
         }
-        // Whatever comes of it, nothing outside of the block is touched, and nothing panics.
+        // Whatever the results are, nothing outside the block is touched, and nothing panics.
         for &(place, len) in &nodes {
             let _ = block.resize(place, 1 + random.index(300));
             let _ = block.free(place, len);
@@ -270,8 +271,8 @@ fn equal_blocks_do_as_the_model() {
     }
 }
 
-/// What lies behind a live node stays when the node is freed, so a file's block with something there would
-/// contradict itself later.
+/// The filling after a live node stays when the node is freed, so a block from a file that has data there
+/// would contradict itself later.
 #[test]
 fn filling_behind_nodes_of_one_size_is_zero() {
     let shape = equal::Shape::new(1024, 16, 34);

@@ -1,4 +1,4 @@
-//! Nodes of the lengths at which something changes, in heaps of every kind, saved and loaded.
+//! Nodes of every critical length, in heaps of every kind, saved and loaded.
 
 use std::string::{String, ToString};
 use std::{format, vec};
@@ -37,7 +37,7 @@ enum Kind {
 const KINDS: [Kind; 5] =
     [Kind::Resident, Kind::Compressed, Kind::Spilled, Kind::Paranoid, Kind::ParanoidSpilled];
 
-/// A heap of that kind, and what its nodes hold.
+/// A heap of that kind, and the content of its nodes.
 struct Case {
     kind: Kind,
     block: usize,
@@ -48,7 +48,7 @@ struct Case {
     random: Random,
 }
 
-/// Zeros, ascending numbers, records, text, noise, and what is one and then another.
+/// Zeros, ascending numbers, records, text, noise, and mixtures.
 fn contents(which: usize, len: usize, random: &mut Random) -> Vec<u8> {
     let noise: Vec<u8> = (0..len).map(|_| random.next() as u8).collect();
     let number = |at: usize| (1000 + 3 * (at as u64 / 8)).to_le_bytes()[at % 8];
@@ -94,7 +94,7 @@ impl Case {
         self.nodes.push((session.put_bytes(&bytes).unwrap(), bytes));
     }
 
-    /// Lengths of nodes at every bound of this heap.
+    /// Lengths of nodes around every limit of this heap.
     fn lengths(heap: &Heap, session: &Session<'_>) -> Vec<usize> {
         let (core, block) = (heap.core(), heap.core().options.block_size);
         let bounds = [
@@ -114,13 +114,13 @@ impl Case {
         lengths
     }
 
-    /// Nodes of these lengths, more of the short ones; some are freed, and others come in their places.
+    /// Makes nodes of these lengths, more of the short ones; some are freed, and others take their places.
     fn fill(&mut self, session: &mut Session<'_>, lengths: &[usize], most: usize) {
         for round in 0..2 {
             for &len in lengths {
                 let count = (most / 40 / len).clamp(2, 80);
                 (0..count).for_each(|which| self.put(session, which + round * 3, len));
-                // A long run of one length, or what is left of it.
+                // A long sequence of one length, or what is left of it.
                 if round == 0 {
                     for at in (self.nodes.len() - count / 2..self.nodes.len()).rev().step_by(2) {
                         let (node, _) = self.nodes.swap_remove(at);
@@ -132,13 +132,13 @@ impl Case {
         }
     }
 
-    /// Gets the heap's blocks to where they are to be.
+    /// Moves the heap's blocks to where they are to be.
     fn settle(&self, heap: &mut Heap) {
         let core = heap.core();
         if self.kind != Kind::Resident {
             core.evict_all(0).unwrap();
         }
-        // Longer copies than those of such blocks stay in the store.
+        // Copies longer than those of such blocks stay in the store.
         if self.kind == Kind::Spilled && self.block <= 1 << 16 {
             let (limit, mut spilled) = (core.limit(), u64::MAX);
             heap.set_limit(Limit::Bytes(2 * self.block as u64)).unwrap();
@@ -163,7 +163,7 @@ impl Case {
         assert_eq!(stats.node_bytes, self.nodes.iter().map(|node| node.1.len() as u64).sum::<u64>());
     }
 
-    /// Saves, loads and compares; then changes what was loaded, and does all of it once more.
+    /// Saves, loads and compares; then changes the loaded heap, and does all of it once more.
     fn comes_back(&mut self, mut heap: Heap, most: usize) {
         let what = self.what();
         for round in 0..2 {
@@ -234,7 +234,7 @@ fn every_block_size_and_alignment() {
             let (block, codec) = (1_usize << power, CODECS[number % CODECS.len()]);
             let align = (1 << ((number + i) % 13)).min(block / 4);
             let is_slow = matches!(kind, Kind::Paranoid | Kind::ParanoidSpilled);
-            // Long blocks take long.
+            // Long blocks are slow.
             if block <= 1 << 14 || number % 3 == 0 && (block <= 1 << 16 || !is_slow) {
                 Case::new(kind, block, align, codec).run(if is_slow { 8_000 } else { 20_000 });
             }
@@ -243,7 +243,7 @@ fn every_block_size_and_alignment() {
     }
 }
 
-/// Those whose blocks hardly fit into the store with all that is kept of them.
+/// Blocks whose copies, with marks, just fit into the store.
 #[test]
 fn the_largest_blocks() {
     for (kind, align, codec) in [(Kind::Compressed, 256, "lz4"), (Kind::Resident, 4096, "zstd:1")] {
@@ -259,7 +259,7 @@ fn the_largest_blocks() {
     }
 }
 
-/// Its parts are the longest chunk of a file.
+/// Its parts form the longest chunk of a file.
 #[test]
 fn the_longest_node_in_blocks_that_make_the_most_parts_of_it() {
     let options = Options::new().block_size(1024).alignment(256);
@@ -281,7 +281,7 @@ fn the_longest_node_in_blocks_that_make_the_most_parts_of_it() {
     session.free(node).unwrap();
 }
 
-/// A heap with two long nodes, and the handles of their parts.
+/// Makes a heap with two long nodes, and returns the handles of their parts.
 fn with_long_nodes(options: &Options) -> (Heap, [Handle; 2], Vec<Handle>) {
     let heap = Heap::new(options.clone()).unwrap();
     let mut session = heap.session().unwrap();
@@ -291,7 +291,7 @@ fn with_long_nodes(options: &Options) -> (Heap, [Handle; 2], Vec<Handle>) {
     (heap, nodes, parts)
 }
 
-/// A handle that went astray freed a part of a long node. What was written then was refused when it was to be loaded.
+/// A stray handle freed a part of a long node. The file that was written then could not be loaded.
 #[test]
 fn parts_of_long_nodes_that_are_gone() {
     let options = Options::new().block_size(1024).limit(Limit::Blocks(3));
@@ -309,7 +309,7 @@ fn parts_of_long_nodes_that_are_gone() {
         assert!(said.contains(&format!("{:#x}", broken.to_bits())), "{said}");
         let session = heap.session().unwrap();
         assert_eq!(session.read(broken), Err(Error::Damaged));
-        // It goes, though that says what was wrong with it.
+        // It can be freed, though the result reports the damage.
         assert_eq!(session.free(broken), Err(Error::Damaged));
         drop(session);
         heap.check().unwrap();
@@ -319,7 +319,7 @@ fn parts_of_long_nodes_that_are_gone() {
     }
 }
 
-/// As above, and the handle was given out again, to another long node.
+/// As above, but then the handle was given out again, to another long node.
 #[test]
 fn parts_that_two_long_nodes_have() {
     let options = Options::new().block_size(1024).limit(Limit::Blocks(3));
@@ -386,7 +386,7 @@ impl memfold_codec::Codec for Named {
     }
 }
 
-/// All but the name of a codec of the program's own is bounded elsewhere.
+/// Everything but the name of a user-supplied codec is limited elsewhere.
 #[test]
 fn a_name_longer_than_a_part_of_a_file() {
     for len in [LONGEST - 1, LONGEST] {

@@ -71,7 +71,7 @@ fn what_fails_leaves_the_old_file() {
     model.is_in(&mut heap);
 }
 
-/// Has room for so many bytes.
+/// Has space for this many bytes.
 struct Narrow(usize);
 
 impl Write for Narrow {
@@ -129,7 +129,7 @@ fn links_permissions_and_devices() {
 
 const KILLED: &str = "MEMFOLD_TEST_SAVES_TO";
 
-/// Not a test: what the next one kills.
+/// No test in itself: the next test runs it and kills it.
 #[test]
 #[ignore = "runs until it is killed"]
 fn saves_until_it_is_killed() {

@@ -1,4 +1,4 @@
-//! Files that are damaged, cut, foreign, or made to do harm.
+//! Files that are damaged, truncated, foreign, or made to do harm.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -23,7 +23,8 @@ fn options() -> Options {
     Options::new().block_size(1024).limit(Limit::Blocks(3)).codec("copy")
 }
 
-/// A small heap with all that there is: vacant numbers, blocks of both layouts, with and without checks, long nodes.
+/// A small heap with every feature: vacant numbers, blocks of both layouts, with and without checks, long
+/// nodes.
 fn heap() -> Heap {
     let heap = Heap::new(options().codec("lz4")).unwrap();
     let mut session = heap.session().unwrap();
@@ -35,7 +36,7 @@ fn heap() -> Heap {
     session.free(alone).unwrap();
     equal[20..60].iter().for_each(|&node| session.free(node).unwrap());
     drop(session);
-    // Freed nodes are used again, in another generation.
+    // Freed nodes are reused, in another generation.
     let mut session = heap.session().unwrap();
     (0..50_u64).for_each(|i| assert!(session.put(&[i, 8]).is_ok()));
     model.go_on(&mut session, 30);
@@ -44,11 +45,11 @@ fn heap() -> Heap {
     heap
 }
 
-/// The same, its blocks as they are, so that a change of the file is one of a block's bytes.
+/// The same with uncompressed blocks, so that a change of the file is a change of a block's bytes.
 fn open_file() -> Vec<u8> {
     let file = saved(&mut heap());
     let mut heap = load(&file, &options()).unwrap();
-    // Written anew, each block is kept by the codec of now.
+    // When it is written again, each block is stored by the current codec.
     let handles: Vec<Handle> = all_handles(&heap);
     let mut session = heap.session().unwrap();
     for handle in handles {
@@ -59,7 +60,7 @@ fn open_file() -> Vec<u8> {
     saved(&mut heap)
 }
 
-/// Handles of all live nodes but long ones, as far as checks can be guessed.
+/// Handles of all live nodes except long ones, as far as checks can be guessed.
 fn all_handles(heap: &Heap) -> Vec<Handle> {
     let (core, mut found) = (heap.core(), vec![]);
     let session = heap.session().unwrap();
@@ -75,7 +76,7 @@ fn all_handles(heap: &Heap) -> Vec<Handle> {
                 let handle = Handle::new(Parts { check, incarnation, block: number, place: place as u16 });
                 match session.size(handle) {
                     Ok(_) => found.push(handle),
-                    // The block is.
+                    // The block is damaged.
                     Err(Error::Damaged) => break,
                     Err(_) => {}
                 }
@@ -85,14 +86,15 @@ fn all_handles(heap: &Heap) -> Vec<Handle> {
     found
 }
 
-/// Uses all of a heap that may be anything but unsound: nodes lie apart, and no operation panics.
+/// Uses all of a heap whose content may be anything, but must not be unsound: nodes do not overlap, and no
+/// operation panics.
 fn use_up(mut heap: Heap) {
     let _ = heap.check();
     let handles = all_handles(&heap);
     let mut session = heap.session().unwrap();
     let mut spans: Vec<(u32, usize, usize)> = vec![];
     for &handle in &handles {
-        // One after the other in the frame that the block is in just then.
+        // One after the other, in the frame where the block is at that time.
         let frames = heap.core();
         let Ok(pin) = session.pin(handle) else { continue };
         let block = frames.blocks.get(handle.block()).unwrap();
@@ -120,7 +122,7 @@ fn use_up(mut heap: Heap) {
     }
     let mut made = HashSet::new();
     for len in [16; 80].into_iter().chain([100, 900, 3000]) {
-        // Room is found, whatever blocks are damaged.
+        // Allocation succeeds, whatever blocks are damaged.
         let handle = session.alloc(len).unwrap();
         assert!(session.read(handle).unwrap().iter().all(|&byte| byte == 0), "new nodes are zero");
         assert!(made.insert(handle));
@@ -165,7 +167,7 @@ fn parts_of_a_file_elsewhere() {
     let file = saved(&mut heap());
     let found = chunks(&file);
     let part = |i: usize| &file[found[i].0..found.get(i + 1).map_or(file.len(), |next| next.0)];
-    // Left out, twice, exchanged.
+    // Each chunk left out, repeated, or swapped with the one before.
     for i in 0..found.len() {
         let without: Vec<u8> = [&file[..found[i].0], &file[found[i].0 + part(i).len()..]].concat();
         assert!(load(&without, &options()).is_err());
@@ -191,7 +193,7 @@ fn what_is_no_heap() {
 
 #[test]
 fn every_byte_with_right_checksums() {
-    // Of the larger one, some: it is mostly nodes.
+    // Only some of the larger one: it is mostly nodes.
     for (file, step) in [(saved(&mut heap()), 1), (open_file(), 3)] {
         let (mut bad, mut loaded, mut refused) = (file.clone(), 0, 0);
         for at in (START..file.len()).step_by(step) {
@@ -210,7 +212,7 @@ fn every_byte_with_right_checksums() {
     }
 }
 
-/// Changes a record, the first for which `which`, in a file with right checksums.
+/// Changes the first record for which `which` holds, in a file whose checksums are then corrected.
 fn with_record(
     file: &[u8],
     which: impl Fn(&Record) -> bool,
@@ -270,7 +272,7 @@ fn counts_that_lie() {
             assert!(matches!(result, Err(LoadError::Damaged(_))), "{which} {i} {result:?}");
         }
     }
-    // What only the block's own bytes can tell is an error then, and nothing but this block is lost.
+    // Errors that only the block's own bytes can show appear then, and only this block is lost.
     let found_later: [fn(&mut Record, &mut [u8]); 6] = [
         |record, _| record.bytes.set(record.bytes.get() - 1),
         |record, _| record.free.set(record.free.get() - 8),
@@ -298,7 +300,7 @@ const STARTS: usize = 1024;
 #[test]
 fn nodes_that_lie_over_each_other() {
     let file = open_file();
-    // A start in the midst of a node, with bytes before it that could be a header.
+    // A start in the middle of a node, after bytes that could be a header.
     let bad = with_record(
         &file,
         |record| is_mixed(record) && record.flags & MARKED != 0,
@@ -347,7 +349,7 @@ fn heads_that_lie() {
         repair(&mut bad);
         assert!(matches!(load(&bad, &options()), Err(LoadError::Damaged(_))), "{i}");
     }
-    // Kinds: of no bytes, of more than a block, twice, and with other numbers of nodes.
+    // Kinds: of no bytes, of more than a block, twice the same, and with wrong numbers of nodes.
     for shape in [[0_u32, 63], [5000, 1], [u32::MAX, 0], [16, 64], [16, u32::MAX]] {
         let mut bad = file.clone();
         bad[at + BEFORE + size_of::<Head>()..][..8].copy_from_slice(shape.as_bytes());
@@ -379,7 +381,7 @@ fn lengths_that_lie_take_no_memory() {
     assert!(started.elapsed().as_secs() < 5, "{:?}", started.elapsed());
 }
 
-/// A file with another chunk before the end.
+/// A file with an additional chunk before the end.
 fn with_chunk(file: &[u8], kind: u8, body: &[u8]) -> Vec<u8> {
     let (end, of_end) = *chunks(file).last().unwrap();
     assert_eq!(of_end, END);
@@ -443,7 +445,8 @@ fn long_nodes_that_lie() {
         .map(|bits| u64::from_le_bytes(bits.try_into().unwrap()))
         .collect();
     let free: Vec<u64> = nodes.iter().copied().filter(|node| !known.contains(node)).collect();
-    // A part of another one, twice the same, a long node, itself, no block, another incarnation, too few, too many.
+    // A part of another node, the same part twice, a long node, the node itself, no block, another
+    // incarnation, too few, too many.
     let itself = crate::heap::large::FIRST as u64 * 65536 + u64::from(count);
     for (len, parts) in [
         (part, &known[..]),
@@ -460,7 +463,7 @@ fn long_nodes_that_lie() {
     ] {
         assert!(matches!(entry(len, parts), Err(LoadError::Damaged(_))), "{len} {parts:?}");
     }
-    // Parts that are nodes, but of other lengths, or of none: errors when they are read, no worse.
+    // Parts that are nodes, but of wrong lengths, or no nodes: errors when they are read, nothing worse.
     for parts in [&[free[0], free[1]][..], &[free[2] ^ 1 << 56, free[3] + 1]] {
         let heap = entry(2 * part, parts).unwrap();
         let long = Handle::from_bits(itself).unwrap();
@@ -495,7 +498,7 @@ fn a_limit_that_is_too_small() {
     assert!(matches!(load(&file, &bad), Err(LoadError::Options(_))));
 }
 
-/// Blocks that are kept as ascending numbers.
+/// Blocks stored as ascending numbers.
 #[test]
 fn arrays_that_lie() {
     let mut heap = Heap::new(options()).unwrap();
@@ -531,7 +534,7 @@ fn arrays_that_lie() {
         use_up(load(&bad, &options()).unwrap());
         at += 1;
     }
-    // Something else, taken for that, and the other way round.
+    // Other data taken for ascending numbers, and vice versa.
     for grouping in [0, 1, 200, 254] {
         let bad = with_record(&file, is_array, |record, _| record.grouping = grouping);
         assert!(load(&bad, &options()).unwrap().check().is_err());

@@ -1,4 +1,4 @@
-//! Heaps into files and back, against a model; files that are not what they should be; and how they get their names.
+//! Saving and loading heaps, against a model; invalid files; and how files get their names.
 
 mod bounds;
 mod files;
@@ -14,13 +14,13 @@ use super::format::{AFTER, BEFORE, START, checksum};
 use crate::heap::{Error, Handle, Heap, LoadError, Options, Session};
 use crate::random::Random;
 
-/// What nodes hold, and handles of those that are gone.
+/// The content of nodes, and handles of freed ones.
 struct Model {
     random: Random,
     nodes: HashMap<Handle, Vec<u8>>,
     live: Vec<Handle>,
     stale: Vec<Handle>,
-    /// Up to the only one, or just these.
+    /// One size: lengths up to it; several: only these.
     sizes: Vec<usize>,
 }
 
@@ -37,7 +37,7 @@ impl Model {
         }
     }
 
-    /// Makes, changes, resizes and frees nodes; more and fewer by turns.
+    /// Makes, changes, resizes and frees nodes; the number grows and shrinks in turns.
     fn go_on(&mut self, session: &mut Session<'_>, steps: usize) {
         for step in 0..steps {
             let grows = step / 300 % 3 != 2;
@@ -78,7 +78,7 @@ impl Model {
         }
     }
 
-    /// Every node is there, and no other.
+    /// Checks that the heap has exactly these nodes.
     fn is_in(&self, heap: &mut Heap) {
         heap.check().unwrap();
         let stats = heap.stats();
@@ -90,7 +90,7 @@ impl Model {
         }
     }
 
-    /// Frees everything, after which nothing is left.
+    /// Frees everything and checks that nothing is left.
     fn end(self, heap: &mut Heap) {
         let session = heap.session().unwrap();
         for handle in self.live {
@@ -113,7 +113,7 @@ fn load(file: &[u8], options: &Options) -> Result<Heap, LoadError> {
     Heap::load_from(file, options.clone())
 }
 
-/// Where chunks begin, and their kinds.
+/// The offsets of chunks, and their kinds.
 fn chunks(file: &[u8]) -> Vec<(usize, u8)> {
     let (mut at, mut found) = (START, vec![]);
     while let Some(&[kind, _, _, _, ref len @ ..]) =
@@ -125,7 +125,7 @@ fn chunks(file: &[u8]) -> Vec<(usize, u8)> {
     found
 }
 
-/// Makes all checksums right, as somebody would who wants the file to be believed.
+/// Corrects all checksums, as an attacker would.
 fn repair(file: &mut [u8]) {
     let mut sum = checksum(0, &file[..START]);
     let found = chunks(file);

@@ -1,4 +1,4 @@
-//! What is saved comes back.
+//! Loading restores what was saved.
 
 use std::sync::Arc;
 use std::vec::Vec;
@@ -14,7 +14,7 @@ fn small(block: usize) -> Options {
     Options::new().block_size(block).limit(Limit::Blocks(3)).codec("lz4")
 }
 
-/// Saves, loads, goes on, several times; each time with the next of these options.
+/// Saves, loads and changes a heap several times; each time with the next of these options.
 fn comes_back(options: &[Options], sizes: &[usize], steps: usize) {
     let mut model = Model::new(steps as u64 + sizes[0] as u64, sizes);
     let mut heap = Heap::new(options[0].clone()).unwrap();
@@ -73,7 +73,7 @@ fn nodes_of_few_sizes() {
 fn numbers_of_blocks_that_become_others() {
     let mut heap = Heap::new(small(1024)).unwrap();
     let mut session = heap.session().unwrap();
-    // Blocks of one size whose nodes are grouped, and in their place one of different sizes.
+    // Blocks of one size whose nodes are grouped, and then in their place blocks of different sizes.
     let nodes: Vec<Handle> = (0..2000_u64).map(|i| session.put(&[i, i]).unwrap()).collect();
     nodes.iter().for_each(|&node| session.free(node).unwrap());
     drop(session);
@@ -89,7 +89,7 @@ fn nodes_longer_than_blocks() {
 
 #[test]
 fn the_largest_blocks() {
-    // With their marks they would be longer than the store takes.
+    // With their marks they would be longer than the store accepts.
     let options = Options::new().block_size(16 << 20).alignment(256).limit(Limit::Blocks(2)).codec("lz4");
     let mut heap = Heap::new(options.clone()).unwrap();
     let mut session = heap.session().unwrap();
@@ -104,8 +104,7 @@ fn the_largest_blocks() {
     }
 }
 
-/// Nodes of the lengths at which something changes, with contents that codecs, columns and packing handle
-/// well and badly.
+/// Nodes of every critical length, with content that codecs, columns and packing handle well and badly.
 #[test]
 fn lengths_at_every_bound() {
     for (block, align) in [(1024, 1), (1024, 8), (4096, 16), (32768, 8), (1 << 17, 64)] {
@@ -138,8 +137,8 @@ fn lengths_at_every_bound() {
     }
 }
 
-/// Zeros, ascending numbers, and those with noise at the end; then text of which each page begins with more and
-/// more noise: a plan of columns that was good for one of them makes another longer.
+/// Zeros, ascending numbers, and ascending numbers with noise at the end; then text in which each page begins
+/// with more noise than the last: a plan of columns that suits one page makes another longer.
 fn contents(which: usize, len: usize, random: &mut Random) -> Vec<u8> {
     let text = b"mixed content ";
     let noise = random.bytes(len);
@@ -185,7 +184,7 @@ fn generations_incarnations_and_numbers_that_are_lost() {
         let session = heap.session().unwrap();
         let keeper = session.alloc(50).unwrap();
         let mut old: Vec<Handle> = vec![];
-        // One place again and again, and one block.
+        // The same place again and again, and the same block.
         for _ in 0..700 {
             for len in [60, 960] {
                 let handle = session.alloc(len).unwrap();
@@ -245,7 +244,7 @@ fn what_sessions_and_guards_left_when_they_were_forgotten() {
     guard.fill(9);
     std::mem::forget(guard);
     std::mem::forget(session);
-    // A block that is no one's and has no nodes.
+    // A block that no session holds and that has no nodes.
     let session = heap.session().unwrap();
     let alone = session.alloc(900).unwrap();
     session.free(alone).unwrap();
@@ -323,7 +322,7 @@ fn blocks_that_need_this_process_are_compressed_again() {
     }
 }
 
-/// A codec of the program's own: zstd behind a byte.
+/// A user-supplied codec: zstd after one byte.
 struct Mine(&'static str);
 
 impl Codec for Mine {

@@ -1,5 +1,4 @@
-//! What is read from and written to may fail, panic, stop, be interrupted and do little at a time, whenever it is
-//! asked.
+//! Streams that fail, panic, end, are interrupted or do only a little at a time, at every call.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -10,7 +9,7 @@ use super::*;
 use crate::heap::tests::away::{Memory, spilling};
 use crate::heap::{Limit, SaveError};
 
-/// How the call fails that follows the successful ones.
+/// How the call after the successful ones fails.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum How {
     Fails,
@@ -20,7 +19,8 @@ enum How {
 
 const HOWS: [How; 3] = [How::Fails, How::Panics, How::Ends];
 
-/// A stream that does up to so many bytes at a time, is interrupted each second time, and goes well so many times.
+/// A stream that does up to this many bytes at a time, is interrupted every second time, and succeeds this
+/// many times.
 struct Stream<S> {
     to: S,
     most: usize,
@@ -34,7 +34,7 @@ impl<S> Stream<S> {
         Stream { to, most, is_interrupted: false, left, how }
     }
 
-    /// How many bytes of so many are done now.
+    /// How many of `len` bytes this call does.
     fn strike(&mut self, len: usize) -> io::Result<usize> {
         self.is_interrupted = !self.is_interrupted;
         if self.is_interrupted {
@@ -47,7 +47,7 @@ impl<S> Stream<S> {
             }
             None => match self.how {
                 How::Fails => Err(ErrorKind::TimedOut.into()),
-                // Without a word from the panic hook.
+                // Without output of the panic hook.
                 How::Panics => resume_unwind(std::boxed::Box::new("the stream")),
                 How::Ends => Ok(0),
             },
@@ -73,7 +73,8 @@ impl Write for Stream<&mut Vec<u8>> {
     }
 }
 
-/// Heaps of different kinds, with long nodes, some in one piece, and blocks in frames, in the store and on a tier.
+/// Heaps of different kinds, with long nodes, some of them in one piece, and blocks in frames, in the store
+/// and on a tier.
 fn heaps() -> Vec<(Heap, Model, Options, Option<Arc<Memory>>)> {
     let options = Options::new().block_size(1024).limit(Limit::Blocks(3)).codec("lz4");
     let all = vec![
@@ -101,7 +102,7 @@ fn heaps() -> Vec<(Heap, Model, Options, Option<Arc<Memory>>)> {
     all.into_iter().map(make).collect()
 }
 
-/// 0, 1, 2 and so on; in growing steps from some number on.
+/// 0, 1, 2 and so on; from some number on in growing steps.
 fn times() -> impl Iterator<Item = u64> {
     (0..).scan(0, |at, _| {
         let now = *at;

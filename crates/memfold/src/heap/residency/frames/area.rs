@@ -1,4 +1,4 @@
-//! Memory for the same thing of each frame of a reservation.
+//! A reservation that holds the same item for each frame.
 //!
 //! ```text
 //!   | item 0 | item 1 | item 2 | item 3 | ..      `each` bytes, no gaps
@@ -6,11 +6,11 @@
 //!   | unit                      | unit ..         as long as a huge page; of images only
 //! ```
 //!
-//! What holds:
+//! Invariants:
 //! - A page has memory if an item in it is in use, or its unit is **whole**.
-//! - A unit is whole if all its pages are to have memory, so that a huge page may take their place. Those without an item in use are **hollow**:
-//!   they cost memory for nothing.
-//! - The system makes huge pages of whole units only, so it never adds memory of which nobody knows.
+//! - A unit is whole if all its pages are to have memory, so that a huge page may take their place. Those of
+//!   its pages that have no item in use are **hollow**: they cost memory for nothing.
+//! - The system makes huge pages of whole units only, so it never adds memory that is not accounted for.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -20,21 +20,21 @@ use std::vec::Vec;
 use crate::SystemMemory;
 use crate::store::Memory;
 
-/// One in so many bytes of frames may be hollow when a unit gets its memory at once: it will be filled.
+/// One in this many bytes of frames may be hollow when a unit gets its memory at once: it will be filled.
 pub const HOLLOW: u64 = 64;
-/// And one in so many after frames were given back by a heap that shrinks, which may be for long.
+/// One in this many may be hollow after a shrinking heap has returned frames, since that may last.
 pub const KEPT_HOLLOW: u64 = 1024;
 
-/// What all areas of a heap take.
+/// The memory that all areas of a heap take.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
-    /// Bytes that have memory, and those of them that are hollow.
+    /// Bytes that have memory, and how many of those are hollow.
     pub committed: u64,
     pub hollow: u64,
 }
 
 impl Tally {
-    /// Whether a unit may be made whole at once of which so many bytes are not needed yet.
+    /// Whether a unit may be made whole at once if `bytes` of it are not needed yet.
     fn may_waste(&self, bytes: usize, unit: usize) -> bool {
         bytes == 0 || self.hollow + bytes as u64 <= (self.committed + unit as u64) / HOLLOW
     }
@@ -50,22 +50,23 @@ struct Unit {
 /// See the module.
 pub struct Area {
     start: NonNull<u8>,
-    /// All that was reserved, what lies before the first unit included.
+    /// The whole reservation, including what lies before the first unit.
     reserved: (NonNull<u8>, usize),
     each: usize,
     page: usize,
-    /// Items in use of each page.
+    /// For each page the number of its items in use.
     users: Vec<u16>,
     /// Pages of a unit.
     in_unit: usize,
     units: Vec<Unit>,
 }
 
-// SAFETY: the pointers are to a reservation of the area's own.
+// SAFETY: the pointers are to a reservation that the area owns.
 unsafe impl Send for Area {}
 
 impl Area {
-    /// For so many items, none of which is in use. Where there are huge pages, of `huge` bytes, they may be used for it. `None` if the system has no room.
+    /// An area for `items` items, none of which is in use. If `huge` is given, huge pages of that many bytes
+    /// may back it. `None` if the system has no address space left.
     pub fn new(items: usize, each: usize, huge: Option<usize>) -> Option<Self> {
         let page = SystemMemory.page_size();
         let unit = huge.unwrap_or(page);
@@ -73,7 +74,7 @@ impl Area {
         let (in_unit, count) = huge.map_or((usize::MAX, 0), |unit| (unit / page, bytes / unit));
         let reserved = bytes + unit - page;
         let first = SystemMemory.reserve(reserved)?;
-        // SAFETY: reservations begin at pages, so less is skipped than was reserved above `bytes`.
+        // SAFETY: reservations begin at pages, so the offset is less than what was reserved beyond `bytes`.
         let start = unsafe { first.add(first.as_ptr().align_offset(unit)) };
         let (users, units) = (vec![0; bytes / page], vec![Unit::default(); count]);
         Some(Area { start, reserved: (first, reserved), each, page, users, in_unit, units })
@@ -90,13 +91,13 @@ impl Area {
         unsafe { self.start.add(offset) }
     }
 
-    /// Pages of an item.
+    /// The pages of an item.
     fn pages(&self, item: usize) -> Range<usize> {
         let (from, end) = (item * self.each, (item + 1) * self.each);
         from / self.page..end.div_ceil(self.page)
     }
 
-    /// Units in which these pages lie.
+    /// The units that contain these pages.
     fn units_of(&self, pages: &Range<usize>) -> Range<usize> {
         if self.units.is_empty() {
             0..0
@@ -113,7 +114,8 @@ impl Area {
         self.units.get(page / self.in_unit).is_some_and(|unit| unit.whole)
     }
 
-    /// An item that was not is in use from now on: it has memory, which may hold anything; false if the system has none. Units that are full now are put into `full`.
+    /// Provides memory for an item that was not in use; the memory may hold anything. False if the system has
+    /// none. Units that become full are added to `full`.
     pub fn provide(&mut self, item: usize, tally: &mut Tally, full: &mut Vec<usize>) -> bool {
         let pages = self.pages(item);
         for unit in self.units_of(&pages) {
@@ -123,7 +125,7 @@ impl Area {
         for (done, run) in without.iter().enumerate() {
             // SAFETY: pages of our reservation without memory.
             if !unsafe { SystemMemory.commit(self.address(run.start * self.page), run.len() * self.page) } {
-                // What the system began is undone, too.
+                // The commit that failed half-way is undone, too.
                 without[..=done].iter().for_each(|run| self.release(run.clone()));
                 return false;
             }
@@ -147,7 +149,7 @@ impl Area {
         true
     }
 
-    /// Makes a unit that nobody uses whole, if that costs little.
+    /// Makes an unused unit whole, if that costs little.
     fn begin(&mut self, unit: usize, wanted: &Range<usize>, tally: &mut Tally) {
         let pages = self.pages_of(unit);
         let taken = pages.end.min(wanted.end) - pages.start.max(wanted.start);
@@ -173,7 +175,7 @@ impl Area {
         tally.hollow += bytes as u64;
     }
 
-    /// Pages among these that nobody uses and that are of no whole unit, side by side.
+    /// The runs of adjacent pages among these that are unused and in no whole unit.
     fn runs(&self, pages: Range<usize>) -> Vec<Range<usize>> {
         let mut runs: Vec<Range<usize>> = vec![];
         for page in pages.filter(|&page| self.users[page] == 0 && !self.is_whole(page)) {
@@ -186,11 +188,12 @@ impl Area {
     }
 
     fn release(&self, pages: Range<usize>) {
-        // SAFETY: whole pages of our reservation, in which no item is in use; readers who look nevertheless throw away what they see.
+        // SAFETY: whole pages of our reservation, in which no item is in use; readers that look nevertheless
+        // discard what they see.
         unsafe { SystemMemory.release(self.address(pages.start * self.page), pages.len() * self.page) };
     }
 
-    /// An item is in use no more.
+    /// Ends the use of an item.
     pub fn give_back(&mut self, item: usize, tally: &mut Tally) {
         let pages = self.pages(item);
         for page in pages.clone() {
@@ -217,7 +220,7 @@ impl Area {
         used as usize == self.in_unit && !whole
     }
 
-    /// Makes a unit whole that is full; whether it is now.
+    /// Makes a full unit whole; returns whether it is whole now.
     pub fn collapse(&mut self, unit: usize) -> bool {
         let pages = self.pages_of(unit);
         let (start, bytes) = (self.address(pages.start * self.page), pages.len() * self.page);
@@ -231,13 +234,13 @@ impl Area {
         true
     }
 
-    /// The whole unit with most hollow pages, and how many those are.
+    /// The whole unit with the most hollow pages, and their number.
     pub fn hollowest(&self) -> Option<(usize, usize)> {
         let whole = self.units.iter().enumerate().filter(|(_, unit)| unit.whole);
         whole.map(|(number, unit)| (self.in_unit - unit.used as usize, number)).max()
     }
 
-    /// Gives the hollow pages of a unit back, which is whole no more; false if the system can't note that it isn't.
+    /// Returns the hollow pages of a unit, which is whole no longer; false if the system can't split it.
     pub fn split(&mut self, unit: usize, tally: &mut Tally) -> bool {
         let pages = self.pages_of(unit);
         // SAFETY: a unit of our reservation.
@@ -255,12 +258,12 @@ impl Area {
         true
     }
 
-    /// Bytes of memory of what describes it.
+    /// Bytes of its tables.
     pub fn table_bytes(&self) -> usize {
         self.users.capacity() * size_of::<u16>() + self.units.capacity() * size_of::<Unit>()
     }
 
-    /// What it takes, counted anew from the items in use.
+    /// The memory that it takes, counted anew from the items in use.
     pub fn count(&self, in_use: impl Fn(usize) -> bool, items: usize) -> Option<Tally> {
         let mut users = vec![0; self.users.len()];
         for item in (0..items).filter(|&item| in_use(item)) {
@@ -283,7 +286,7 @@ impl Area {
         self.units.iter().filter(|unit| unit.whole).count()
     }
 
-    /// Where it lies, for tests that ask the system what it takes.
+    /// Its addresses, for tests that ask the system how much memory it takes.
     #[cfg(test)]
     pub fn range(&self) -> Range<usize> {
         let start = self.start.addr().get();
@@ -294,7 +297,7 @@ impl Area {
 impl Drop for Area {
     fn drop(&mut self) {
         let (start, bytes) = self.reserved;
-        // SAFETY: a whole reservation; whoever has the area has nobody who uses it.
+        // SAFETY: a whole reservation; the area is dropped, so nobody uses it.
         unsafe { SystemMemory.unreserve(start, bytes) };
     }
 }

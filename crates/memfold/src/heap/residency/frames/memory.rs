@@ -6,15 +6,19 @@
 //!            checks  | 0 | 1 | 2 | ..                        a byte a place
 //! ```
 //!
-//! Frames are made in groups, with address space for all that their blocks can need. They get memory when a block needs it: images when it comes, starts
-//! if its nodes have different sizes, checks if it is of more than one generation.
+//! Frames are made in groups, with address space for everything that their blocks can need. They get memory
+//! when a block needs it: an image when the block comes, starts if its nodes have different sizes, checks if
+//! it has had more than one generation.
 //!
-//! **Huge pages** make a heap faster that is larger than what the processor remembers of page tables: else it reads the tables again for most nodes. They
-//! must not cost memory, so no more than one byte in [`HOLLOW`] may be hollow (`area.rs`). The first 128 MiB or so of a heap get small pages. From then on a unit gets its
-//! memory at once. What has small pages and is full is collapsed into huge ones, which costs no memory but time: in a heap of 16 MiB or more, while it grows slowly, so
-//! that no more than a sixteenth of its time goes into it. Frames with the lowest numbers are taken first, so one unit is
-//! filled after the other. When frames are given back, the memory of some is kept: as much as may be hollow while the heap grows, since it will be wanted soon, and
-//! one byte in [`KEPT_HOLLOW`] when it shrinks; then those units are split that have most of it.
+//! **Huge pages** speed up a heap that is larger than what the processor's TLB covers: with small pages it
+//! walks the page tables for most nodes. They must not cost memory, so no more than one byte in [`HOLLOW`]
+//! may be hollow (`area.rs`). The first 128 MiB or so of a heap get small pages. Beyond that a unit gets its
+//! memory at once. Full units of small pages are collapsed into huge ones, which costs no memory, but time:
+//! only in a heap of 16 MiB or more, while it grows slowly, and for no more than a sixteenth of the time.
+//! Frames with the lowest numbers are taken first, so units fill up one after the other. When frames are
+//! given back, some keep their memory: as much as may be hollow while the heap grows, since it will be wanted
+//! soon, and one byte in [`KEPT_HOLLOW`] when the heap shrinks; then the units with the most hollow pages are
+//! split.
 
 #[cfg(test)]
 use std::ops::Range;
@@ -35,23 +39,26 @@ use crate::heap::block::segments::Segments;
 use crate::heap::residency::policy::Uses;
 use crate::store::Memory;
 
-/// Bytes of images that a group has address space for: as many as there are already, within these.
+/// Bytes of images for which a group reserves address space: as many as all groups so far have, within these
+/// bounds.
 const LEAST_GROUP: usize = 4 << 20;
 const MOST_GROUP: usize = 64 << 20;
-/// Units of a heap that is large enough to gain by huge pages in place of small ones.
+/// From this many units on, a heap gains from huge pages in place of small ones.
 const COLLAPSED_FROM: u64 = 8;
-/// Frames that are taken and given back with the heap neither growing nor shrinking: those of a few blocks that are put together anew.
+/// How many frames may be taken and given back without the heap counting as growing or shrinking: those of a
+/// few blocks that are repacked.
 const SWING: u64 = 32;
-/// One collapse follows another after so many times the time that it took.
+/// The next collapse comes after this many times the time that the last one took.
 const REST: u32 = 16;
-/// What it may take when that is not known.
+/// The assumed time of a collapse while it is not known.
 const USUAL: Duration = Duration::from_millis(1);
 
-/// What a frame has memory for: bits of `has`, and numbers of areas.
+/// What a frame has memory for: the bits of `has`, and the indices of areas.
 const IMAGE: usize = 0;
 const STARTS: usize = 1;
 const CHECKS: usize = 2;
-/// A further bit: a block was in it, so its image may hold anything. Before that it is zero, as memory of the system is the first time.
+/// A further bit: the frame has held a block, so its image may hold anything. Before that it is zero, as
+/// fresh memory from the system is.
 const USED: usize = 3;
 
 /// Where a frame's marks lie.
@@ -61,13 +68,13 @@ struct Beside([AtomicPtr<u8>; 2]);
 pub struct Frames {
     list: Segments<Frame>,
     beside: Segments<Beside>,
-    /// Bytes that a frame takes of each area.
+    /// Bytes of a frame in each area.
     sizes: [usize; 3],
     huge: Option<usize>,
     made: Mutex<Made>,
 }
 
-/// Frames whose areas lie together.
+/// Frames that share their areas.
 struct Group {
     first: u32,
     frames: u32,
@@ -80,23 +87,24 @@ struct Made {
     groups: Vec<Group>,
     tally: Tally,
     trend: Trend,
-    /// Units that were full when they were put here: group and number.
+    /// Units that were full when they were added: group and number.
     full: Vec<(usize, usize)>,
-    /// When it may be that the next one is collapsed, and what all took when that was settled.
+    /// When the next unit may be collapsed, and what all areas took when that was decided.
     next: Option<Instant>,
     before: u64,
 }
 
-/// Whether a heap grows or shrinks. Who packs blocks takes some frames and gives about as many back, again and again: that is neither.
+/// Whether a heap grows or shrinks. Packing blocks takes some frames and gives back about as many, again and
+/// again: that is neither.
 #[derive(Default)]
 struct Trend {
-    /// The most bytes that frames had while it grew, or the fewest since it shrinks.
+    /// The most bytes that frames had while it grew, or the fewest since it began to shrink.
     turn: u64,
     shrinks: bool,
 }
 
 impl Trend {
-    /// Frames have so many bytes now; so many more or fewer are nothing yet.
+    /// Notes how many bytes frames have now; a change of up to `nothing` is no turn.
     fn note(&mut self, bytes: u64, nothing: u64) {
         let is_turn = if self.shrinks { bytes > self.turn + nothing } else { bytes + nothing < self.turn };
         self.shrinks ^= is_turn;
@@ -109,19 +117,19 @@ impl Trend {
 }
 
 impl Made {
-    /// Notes how much frames take now.
+    /// Notes how much memory frames take now.
     fn note(&mut self, stride: usize) {
         let Tally { committed, hollow } = self.tally;
         self.trend.note(committed - hollow, (committed / HOLLOW).max(SWING * stride as u64));
     }
 
-    /// Group of a frame, and its number there.
+    /// The group of a frame, and its number there.
     fn home(&self, number: u32) -> (usize, usize) {
         let group = self.groups.partition_point(|group| group.first <= number) - 1;
         (group, (number - self.groups[group].first) as usize)
     }
 
-    /// A frame gets memory of one area.
+    /// Provides memory for a frame in one area.
     fn provide(&mut self, number: u32, area: usize, huge: Option<usize>) -> bool {
         let (group, item) = self.home(number);
         let mut full = vec![];
@@ -139,8 +147,9 @@ impl Made {
         true
     }
 
-    /// Makes a huge page of one of the units that are full, in a large heap, now and then: the system copies all of it. Not while the heap grows fast: who fills
-    /// one block after the other does not wait for page tables.
+    /// Makes a huge page of one of the full units, in a large heap, now and then: the system copies the whole
+    /// unit. Not while the heap grows fast: filling one block after the other is not slowed by page table
+    /// walks.
     fn collapse(&mut self, unit: usize) {
         let (begin, committed) = (Instant::now(), self.tally.committed);
         if committed < unit as u64 * COLLAPSED_FROM || self.next.is_some_and(|next| begin < next) {
@@ -158,7 +167,7 @@ impl Made {
         self.next = took.checked_mul(REST).and_then(|rest| Instant::now().checked_add(rest));
     }
 
-    /// Splits units until no more is hollow than may be.
+    /// Splits units until no more is hollow than allowed.
     fn split(&mut self) {
         let part = if self.trend.shrinks { KEPT_HOLLOW } else { HOLLOW };
         while self.tally.hollow > self.tally.committed / part {
@@ -169,7 +178,7 @@ impl Made {
                 })
                 .max();
             let Some((_, group, unit)) = hollowest else { return };
-            // What the system can't split stays, and is counted.
+            // A unit that the system can't split stays, and is counted.
             if !self.groups[group].areas[IMAGE].split(unit, &mut self.tally) {
                 return;
             }
@@ -178,12 +187,13 @@ impl Made {
 }
 
 impl Frames {
-    /// None yet; each will have room for a block of `bytes` with nodes at so many places at most.
+    /// No frames yet; each will have room for a block of up to `bytes` bytes with up to `places` places for
+    /// nodes.
     pub fn new(bytes: usize, places: usize) -> Self {
         Frames::with(bytes, places, SystemMemory.huge_page())
     }
 
-    /// As `new`, where huge pages have so many bytes.
+    /// As `new`, with huge pages of this size.
     pub(super) fn with(bytes: usize, places: usize, huge: Option<usize>) -> Self {
         let page = SystemMemory.page_size();
         let stride = bytes.next_multiple_of(if bytes > page { page } else { 64 });
@@ -198,21 +208,23 @@ impl Frames {
         self.sizes[IMAGE]
     }
 
-    /// Bytes that a frame takes at most, marks and tables included, if there are so many that huge pages cost nothing.
+    /// The most bytes that a frame takes, including marks and tables, if there are so many frames that huge
+    /// pages cost nothing.
     pub fn most_bytes(&self) -> usize {
         self.sizes.iter().sum::<usize>() + size_of::<Frame>() + size_of::<Beside>()
     }
 
-    /// How many frames there can be in so many bytes.
+    /// How many frames fit into `bytes`.
     pub fn within(&self, bytes: u64) -> u32 {
         let frames = bytes / self.most_bytes() as u64;
-        // What is given back is kept hollow only where there are huge pages: not in a heap that never was so large.
+        // Memory of returned frames is kept hollow only where there are huge pages, so not in a heap that was
+        // never that large.
         let large = |unit| frames * self.stride() as u64 >= unit as u64 * (COLLAPSED_FROM / 2);
         let hollow = if self.huge.is_some_and(large) { frames.div_ceil(HOLLOW) } else { 0 };
         (frames - hollow).min(u32::MAX.into()) as u32
     }
 
-    /// The frame with that number, which was given out by [`Frames::make`].
+    /// The frame with that number, which [`Frames::make`] returned.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&Frame> {
         self.list.get(number)
@@ -222,7 +234,7 @@ impl Frames {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more, without memory yet; `None` if the system has no room.
+    /// Makes one more frame, without memory yet; `None` if the system has no address space left.
     pub fn make(&self) -> Option<u32> {
         let mut made = self.made();
         let number = made.count;
@@ -247,13 +259,13 @@ impl Frames {
         Some(number)
     }
 
-    /// How many there are.
+    /// The number of frames.
     pub fn count(&self) -> u32 {
         self.made().count
     }
 
-    /// Sees to it that a frame has memory for its image and for starts and checks, if they are wanted; false if the system has none. For who has the frame
-    /// for himself, or its block's lock.
+    /// Makes sure that a frame has memory for its image, and for starts and checks if they are wanted; false
+    /// if the system has none. The caller has the frame for itself or holds its block's lock.
     #[inline]
     pub fn provide(&self, number: u32, starts: bool, checks: bool) -> bool {
         let Some(frame) = self.get(number) else { return false };
@@ -278,12 +290,13 @@ impl Frames {
         })
     }
 
-    /// A block is about to come into a frame, which is the caller's; whether it is the first one, so that the frame's image is zero.
+    /// Notes that a block is about to enter a frame, which is the caller's. Returns whether it is the first
+    /// one, so that the frame's image is zero.
     pub fn is_first_use(&self, number: u32) -> bool {
         self.get(number).is_some_and(|frame| frame.has.fetch_or(1 << USED, Relaxed) >> USED & 1 == 0)
     }
 
-    /// The marks of the block in a frame, as far as it has some; none if there is no memory for them.
+    /// The marks of the block in a frame, those that it has; none without memory for them.
     pub fn marks(&self, number: u32, shape: Shape, checks: bool) -> Marks {
         let form = Form::new(0, shape.places());
         let has = self.get(number).map_or(0, |frame| frame.has.load(Relaxed));
@@ -291,7 +304,8 @@ impl Frames {
             let start =
                 self.beside.get(number).and_then(|Beside(marks)| NonNull::new(marks[area - 1].load(Relaxed)));
             match start.filter(|_| wanted && has >> area & 1 != 0) {
-                // SAFETY: memory of the frame's own, which lives as long as the heap and begins at a multiple of 64; as in `Frame::image`.
+                // SAFETY: memory that the frame owns, which lives as long as the heap and begins at a
+                // multiple of 64; as in `Frame::image`.
                 Some(start) => unsafe { Image::new(start, len) },
                 None => Image::NOTHING,
             }
@@ -300,7 +314,7 @@ impl Frames {
         Marks::new(image(STARTS, has_starts, form.starts().len()), image(CHECKS, checks, form.checks().len()))
     }
 
-    /// Gives the memory of a frame without a block back to the system.
+    /// Returns the memory of a frame without a block to the system.
     pub fn shrink(&self, number: u32) {
         let mut made = self.made();
         let Some(frame) = self.get(number) else { return };
@@ -314,7 +328,7 @@ impl Frames {
         made.split();
     }
 
-    /// Bytes of memory: frames, and what describes them.
+    /// Bytes of memory: frames and their tables.
     pub fn bytes(&self) -> u64 {
         let made = self.made();
         let tables = made.groups.iter().flat_map(|group| &group.areas).map(Area::table_bytes).sum::<usize>();
@@ -324,7 +338,7 @@ impl Frames {
             + self.beside.bytes()
     }
 
-    /// Whether what is counted is what there is.
+    /// Whether the counts are right.
     pub fn check(&self) -> bool {
         let made = self.made();
         let has = |number: u32, area: usize| {
@@ -345,17 +359,17 @@ impl Frames {
 
 #[cfg(test)]
 impl Frames {
-    /// What all areas take.
+    /// The memory that all areas take.
     pub fn tally(&self) -> Tally {
         self.made().tally
     }
 
-    /// Whether there are units to be collapsed.
+    /// Whether there are units to collapse.
     pub fn is_any_full(&self) -> bool {
         !self.made().full.is_empty()
     }
 
-    /// Where frames and their marks lie.
+    /// The addresses of frames and their marks.
     pub fn ranges(&self) -> Vec<Range<usize>> {
         self.made().groups.iter().flat_map(|group| &group.areas).map(Area::range).collect()
     }

@@ -1,15 +1,18 @@
 //! Frames: memory for blocks while they are uncompressed.
 //!
-//! A frame's memory (`residency/frames/memory.rs`) stays readable for as long as the heap lives, whatever it holds: readers take no lock. They remember the frame's
-//! tenancy and the sequence of a stripe, look, and look again whether both are the same; if not, what they read is worth nothing.
+//! A frame's memory (`residency/frames/memory.rs`) stays readable as long as the heap lives, whatever it
+//! holds: readers take no lock. A reader notes the frame's tenancy and the sequence of a stripe, reads, and
+//! then checks that both are unchanged; if not, it discards what it read.
 //!
-//! The **tenancy** is another one whenever a block comes or goes, gets another owner or other marks: odd while a block is there, even while
-//! none is. What was found out about a block in a tenancy holds as long as it is the same.
+//! The **tenancy** changes whenever a block enters or leaves the frame, or gets another owner or other marks.
+//! It is odd while a block is there, even while none is. What was learned about a block in one tenancy holds
+//! until the tenancy changes.
 //!
 //! The **owner** is the session that may change the block without its lock, see `sync/claim.rs`.
 //!
-//! A **stripe** stands for the nodes at one in [`STRIPES`] places. Its sequence is odd while one of them is written or freed, and another
-//! afterwards. So writers of different nodes mostly don't wait for each other. Only who has the right to change the block takes one.
+//! A **stripe** stands for the nodes at one in [`STRIPES`] places. Its sequence is odd while one of them is
+//! written or freed, and has a new even value afterwards. So writers of different nodes mostly don't wait for
+//! each other. Only a thread with the right to change the block takes a stripe.
 
 mod area;
 mod memory;
@@ -28,43 +31,43 @@ use crate::heap::block::layout::image::Image;
 
 /// Stripes of a frame.
 pub const STRIPES: usize = 8;
-/// How often a waiter looks before it lets others run.
+/// How often a waiter spins before it yields.
 const SPINS: u32 = 200;
 /// How often a block can get another owner before it is shared.
 const MOST_OWNERS: u8 = 4;
-/// After so many claims in a row by one session a shared block is its own: to take it over costs as much as some
-/// tens of claims.
+/// After this many claims in a row by one session, a shared block becomes its own: a revocation costs as much
+/// as some tens of claims.
 const IN_A_ROW: u8 = 64;
 
-/// One frame, a line of the processor's cache. Its number is that in [`Frames`].
+/// One frame, a cache line. Its number is its place in [`Frames`].
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Frame {
     tenancy: AtomicU64,
     stripes: [AtomicU32; STRIPES],
     base: AtomicPtr<u8>,
-    /// Whose block is in it; 0 if none is.
+    /// The block in it; 0 for none.
     pub block: AtomicU32,
-    /// Uses, by the heap's clock: the last, and how many times of the clock had one.
+    /// Uses, by the heap's clock: the last one, and the number of clock values with a use.
     last: AtomicU32,
     count: AtomicU16,
     /// The session that may change the block without its lock; 0 for none.
     pub owner: AtomicU16,
-    /// It was changed since the store has a copy.
+    /// The block was changed since the store got a copy.
     pub dirty: AtomicBool,
     /// How often the owner changed; for a shared block, [`MOST_OWNERS`] and how often in a row one session has
     /// claimed it.
     owners: AtomicU8,
     /// The low byte of that session's number.
     claimer: AtomicU8,
-    /// What it has memory for, see `residency/frames/memory.rs`.
+    /// Which memory it has, see `residency/frames/memory.rs`.
     has: AtomicU8,
 }
 
 const _: () = assert!(size_of::<Frame>() == 64);
 
 impl Frame {
-    /// Without memory.
+    /// A frame without memory.
     pub fn new() -> Self {
         Frame {
             tenancy: AtomicU64::new(0),
@@ -93,8 +96,8 @@ impl Frame {
     /// Its first `len` bytes.
     #[inline]
     pub fn image(&self, len: usize) -> Image {
-        // SAFETY: a frame's memory lives as long as the heap and begins at a multiple of 64; plain writes happen under
-        // an odd stripe, where no node lives, or while no block is there.
+        // SAFETY: a frame's memory lives as long as the heap and begins at a multiple of 64; plain writes
+        // happen under an odd stripe, where no node lives, or while no block is there.
         unsafe { Image::new(self.base(), len) }
     }
 
@@ -111,7 +114,7 @@ impl Frame {
         self.tenancy.load(Relaxed) == tenancy
     }
 
-    /// A block is there, and ready; for who has its lock.
+    /// Begins a tenancy: the block is there, and ready. The caller holds its lock.
     pub fn begin(&self, block: u32, owner: u16, dirty: bool, now: u32) {
         self.block.store(block, Relaxed);
         self.owner.store(owner, Relaxed);
@@ -122,12 +125,13 @@ impl Frame {
         self.advance(true);
     }
 
-    /// Something about the block is another from here on; for who has its lock.
+    /// Changes the tenancy: something about the block is different from now on. The caller holds its lock.
     pub fn change(&self) {
         self.advance(true);
     }
 
-    /// The block is about to leave: what is written to the frame afterwards is written after that; for who has its lock.
+    /// Ends the tenancy: the block is about to be evicted. Later writes to the frame are ordered after this.
+    /// The caller holds its lock.
     pub fn end(&self) {
         self.advance(false);
         fence(SeqCst);
@@ -139,7 +143,8 @@ impl Frame {
         self.tenancy.store(next + u64::from(!there), Release);
     }
 
-    /// A session claims a block that another owns. Returns who owns it next, 0 for nobody. For who has its lock.
+    /// Notes that a session claims a block that another owns. Returns the next owner, 0 for none. The caller
+    /// holds its lock.
     pub fn note_owner(&self, me: u16) -> u16 {
         let owners = self.owners.load(Relaxed) + 1;
         self.owners.store(owners, Relaxed);
@@ -147,7 +152,7 @@ impl Frame {
         if owners <= MOST_OWNERS { me } else { 0 }
     }
 
-    /// The same, of a block without an owner.
+    /// The same for a block without an owner.
     pub fn note_claim(&self, me: u16) -> u16 {
         let owners = self.owners.load(Relaxed);
         if owners <= MOST_OWNERS {
@@ -166,7 +171,8 @@ impl Frame {
         self.last.load(Relaxed)
     }
 
-    /// The block was used. Written once for each time of the clock: readers on two processors do not take the line from each other.
+    /// Notes a use of the block. It is written once for each value of the clock, so readers on two processors
+    /// do not take the cache line from each other.
     #[inline]
     pub fn touch(&self, now: u32) {
         if self.last.load(Relaxed) != now {
@@ -181,7 +187,7 @@ impl Frame {
         Stripe(&self.stripes[usize::from(place) % STRIPES])
     }
 
-    /// Lets go of stripes that guards hold; for who knows that there are no guards.
+    /// Releases stripes that forgotten guards hold; the caller knows that there are no guards.
     pub fn let_go(&self) {
         let held = |stripe: &&AtomicU32| stripe.load(Relaxed) & 1 != 0;
         self.stripes.iter().filter(held).for_each(|stripe| Stripe(stripe).release());
@@ -198,48 +204,49 @@ impl Frame {
 pub struct Stripe<'f>(&'f AtomicU32);
 
 impl Stripe<'_> {
-    /// The sequence, if nobody holds the stripe.
+    /// The sequence, if the stripe is not held.
     #[inline(always)]
     pub fn sequence(self) -> Option<u32> {
         let sequence = self.0.load(Acquire);
         (sequence & 1 == 0).then_some(sequence)
     }
 
-    /// The sequence, or, if somebody holds the stripe, one that it has no more: then it is not still that afterwards.
+    /// The sequence, or, if the stripe is held, an earlier value, so that a later `is_still` fails.
     #[inline(always)]
     pub fn sequence_or_past(self) -> u32 {
         self.0.load(Acquire) & !1
     }
 
-    /// Whether the sequence is as it was; what was read before is read before this, and before what is read next.
+    /// Whether the sequence is unchanged. Loads before this call are not moved after it, nor later ones
+    /// before it.
     #[inline(always)]
     pub fn is_still(self, sequence: u32) -> bool {
         fence(Acquire);
         self.0.load(Relaxed) == sequence
     }
 
-    /// Takes it; for who has the right to change the block, and found that nobody holds it.
+    /// Takes the stripe; the caller has the right to change the block, and found the stripe free.
     #[inline(always)]
     pub fn hold(self, sequence: u32) {
         self.0.store(sequence.wrapping_add(1), Relaxed);
-        // Writes come after the odd sequence.
+        // Writes are ordered after the odd sequence.
         fence(Release);
     }
 
-    /// Lets go of it; for who has taken it.
+    /// Releases the stripe, which the caller holds.
     #[inline(always)]
     pub fn release(self) {
         self.0.store(self.0.load(Relaxed).wrapping_add(1), Release);
     }
 
-    /// As `release`, for who knows the sequence that it had before it was taken.
+    /// As `release`, if the caller knows the sequence from before it was taken.
     #[inline(always)]
     pub fn release_from(self, sequence: u32) {
         self.0.store(sequence.wrapping_add(2), Release);
     }
 }
 
-/// Waits a little, and longer the more often.
+/// Waits a little, and longer each time.
 pub fn pause(turn: &mut u32) {
     *turn += 1;
     if *turn < SPINS {

@@ -1,4 +1,4 @@
-//! Whether what is counted is what the system gives.
+//! Whether the counted memory is what the system reports.
 
 use std::vec;
 use std::vec::Vec;
@@ -10,17 +10,17 @@ use crate::heap::{Handle, Heap, Limit, Options};
 use crate::random::Random;
 use crate::store::Memory;
 
-/// Bytes of a block, and places in it.
+/// Bytes of a block, and its places.
 const BLOCK: usize = 32 << 10;
 const PLACES: usize = 4096;
 const UNIT: usize = 2 << 20;
 
-/// Bytes of frames that have memory, as the system says; `None` if it doesn't.
+/// Bytes of frames that have memory, as the system reports; `None` if it doesn't.
 #[cfg(target_os = "linux")]
 fn resident(frames: &Frames) -> Option<u64> {
     use std::os::unix::fs::FileExt;
 
-    /// Of an entry of the page map: present, or swapped out.
+    /// In an entry of the page map: present, or swapped out.
     const THERE: u64 = 3 << 62;
     let (map, page) = (std::fs::File::open("/proc/self/pagemap").ok()?, SystemMemory.page_size());
     let mut found = 0;
@@ -38,7 +38,7 @@ fn resident(_: &Frames) -> Option<u64> {
     None
 }
 
-/// Everything is as it should be; so many frames are in use.
+/// Checks everything; `in_use` frames are in use.
 fn check(frames: &Frames, in_use: usize) {
     assert!(frames.check());
     let tally = frames.tally();
@@ -47,7 +47,7 @@ fn check(frames: &Frames, in_use: usize) {
     }
     assert!(tally.hollow <= tally.committed / HOLLOW, "{tally:?}");
     let images = (in_use * BLOCK) as u64;
-    // Marks of a frame are 512 and 4096 bytes here.
+    // The marks of a frame take 512 and 4096 bytes here.
     let marks = (in_use * (512 + 4096)) as u64 + (in_use as u64 + 8) * 512;
     assert!((images..=images + marks + tally.hollow).contains(&tally.committed), "{in_use}: {tally:?}");
 }
@@ -55,7 +55,7 @@ fn check(frames: &Frames, in_use: usize) {
 fn provide(frames: &Frames, number: u32) {
     assert!(frames.provide(number, number.is_multiple_of(2), number.is_multiple_of(7)));
     let base = frames.get(number).unwrap().base();
-    // SAFETY: of all here: the frame's memory, which is the test's.
+    // SAFETY: here and below: the frame's memory, which belongs to the test.
     unsafe { base.cast::<u32>().write(number) };
 }
 
@@ -64,7 +64,7 @@ fn holds(frames: &Frames, number: u32) {
     assert_eq!(unsafe { frames.get(number).unwrap().base().cast::<u32>().read() }, number);
 }
 
-/// Frames with these huge pages grow, shrink at random, grow and go.
+/// With huge pages of this size, frames grow, shrink at random, grow again and are given back.
 fn grow_and_shrink(huge: Option<usize>, count: u32) {
     let frames = Frames::with(BLOCK, PLACES, huge);
     let mut used: Vec<u32> = (0..count).map(|_| frames.make().unwrap()).collect();
@@ -122,7 +122,7 @@ fn huge_pages_are_counted_as_the_system_does() {
     grow_and_shrink(Some(UNIT), 3200);
 }
 
-/// Bytes of huge pages in these ranges, as the system says.
+/// Bytes of huge pages in these ranges, as the system reports.
 #[cfg(target_os = "linux")]
 fn huge_bytes(frames: &Frames) -> usize {
     let (smaps, ranges) = (std::fs::read_to_string("/proc/self/smaps").unwrap_or_default(), frames.ranges());
@@ -153,9 +153,9 @@ fn large_heaps_get_huge_pages_and_small_ones_none() {
             assert_eq!((frames.tally().hollow, huge_bytes(&frames)), (0, 0));
         }
     }
-    // The system may have no more of them just now; that none is asked for would be wrong.
+    // The system may have no huge pages left now; but not to ask for any would be wrong.
     assert!(frames.whole_units() >= large / 2 / unit);
-    // What had small pages before gets huge ones by and by.
+    // Units with small pages get huge ones by and by.
     let (whole, mut tries) = (frames.whole_units(), 0);
     while frames.whole_units() == whole && frames.is_any_full() {
         provide(&frames, frames.make().unwrap());
@@ -173,7 +173,7 @@ fn blocks_as_long_as_huge_pages_get_some_at_once() {
     assert!(frames.provide(number, false, false) && frames.check());
     assert_eq!((frames.tally().committed, frames.tally().hollow), (UNIT as u64, 0));
     frames.shrink(number);
-    // Of blocks that don't fit into units, too.
+    // Blocks that don't fit into units evenly, too.
     let frames = Frames::with(3 * UNIT - 4096, PLACES, Some(UNIT));
     let numbers: Vec<u32> = (0..9).map(|_| frames.make().unwrap()).collect();
     for &number in &numbers {
@@ -205,7 +205,7 @@ fn a_heap_that_shrinks_keeps_little() {
     let frames = Frames::with(BLOCK, PLACES, Some(UNIT));
     let all: Vec<u32> = (0..4096).map(|_| frames.make().unwrap()).collect();
     all.iter().for_each(|&number| provide(&frames, number));
-    // Blocks that are put together anew: what they leave is kept for the next ones.
+    // Blocks are repacked: the memory that they leave is kept for the next ones.
     let gone: Vec<u32> = all.iter().copied().filter(|number| number % 160 == 9).collect();
     gone.iter().for_each(|&number| frames.shrink(number));
     check(&frames, all.len() - gone.len());
@@ -218,7 +218,7 @@ fn a_heap_that_shrinks_keeps_little() {
     assert!(hollow <= committed / KEPT_HOLLOW, "{hollow} of {committed}");
 }
 
-/// What may be hollow belongs to the bytes that frames are to be within, in all heaps that can have huge pages.
+/// The bytes that frames may take include what may be hollow, in all heaps that can have huge pages.
 #[test]
 fn limits_have_room_for_what_is_kept() {
     let frames = Frames::with(BLOCK, PLACES, Some(UNIT));
@@ -261,7 +261,7 @@ fn a_limit_is_held_while_a_heap_grows_and_shrinks() {
     assert!(full > limit * 3 / 4 && heap.stats().evictions > 1000, "{:?}", heap.stats());
     for _ in 0..6 {
         let session = heap.session().unwrap();
-        // Mostly whole blocks, not quite one after the other.
+        // Mostly whole blocks, not quite in order.
         let first = random.index(1000);
         for node in nodes.drain(first..first + 18_000) {
             session.free(node).unwrap();

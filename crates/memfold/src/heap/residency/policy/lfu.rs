@@ -1,18 +1,19 @@
-//! The least frequently used, with dynamic aging; of those that are alike the least recently used.
+//! Least frequently used, with dynamic aging; ties go to the least recently used.
 //!
-//! What comes begins with as many uses as had what went last, else it would always be the next to go, and what was used often long ago would
-//! stay for ever (LFU-DA: Arlitt, Cherkasova, Dilley, Friedrich, Jin, 2000).
+//! A new block begins with as many uses as the last evicted one had. Otherwise it would always be evicted
+//! next, and blocks that were used often long ago would stay for ever (LFU-DA: Arlitt, Cherkasova, Dilley,
+//! Friedrich, Jin, 2000).
 
 use std::vec::Vec;
 
 use super::order::Order;
 use super::{Policy, Uses};
 
-/// By uses and time of last use as they were when last looked at; both only grow.
+/// By uses and time of last use as of the last look; both only grow.
 #[derive(Default)]
 pub struct Lfu {
     order: Order<(u32, u32)>,
-    /// The uses of what went last, and, by frame, what it was when the block came.
+    /// The uses of the block that was evicted last; and, by frame, that value when the block came.
     age: u32,
     ages: Vec<u32>,
 }

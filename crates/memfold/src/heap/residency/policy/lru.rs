@@ -1,11 +1,11 @@
-//! The least recently used.
+//! Least recently used.
 
 use std::vec::Vec;
 
 use super::order::Order;
 use super::{Policy, Uses};
 
-/// By time of last use as it was when last looked at. A use moves nothing: it is found when the frame is the first.
+/// By time of last use as of the last look. A use moves nothing: it is noticed when the frame comes first.
 #[derive(Default)]
 pub struct Lru(Order<u32>);
 
@@ -19,7 +19,7 @@ impl Policy for Lru {
     }
 
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32> {
-        // A frame is looked at once: uses that happen meanwhile do not keep this going.
+        // Each frame is looked at once, so that concurrent uses do not keep this going.
         for _ in 0..self.0.len() {
             let (seen, frame) = self.0.pop_first()?;
             let last = uses.last(frame);

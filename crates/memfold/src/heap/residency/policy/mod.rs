@@ -1,9 +1,10 @@
 //! Which block to evict.
 //!
-//! A policy knows frames by their numbers, and is asked only when one has to be made free. It learns of uses then, from the
-//! frames themselves: a session notes the heap's **clock** in a frame when it comes to another block than the
-//! one it used before, and the clock moves on when a block is brought back. So a read costs no more than a comparison, and
-//! uses between two faults are not told apart, which no decision needs.
+//! A policy knows frames by their numbers, and is asked only when one has to be made free. It learns of uses
+//! only then, from the frames themselves: a session notes the heap's **clock** in a frame when it moves to
+//! another block than the one it used before, and the clock advances when a block is faulted in. So a read
+//! costs no more than a comparison, and the order of uses between two faults is not recorded, which no
+//! decision needs.
 
 mod fifo;
 mod lfu;
@@ -17,11 +18,11 @@ use std::fmt;
 use std::str::FromStr;
 use std::vec::Vec;
 
-/// What the frames say of themselves.
+/// What frames record of their uses.
 pub trait Uses {
     /// When the frame was last used, by the clock.
     fn last(&self, frame: u32) -> u32;
-    /// At how many times of the clock it was used since its block came.
+    /// The number of clock values at which it was used since its block came.
     fn count(&self, frame: u32) -> u32;
 }
 
@@ -31,7 +32,8 @@ pub trait Policy: Send {
     fn came(&mut self, frame: u32, uses: &dyn Uses);
     /// The block left the frame without having been chosen: it was freed.
     fn left(&mut self, frame: u32);
-    /// The frame whose block is to go: it is forgotten, and comes again if its block can't go.
+    /// The frame whose block is to be evicted. The policy forgets it; it is told `came` again if the block
+    /// can't be evicted.
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32>;
     /// The frames that it knows of.
     fn frames(&self) -> Vec<u32>;
@@ -43,14 +45,14 @@ pub trait Policy: Send {
 pub enum PolicyKind {
     /// First in, first out.
     Fifo,
-    /// First in, first out, but what was used in between goes round again (compll's FINUFO).
+    /// First in, first out, but a block that was used in between gets another round (compll's FINUFO).
     SecondChance,
-    /// The least recently used one (compll's choice).
+    /// Least recently used (compll's choice).
     Lru,
-    /// The least frequently used one since it came, with dynamic aging.
+    /// Least frequently used since it came, with dynamic aging.
     Lfu,
-    /// SIEVE: a hand goes from old to new and takes the first that was not used since it came by; what comes, comes in as new, and
-    /// what was used stays where it is (Zhang et al., NSDI 2024).
+    /// SIEVE: a hand moves from old to new and takes the first block that was not used since the hand last
+    /// passed. New blocks enter at the new end, and used ones stay where they are (Zhang et al., NSDI 2024).
     #[default]
     Sieve,
 }
@@ -60,7 +62,7 @@ impl PolicyKind {
     pub const ALL: [PolicyKind; 5] =
         [PolicyKind::Fifo, PolicyKind::SecondChance, PolicyKind::Lru, PolicyKind::Lfu, PolicyKind::Sieve];
 
-    /// What it is called on command lines.
+    /// Its name on command lines.
     pub fn name(self) -> &'static str {
         match self {
             PolicyKind::Fifo => "fifo",

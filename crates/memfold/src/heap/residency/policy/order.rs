@@ -1,13 +1,13 @@
-//! Frames in an order, from which any can be taken out.
+//! An ordered set of frames, from which any can be taken out.
 
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
-/// Frames by a key each.
+/// Frames, each with a key.
 #[derive(Debug)]
 pub struct Order<K> {
     frames: BTreeSet<(K, u32)>,
-    /// By number of the frame.
+    /// Keys by the frame's number.
     keys: Vec<Option<K>>,
 }
 
@@ -18,7 +18,7 @@ impl<K> Default for Order<K> {
 }
 
 impl<K: Ord + Copy> Order<K> {
-    /// The frame comes in with this key.
+    /// Adds the frame with this key.
     pub fn insert(&mut self, frame: u32, key: K) {
         let index = frame as usize;
         if self.keys.len() <= index {
@@ -28,7 +28,7 @@ impl<K: Ord + Copy> Order<K> {
         self.frames.insert((key, frame));
     }
 
-    /// Takes the frame out, if it is there.
+    /// Takes the frame out, if it is in the set.
     pub fn remove(&mut self, frame: u32) {
         if let Some(key) = self.keys.get_mut(frame as usize).and_then(Option::take) {
             self.frames.remove(&(key, frame));
@@ -47,7 +47,7 @@ impl<K: Ord + Copy> Order<K> {
         self.frames.range((key, 0)..).next().copied()
     }
 
-    /// How many there are.
+    /// The number of frames.
     pub fn len(&self) -> usize {
         self.frames.len()
     }

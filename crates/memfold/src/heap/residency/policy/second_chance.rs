@@ -1,11 +1,11 @@
-//! First in, first out, but what was used in between goes round again.
+//! First in, first out, but a block that was used in between gets another round.
 
 use std::vec::Vec;
 
 use super::order::Order;
 use super::{Policy, Uses};
 
-/// By when they came, or went round; and, by frame, when each had last been used then.
+/// By the time when they came or got another round; and, by frame, the last use at that time.
 #[derive(Default)]
 pub struct SecondChance {
     order: Order<u64>,

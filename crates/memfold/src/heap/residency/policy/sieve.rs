@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   old  [ a ] [ b ] [ c ] [ d ] [ e ]  new      used since the hand was here: stays, the hand goes on
-//!                      ^ hand ->                 not used: goes
+//!                      ^ hand ->                 not used: evicted
 //! ```
 
 use std::vec::Vec;
@@ -10,7 +10,7 @@ use std::vec::Vec;
 use super::order::Order;
 use super::{Policy, Uses};
 
-/// Frames in the order in which they came; and, by frame, when each had last been used when the hand came by.
+/// Frames in the order in which they came; and, by frame, the last use when the hand last passed.
 #[derive(Default)]
 pub struct Sieve {
     order: Order<u64>,
@@ -39,7 +39,7 @@ impl Policy for Sieve {
                 self.hand = 0;
                 continue;
             };
-            // Behind the newest one it begins with the oldest again, and not with what comes next.
+            // After the newest one, the hand starts again at the oldest, not at the next one to come.
             self.hand = if arrival + 1 == self.arrivals { 0 } else { arrival + 1 };
             let (last, seen) = (uses.last(frame), &mut self.seen[frame as usize]);
             if last == *seen {

@@ -1,4 +1,4 @@
-//! What each policy chooses, on uses made up.
+//! What each policy chooses, given invented uses.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ impl Uses for Made {
     }
 }
 
-/// Frames 1 to 4 come; then these are used; then all are chosen, one after the other.
+/// Frames 1 to 4 come; then these are used; then all are chosen in turn.
 fn order(kind: PolicyKind, used: &[u32]) -> std::vec::Vec<u32> {
     let (mut policy, uses) = (kind.make(), Made::default());
     for frame in 1..=4 {
@@ -76,13 +76,13 @@ fn the_hand_of_sieve_does_not_wait_for_what_comes() {
         uses.touch(frame);
         policy.came(frame, &uses);
     }
-    // All but the newest were used since they came: that one goes.
+    // All but the newest were used since they came: the newest is chosen.
     uses.touch(1);
     uses.touch(2);
     assert_eq!(policy.choose(&uses), Some(3));
     uses.touch(3);
     policy.came(3, &uses);
-    // Old ones that were not used any more go before what has just come.
+    // Old frames that were not used again are chosen before one that has just come.
     assert_eq!(policy.choose(&uses), Some(1));
     assert_eq!(policy.choose(&uses), Some(2));
 }

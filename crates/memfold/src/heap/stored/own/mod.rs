@@ -1,13 +1,15 @@
-//! A codec of the user's own, which is not trusted.
+//! A user-supplied codec, which is not trusted.
 //!
 //! ```text
 //!   what the store keeps of a block:   | 8 bytes: hash of the block | what the codec made |
 //! ```
 //!
-//! What holds, whatever the codec does within the memory that it is given:
-//! - A byte that comes back wrong is an error ([`Error::Damaged`](crate::heap::Error::Damaged)), never data: the hash is that of the block itself.
-//! - A codec that claims more bytes than it had room for, or panics, while it compresses, has not compressed: the block is kept as it is.
-//! - No panic of the codec goes through the heap, which would be left locked.
+//! Invariants, whatever the codec does within the memory that it is given:
+//! - A wrongly restored byte is an error ([`Error::Damaged`](crate::heap::Error::Damaged)), never data: the
+//!   hash is that of the block itself.
+//! - If a codec claims more bytes than it had room for, or panics while it compresses, it has not compressed:
+//!   the block is stored as it is.
+//! - No panic of the codec unwinds through the heap, which would be left locked.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +22,7 @@ use crate::store::hash;
 /// Bytes of the hash.
 const HASH: usize = 8;
 
-/// A codec that is kept as long as somebody has this.
+/// A codec, which lives as long as any clone of this.
 #[derive(Clone)]
 pub(crate) struct Own(Arc<Checked>);
 
@@ -32,10 +34,11 @@ impl Own {
     /// The codec, checked.
     ///
     /// # Safety
-    /// What is returned is not used any more when this and all of its clones are gone.
+    /// The result is not used any more when this and all of its clones are gone.
     pub unsafe fn codec(&self) -> &'static dyn Codec {
         let checked: *const Checked = Arc::as_ptr(&self.0);
-        // SAFETY: it lives as long as this or a clone does, and the caller looks to it that it is not used longer.
+        // SAFETY: it lives as long as this or a clone does, and the caller guarantees that it is not used
+        // longer.
         unsafe { &*checked }
     }
 }

@@ -1,4 +1,4 @@
-//! Codecs that do as they should, and codecs that lie.
+//! Codecs that behave, and codecs that lie.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -22,7 +22,7 @@ enum Fault {
     FindsNothing,
 }
 
-/// zstd, until it is told otherwise.
+/// zstd, until it is told to misbehave.
 struct Liar {
     fault: Fault,
     on: AtomicBool,
@@ -45,7 +45,7 @@ impl Codec for Liar {
         "liar"
     }
 
-    // A number of another codec's: nobody may believe it.
+    // The number of another codec: nobody may rely on it.
     fn id(&self) -> CodecId {
         CodecId::LZ4
     }
@@ -171,7 +171,8 @@ fn no_wrong_byte_comes_back() {
             }
         }
         assert!(damaged > 100, "{fault:?}: {damaged}");
-        // The heap goes on: what is new is as good as ever, and what only could not be read can be read again.
+        // The heap stays usable: new nodes are as good as ever, and nodes that only could not be read can be
+        // read again.
         liar.on.store(false, Relaxed);
         let after = fill(&heap, &mut random, 500);
         for (handle, bytes) in &after {

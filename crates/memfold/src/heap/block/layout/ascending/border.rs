@@ -4,22 +4,22 @@ use std::ops::Range;
 
 use super::{CHECK, MOST, MOST_LOW, RAW, RUN, Run, SLACK, WORD, load};
 
-/// Where a run's words cease to be before what is looked for.
+/// The border in a run between the words before the one searched for and the rest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Border {
     /// How many words of the run are before it.
     pub before: usize,
     /// The last of them, if there is one.
     pub last: u64,
-    /// The one that follows, if there is one.
+    /// The word after it, if there is one.
     pub next: u64,
 }
 
 impl Run<'_> {
-    /// Bytes that a copy takes at most, unless it is of somebody else's making.
+    /// The most bytes that a copy takes, unless the data are forged.
     pub const ROOM: usize = (RUN + MOST * WORD).next_multiple_of(WORD) + SLACK;
 
-    /// A copy of what there is to read, if there is room for it.
+    /// A copy of the bytes to read, if they fit.
     pub fn copy_to<'t>(&self, to: &'t mut [u8]) -> Option<Run<'t>> {
         let from = self.bytes.get(..self.len + SLACK)?;
         let bytes = to.get_mut(..from.len())?;
@@ -27,9 +27,11 @@ impl Run<'_> {
         Some(Run { bytes, len: self.len, words: self.words.clone(), place: self.place })
     }
 
-    /// The border among the words `within`, of which those that `is_before` says so of come first; it is asked for few of them.
+    /// Finds the border among the words `within`. `is_before` holds for the first of them and not for the
+    /// others; it is called for few of them.
     ///
-    /// Of 64 bits that have the high ones of some words, the last of those words is looked at, and the others only if the border is among them.
+    /// For each group of 64 bits that holds the high ones of some words, the last of those words is tested
+    /// first, and the others only if the border is among them.
     #[inline]
     pub fn border(&self, within: Range<usize>, is_before: impl Fn(u64) -> bool) -> Option<Border> {
         let base = u64::from_le_bytes(*self.bytes[CHECK..].first_chunk()?);
@@ -74,7 +76,7 @@ fn packed(
     let mut byte = high_at / 8;
     let mut ones = load(bits, byte)? & (!0 << (high_at % 8));
     let mut at = 1;
-    // The word number `at`, of which the one is the bit number `bit` of those in `ones`.
+    // Word number `at`, whose one is bit number `bit` of those in `ones`.
     let word = |at: usize, byte: usize, bit: u32| {
         let upper = ((byte * 8 + bit as usize) as u64).wrapping_sub((high_at + at - 1) as u64);
         let lower_at = (at - 1) * low;

@@ -1,8 +1,10 @@
-//! Ascending numbers: a block that is an array of them, in runs that can be read each for itself.
+//! Ascending numbers: a block that is an array of them, in runs that can be read independently.
 //!
-//! A **run** is words of which none is less than the one before, up to [`MOST`] of them, and perhaps the last one some more times. Of the differences to the first word, the
-//! high bits are kept in unary and the low ones as they are (Elias 1974, Fano 1971): two bits a word more than the logarithm of the mean distance, and half a bit more than there must be. So an
-//! element is found without bringing all of its block back.
+//! A **run** is a sequence of words of which none is less than the one before, up to [`MOST`] of them,
+//! perhaps followed by repeats of the last one. Of the differences to the first word, the high bits are
+//! stored in unary and the low bits as they are (Elias 1974, Fano 1971): two bits a word more than the
+//! logarithm of the mean distance, which is half a bit above the minimum. So an element is found without
+//! restoring all of its block.
 //!
 //! ```text
 //!   | words, 2 | runs, 2 | runs | starts, 4 each | zeros, 8 |
@@ -10,11 +12,12 @@
 //!   start:   of a run: the number of its first word, 2 | its place in units of 4 bytes, 2
 //!   run:     | check, 4 | first word, 8 | low, 1 | repeats, 1 | low bits | high bits | up to 4 |
 //!   low:     how many low bits each word has; or RAW: then whole words follow
-//!   high:    for each word but the first a one, after as many zeros as its high bits are more than those of the one before
+//!   high:    for each word but the first a one, after as many zeros as its high bits exceed the previous word's
 //! ```
 //!
-//! Words and bits have the lowest first. The check is of the run and its place: a run is read only if it is right, whatever else of the block is damaged. Where
-//! the whole block has been checked, it is not looked at. Nothing that is read can lead outside of the block.
+//! Words and bits are stored lowest first. The check covers the run and its place: a run is read only if its
+//! check matches, whatever else of the block is damaged. If the whole block has been checked, the checks of
+//! runs are ignored. No input can make a read go outside the block.
 
 mod border;
 mod pack;
@@ -28,23 +31,23 @@ pub use pack::pack;
 use crate::store::{hash, mix, will_read_all};
 
 const WORD: usize = size_of::<u64>();
-/// Words of a run at most, without repeats: a slab of the usual length is one run, and not parts of two.
+/// The most words of a run, without repeats: a slab of the usual length is one run, and not parts of two.
 const MOST: usize = 126;
 /// Bytes before runs.
 const HEAD: usize = 4;
 /// Bytes of a place's unit.
 const UNIT: usize = 4;
-/// Bytes of a run's check, and all before its bits.
+/// Bytes of a run's check, and of everything before its bits.
 const CHECK: usize = 4;
 const RUN: usize = CHECK + WORD + 2;
-/// Zeros behind all runs: eight bytes can be read wherever a bit is.
+/// Zeros after all runs: eight bytes can be read from any bit on.
 const SLACK: usize = WORD;
-/// Low bits at most: those of a word are read at once, with up to seven before them.
+/// The most low bits: those of a word are read at once, with up to seven bits before them.
 const MOST_LOW: u8 = 56;
-/// In place of low bits.
+/// In place of the number of low bits.
 const RAW: u8 = 255;
 
-/// What `pack` made of a block.
+/// A block packed by `pack`.
 #[derive(Debug, Clone, Copy)]
 pub struct Packed<'p> {
     bytes: &'p [u8],
@@ -54,12 +57,12 @@ pub struct Packed<'p> {
     starts: usize,
 }
 
-/// A run, as far as it is known without reading it.
+/// A run, as far as it is known without reading its bits.
 #[derive(Debug)]
 pub struct Run<'p> {
-    /// From its check on to the end of all.
+    /// The bytes from its check to the end of the block.
     bytes: &'p [u8],
-    /// How many of them are the run's.
+    /// How many of them belong to the run.
     len: usize,
     /// Which words of the block are in it.
     pub words: Range<usize>,
@@ -67,7 +70,7 @@ pub struct Run<'p> {
 }
 
 impl<'p> Packed<'p> {
-    /// What is kept of a block of `len` bytes, if these can be that.
+    /// The packed form of a block of `len` bytes, if `bytes` can be that.
     pub fn new(bytes: &'p [u8], len: usize) -> Option<Self> {
         let words = usize::from(number(bytes, 0)?);
         let runs = usize::from(number(bytes, 2)?);
@@ -75,7 +78,7 @@ impl<'p> Packed<'p> {
         (words * WORD == len).then_some(Packed { bytes, words, runs, starts })
     }
 
-    /// The first word of a run; behind the last one, the number of words.
+    /// The first word of a run; for the number after the last run, the number of words.
     #[inline]
     fn start(&self, run: usize) -> Option<usize> {
         if run == self.runs {
@@ -98,7 +101,7 @@ impl<'p> Packed<'p> {
         Some(Run { bytes, len, words: self.start(run)?..self.start(run + 1)?, place })
     }
 
-    /// Makes all of the block again, whose bytes have been checked.
+    /// Unpacks the whole block, whose bytes have been checked.
     pub fn unpack(&self, to: &mut [u8]) -> Option<()> {
         let to = words_mut(to).get_mut(..self.words)?;
         let mut next = 0;
@@ -113,7 +116,8 @@ impl<'p> Packed<'p> {
         (next == self.words).then_some(())
     }
 
-    /// Makes those words again that lie in this range of bytes, and perhaps some around; each run is checked. `to` is as long as the block.
+    /// Unpacks the words in this range of bytes, and perhaps some around it; each run is checked. `to` is as
+    /// long as the block.
     pub fn unpack_part(&self, range: Range<usize>, to: &mut [u8]) -> Option<()> {
         let (from, end) = (range.start / WORD, range.end.div_ceil(WORD));
         let to = words_mut(to).get_mut(..self.words)?;
@@ -135,7 +139,7 @@ impl<'p> Packed<'p> {
         }
     }
 
-    /// The run that has all words of a range of bytes, if one has.
+    /// The run that contains a whole range of bytes, if one does.
     pub fn run_of(&self, range: Range<usize>) -> Option<Run<'p>> {
         let run = self.run(self.run_with(range.start / WORD)?)?;
         will_read_all(run.bytes.as_ptr(), run.len);
@@ -143,7 +147,7 @@ impl<'p> Packed<'p> {
         is_in_it.then_some(run)
     }
 
-    /// The run with a word, if starts are right.
+    /// The run with a word, if the starts are right.
     fn run_with(&self, word: usize) -> Option<usize> {
         let (mut low, mut high) = (0, self.runs);
         while low < high {
@@ -155,7 +159,7 @@ impl<'p> Packed<'p> {
 }
 
 impl Run<'_> {
-    /// Whether it is what was packed.
+    /// Whether it is intact.
     pub fn is_right(&self) -> bool {
         let (kept, run) = self.bytes[..self.len].split_at(CHECK);
         kept == check(run, self.words.clone(), self.place).to_le_bytes()
@@ -180,7 +184,7 @@ impl Run<'_> {
     }
 }
 
-/// Reads words of which the first one is `base`.
+/// Reads words, of which the first is `base`.
 #[inline]
 fn read_bits(base: u64, low: usize, bits: &[u8], words: &mut [[u8; WORD]]) -> Option<()> {
     let (first, rest) = words.split_first_mut()?;
@@ -193,7 +197,7 @@ fn read_bits(base: u64, low: usize, bits: &[u8], words: &mut [[u8; WORD]]) -> Op
         && std::is_x86_feature_detected!("bmi2")
         && std::is_x86_feature_detected!("popcnt")
     {
-        // SAFETY: the CPU has what it takes.
+        // SAFETY: the CPU has the required features.
         return unsafe { read_rest_with_bmi(base, low, bits, rest) };
     }
     read_rest(base, low, bits, rest)
@@ -206,14 +210,15 @@ fn read_rest_with_bmi(base: u64, low: usize, bits: &[u8], rest: &mut [[u8; WORD]
     read_rest(base, low, bits, rest)
 }
 
-/// Reads words behind the first one, at least one.
+/// Reads the words after the first one; there is at least one.
 #[inline(always)]
 fn read_rest(base: u64, low: usize, bits: &[u8], mut rest: &mut [[u8; WORD]]) -> Option<()> {
     let high_at = rest.len() * low;
     let mask = (1 << low) - 1;
     let mut byte = high_at / 8;
     let mut ones = load(bits, byte)? & (!0 << (high_at % 8));
-    // What the number of the first bit in `ones` is, behind where high bits begin, less the words that were read.
+    // The position of the first bit of `ones` after the start of the high bits, less the words that were
+    // read.
     let mut high = ((byte * 8) as u64).wrapping_sub(high_at as u64);
     let mut at = 0;
     loop {

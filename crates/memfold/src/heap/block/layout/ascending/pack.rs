@@ -2,12 +2,12 @@
 
 use super::{CHECK, HEAD, MOST, MOST_LOW, RAW, RUN, SLACK, UNIT, WORD, check};
 
-/// So many equal words and more, behind the one that they are equal to, end a run.
+/// A run ends before this many words that equal the one before them.
 const REPEATS: usize = 4;
-/// Fewer words than these are kept as they are.
+/// Fewer words than this are stored unchanged.
 const FEWEST: usize = 4;
 
-/// Packs a block into `to`, and says how many bytes it takes; `None` if there is not enough room.
+/// Packs a block into `to` and returns the packed length in bytes; `None` if `to` is too short.
 pub fn pack(block: &[u8], to: &mut [u8]) -> Option<usize> {
     let (words, rest) = block.as_chunks::<WORD>();
     if !rest.is_empty() || words.is_empty() {
@@ -22,11 +22,11 @@ pub fn pack(block: &[u8], to: &mut [u8]) -> Option<usize> {
     out.finish(count)
 }
 
-/// What becomes a run.
+/// Words that become one run.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     at: usize,
-    /// How many words there are before repeats.
+    /// The number of words before repeats.
     words: usize,
     repeats: usize,
     is_raw: bool,
@@ -46,7 +46,8 @@ struct Parts<W> {
 }
 
 impl<W: Fn(usize) -> u64> Parts<W> {
-    /// The ascending words that begin here, up to the longest distance if two runs take less than one.
+    /// The ascending words that begin here; ends at the longest distance between words if two runs take less
+    /// than one.
     fn ascending(&self, at: usize) -> Part {
         let first = (self.word)(at);
         let (mut last, mut words, mut repeats) = (first, 1, 0);
@@ -87,7 +88,7 @@ impl<W: Fn(usize) -> u64> Iterator for Parts<W> {
 
     fn next(&mut self) -> Option<Part> {
         let at = self.at;
-        // What does not ascend goes together.
+        // Words that do not ascend are put together.
         let mut raw = 0;
         while at + raw < self.len {
             let part = self.ascending(at + raw);
@@ -106,7 +107,7 @@ impl<W: Fn(usize) -> u64> Iterator for Parts<W> {
     }
 }
 
-/// Writes runs, and starts from the end of what there is down.
+/// Writes runs; it notes their starts from the end of the buffer downwards.
 struct Writer<'t> {
     to: &'t mut [u8],
     at: usize,
@@ -125,7 +126,7 @@ impl Writer<'_> {
         };
         let len = (RUN + bits.div_ceil(8)).next_multiple_of(UNIT);
         let (from, noted) = (self.at, self.to.len().checked_sub(4 * (self.runs + 1))?);
-        // Bits are put in eight bytes at a time.
+        // Bits are written eight bytes at a time.
         let to = self.to[..noted].get_mut(from..from + len + SLACK)?;
         to[CHECK..CHECK + WORD].copy_from_slice(&base.to_le_bytes());
         to[CHECK + WORD] = low;
@@ -150,7 +151,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// Puts starts where they belong, and says how long it all is.
+    /// Moves the starts to their place, and returns the total length.
     fn finish(self, words: u16) -> Option<usize> {
         let Writer { to, at, runs } = self;
         let head = [words, u16::try_from(runs).ok()?].map(u16::to_le_bytes);
@@ -168,7 +169,8 @@ impl Writer<'_> {
     }
 }
 
-/// The low bits with which `rest` words after the first one take least, the last of which is so much more, and all bits that they take.
+/// The number of low bits with which the words after the first take the least space, and all the bits that
+/// they take then. There are `rest` of them, and the last exceeds the first by `range`.
 fn low_bits(range: u64, rest: usize) -> (u8, u64) {
     let rest = rest as u64;
     let low = range.checked_div(rest).and_then(u64::checked_ilog2).unwrap_or(0);
@@ -180,18 +182,18 @@ fn low_bits(range: u64, rest: usize) -> (u8, u64) {
     }
 }
 
-/// Puts in the bits of words behind the first one, `base`, where there are zeros.
+/// Writes the bits of the words after the first one, `base`, into zeros.
 fn put_bits(base: u64, low: usize, words: impl ExactSizeIterator<Item = u64>, bytes: &mut [u8]) {
     let mask = (1 << low) - 1;
     let high_at = words.len() * low;
-    // Low bits that are not yet put in, how many, and where they belong; ones of high bits, and where.
+    // Low bits that are not written yet, their number, and their place; likewise for the ones of high bits.
     let (mut lower, mut count, mut low_byte) = (0, 0, 0);
     let (mut ones, mut high_byte) = (0, high_at / 8);
     for (i, word) in words.enumerate() {
         let difference = word - base;
         lower |= (difference & mask) << count;
         count += low;
-        // Whole bytes go.
+        // Write whole bytes.
         if count >= 64 {
             bytes[low_byte..low_byte + WORD].copy_from_slice(&lower.to_le_bytes());
             (low_byte, count) = (low_byte + WORD, count - 64);

@@ -41,7 +41,8 @@ fn round(words: &[u64], random: &mut Random) -> usize {
     kept.len()
 }
 
-/// Looks for a border where a run has all of these words, or else in the first run that has some of them.
+/// Searches for a border where one run has all of these words, otherwise in the first run that has some of
+/// them.
 fn borders(words: &[u64], form: &Packed<'_>, mut range: Range<usize>, random: &mut Random) {
     let mut room = [0; Run::ROOM];
     let first = form.run_of(range.start * WORD..range.start * WORD + WORD).unwrap();
@@ -51,7 +52,8 @@ fn borders(words: &[u64], form: &Packed<'_>, mut range: Range<usize>, random: &m
     assert!(run.is_right());
     let start = run.words.start;
     for _ in 0..4 {
-        // As many words of the range come first, of which none need to be less than the others.
+        // The first `before` words of the range count as before the border; they need not be less than the
+        // others.
         let before = random.index(range.len() + 1);
         let asked = Cell::new(0);
         let inside = &words[range.clone()];
@@ -59,7 +61,7 @@ fn borders(words: &[u64], form: &Packed<'_>, mut range: Range<usize>, random: &m
         let is_raw = !inside.is_sorted();
         let is_before = |word: u64| {
             asked.set(asked.get() + 1);
-            // Where they are in no order, each is asked for in its turn.
+            // In an unordered run, words are tested one by one.
             if is_raw { asked.get() <= before } else { word < limit }
         };
         let expected = if is_raw { before } else { inside.partition_point(|word| *word < limit) };
@@ -67,14 +69,14 @@ fn borders(words: &[u64], form: &Packed<'_>, mut range: Range<usize>, random: &m
         assert_eq!(border.before + start, range.start + expected, "{range:?}");
         assert!(expected == 0 || border.last == inside[expected - 1]);
         assert!(expected == inside.len() || border.next == inside[expected]);
-        // Once for each 64 bits, once for each word of some.
+        // Once for each 64 bits, and once for each word of one group.
         assert!(asked.get() <= range.len() + 8);
     }
     let all = run.border(range.start - start..range.end - start, |_| true).unwrap();
     assert_eq!((all.before + start, all.last), (range.end, words[range.end - 1]));
 }
 
-/// Slabs as lists have them: ascending, with copies of the last element behind it.
+/// Slabs like those of lists: ascending, followed by copies of the last element.
 fn slabs(random: &mut Random, distance: u64) -> Vec<u64> {
     let mut words = vec![1, 7, 0x0302_0100, 0x7777];
     let mut last = random.next() >> 8;
@@ -124,7 +126,7 @@ fn what_is_packed_comes_back() {
     }
 }
 
-/// Two bits a word more than the logarithm of the mean distance, and what runs take.
+/// Per word two bits more than the logarithm of the mean distance, plus the overhead of runs.
 #[test]
 fn how_much_it_takes() {
     let mut random = Random(2);
@@ -145,7 +147,7 @@ fn blocks_that_are_no_words_or_too_long() {
     assert!(pack(&vec![0; ((1 << 16) - 1) * WORD], &mut to).is_some());
 }
 
-/// A part is right, or it is refused, whatever bit has changed.
+/// Whichever bit is flipped, a part is right or is refused.
 #[test]
 fn damage_is_noticed_where_it_matters() {
     let mut random = Random(3);
@@ -153,7 +155,7 @@ fn damage_is_noticed_where_it_matters() {
     let (block, mut kept) = (bytes(&words), packed(&words));
     let (mut refused, mut passed) = (0, 0);
     for bit in 0..kept.len() * 8 {
-        // All of what leads to runs, some of the rest.
+        // Every bit that leads to runs, and some of the rest.
         let starts = bit > 8 * (kept.len() - 200);
         if !starts && bit > 8 * HEAD && bit % 61 != 0 {
             continue;
@@ -178,7 +180,7 @@ fn damage_is_noticed_where_it_matters() {
     assert!(refused > 200 && passed > 1000, "{refused} {passed}");
 }
 
-/// Bytes of anybody's: nothing panics, and nothing outside is written.
+/// Arbitrary bytes: nothing panics, and nothing outside is written.
 #[test]
 fn what_was_never_packed() {
     let mut random = Random(4);

@@ -4,7 +4,7 @@ use super::super::Shape;
 use super::predict::Predictions;
 use super::{Fields, MOST_COLUMNS, Of, Plan, WORD, fold, is_long, long_units, set_word, word};
 
-/// Most of what columns leave of a node is no longer.
+/// The rest of a node after its columns is mostly no longer than this.
 const MOSTLY: usize = 64;
 
 /// Writes what is rearranged.
@@ -27,7 +27,8 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// As `put`, bytes of a block. A few more are copied than are wanted, without a call; what is put next overwrites them.
+    /// As `put`, for bytes of a block. It copies a few more than wanted, without a call; the next `put`
+    /// overwrites them.
     #[inline]
     fn put_part(&mut self, block: &[u8], from: usize, end: usize) -> Option<()> {
         let len = end.checked_sub(from)?;
@@ -49,7 +50,8 @@ impl Writer<'_> {
 }
 
 impl Fields {
-    /// Rearranges a block; `None` if it is damaged or becomes longer than `to`. Says how many bytes are not the zeros at the end.
+    /// Rearranges a block; `None` if it is damaged or grows longer than `to`. Returns the length without the
+    /// zeros at the end.
     pub fn group(&mut self, of: Of, plan: &Plan, block: &[u8], to: &mut [u8]) -> Option<usize> {
         let columns = usize::from(plan.columns);
         self.walk(block, of, columns)?;

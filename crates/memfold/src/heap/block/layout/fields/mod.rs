@@ -1,13 +1,16 @@
 //! Grouping by field: the nodes of a block, rearranged before it is compressed.
 //!
-//! Nodes of a program are mostly structs of one kind or a few, perhaps with a name or the like behind. The first words of all nodes that have as many are made
-//! **columns**, as compll does it with elements in its section 4.2: sizes beside sizes, links beside links. From each word a **prediction** is subtracted, and what
-//! is left is taken apart into **planes**, one for each byte. A plane that is the same all over is left out, and that is most of them.
+//! Nodes of a program are mostly structs of one kind or a few, perhaps followed by a name or the like. The
+//! first words of all nodes that are long enough become **columns**, as compll does with elements in its
+//! section 4.2: sizes beside sizes, links beside links. A **prediction** is subtracted from each word, and
+//! the remainder is split into **planes**, one for each byte. A plane whose bytes are all the same is left
+//! out, and most planes are.
 //!
 //! ```text
-//!   | columns, 1 | predictors, 1 each | headers | varying, 1 each | base, 8 each | planes | lead | rests | trailing | zeros |
+//!   | columns, 1 | predictors, 1 each | headers | varying, 1 each | base, 8 each | planes | lead | rests |
+//!                                                                                     trailing | zeros |
 //!
-//!   headers:  of nodes of different sizes: extents, 4 | low bytes | high bytes | units of those that are long, 4 each
+//!   headers:  if nodes differ in size: extents, 4 | low bytes | high bytes | units of the long ones, 4 each
 //!   varying:  a bit for each byte of a word that is not the same in all nodes
 //!   base:     the words of the first node; of the others, bytes that don't vary are the same
 //!   planes:   for each byte that varies, that of each node
@@ -16,11 +19,11 @@
 //!   trailing: what follows the last one, with the marks
 //! ```
 //!
-//! A node that has a block for itself is taken for an array: so many words as there are columns are a row of it, which stands for a node in all this. Sorted numbers become small
-//! differences.
+//! A node that is alone in its block is treated as an array: as many words as there are columns form a row,
+//! which takes the role of a node. Sorted numbers become small differences.
 //!
-//! The last word of nodes of one size may have fewer bytes than eight; zeros stand for the others. The result is as long as the block.
-//! What is not one is refused, whatever it holds: payloads may come from a file.
+//! The last word of nodes of one size may have fewer than eight bytes; zeros stand for the others. The result
+//! is as long as the block. Invalid input is refused, whatever it holds: payloads may come from a file.
 
 mod group;
 mod predict;
@@ -34,11 +37,11 @@ use std::vec::Vec;
 use super::Shape;
 use super::mixed::{self, FREE, HEADER, UNITS};
 
-/// Columns at most.
+/// The most columns.
 pub const MOST_COLUMNS: usize = 32;
 const WORD: usize = 8;
 
-/// What a word is probably.
+/// The likely value of a word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Predictor {
@@ -46,7 +49,7 @@ pub enum Predictor {
     Zero = 0,
     /// The same as in the node before.
     Same = 1,
-    /// The handle of the node behind, or of that before: nodes of a list that were made one after the other.
+    /// The handle of the next node, or of the previous one: nodes of a list that were made in order.
     Next = 2,
     Previous = 3,
 }
@@ -75,16 +78,16 @@ struct Member {
     place: u16,
 }
 
-/// What a block is.
+/// A block's properties.
 #[derive(Debug, Clone, Copy)]
 pub struct Of {
     pub shape: Shape,
-    /// The handle of its place 0.
+    /// The handle of place 0.
     pub handle: u64,
 }
 
 impl Of {
-    /// What lies before all extents, and behind them.
+    /// What lies before all extents, and after them.
     fn around(self, len: usize) -> (Range<usize>, Range<usize>) {
         match self.shape {
             Shape::Mixed(shape) => (0..shape.first() - HEADER, shape.end() - HEADER..len),
@@ -92,7 +95,7 @@ impl Of {
         }
     }
 
-    /// Bytes that so many columns take of a node, or are a row of the only one.
+    /// Bytes of a node that this many columns take; of a node alone in its block, the bytes of a row.
     fn taken(self, columns: usize) -> usize {
         match self.shape {
             Shape::Mixed(_) => columns * WORD,
@@ -102,17 +105,18 @@ impl Of {
     }
 }
 
-/// Memory to work in, kept from block to block.
+/// Memory to work in, reused from block to block.
 #[derive(Debug, Default)]
 pub struct Fields {
     members: Vec<Member>,
-    /// What `members` and `rests` are of, if they are those of nodes of one size: the next block's are mostly the same.
+    /// The shape and columns that `members` and `rests` are for, if nodes have one size: the next block's are
+    /// mostly the same.
     noted: Option<(Shape, usize)>,
-    /// Headers, where nodes have different sizes.
+    /// Headers, if nodes have different sizes.
     headers: Vec<u16>,
-    /// What columns leave of nodes and free extents: where it begins and ends.
+    /// The rests of nodes after their columns, and free extents: where each begins and ends.
     rests: Vec<(u32, u32)>,
-    /// Words of all members without predictions.
+    /// Words of all members, without predictions.
     rows: Vec<u8>,
 }
 
@@ -141,7 +145,8 @@ impl Fields {
         self.rests.clear();
     }
 
-    /// Notes a node or a free extent of `stride` bytes, a header included, in a block of nodes of different sizes.
+    /// Notes a node or a free extent of `stride` bytes, a header included, in a block of nodes of different
+    /// sizes.
     #[inline]
     fn push(&mut self, shape: mixed::Shape, at: usize, stride: usize, header: u16, columns: usize) {
         let (mut from, end) = (at, at + stride - HEADER);
@@ -152,7 +157,7 @@ impl Fields {
         self.rests.push((from as u32, end as u32));
     }
 
-    /// Notes the nodes of a block, if they have one size. Whether they live makes no difference.
+    /// Notes the nodes of a block, if they have one size. Freed ones are treated the same as live ones.
     fn note_equal(&mut self, of: Of, shape: super::equal::Shape, columns: usize) {
         if self.noted == Some((of.shape, columns)) {
             return;
@@ -173,7 +178,7 @@ impl Fields {
         }
     }
 
-    /// Finds the nodes of a block, and those with so many columns; `None` if it is damaged.
+    /// Finds the nodes of a block, and the members, those with `columns` columns; `None` if it is damaged.
     fn walk(&mut self, block: &[u8], of: Of, columns: usize) -> Option<()> {
         let shape = match of.shape {
             Shape::Mixed(shape) => shape,

@@ -1,13 +1,13 @@
-//! Which predictions are good.
+//! Which predictions pay.
 
 use std::vec::Vec;
 
 use super::super::Shape;
 use super::{Fields, MOST_COLUMNS, Member, Of, Plan, Predictor, WORD, fold, word};
 
-/// Predicts the words of members, one after the other.
+/// Predicts the words of members, one member after the other.
 pub(super) struct Predictions {
-    /// Those that are predicted to be something.
+    /// The columns that have a predictor.
     columns: [(usize, Predictor); MOST_COLUMNS],
     count: usize,
     last: [u64; MOST_COLUMNS],
@@ -24,7 +24,7 @@ impl Predictions {
         all
     }
 
-    /// Calls `each` with each column of a member's row and the prediction; it gives the word.
+    /// Calls `each` with each column of a member's row and its prediction; `each` returns the word.
     #[inline(always)]
     pub(super) fn each(
         &mut self,
@@ -53,7 +53,7 @@ impl Fields {
         if let Shape::Equal(shape) = of.shape
             && of.shape.is_alone()
         {
-            // What the rows of an array have in common with each other is not known before their length is.
+            // Until the length of an array's rows is known, so is not what they have in common.
             let columns = MOST_COLUMNS.min(shape.stride() / WORD) as u8;
             return Some(Plan { columns, predictors: [Predictor::Same; MOST_COLUMNS] });
         }
@@ -98,7 +98,7 @@ impl Fields {
     }
 }
 
-/// Bits that the planes of a column take at least.
+/// The fewest bits that the planes of a column take.
 fn bits(words: &[u64]) -> f64 {
     let base = words.first().copied().unwrap_or(0);
     let differences = words.iter().fold(0, |all, word| all | word ^ base);

@@ -1,4 +1,4 @@
-//! Blocks there and back, and what others may have made of them.
+//! Round trips of blocks, and forged input.
 
 use std::vec;
 use std::vec::Vec;
@@ -94,7 +94,7 @@ fn blocks_of_one_size_come_back() {
         for marks in [0, 40, 1000] {
             let shape = equal::Shape::new(size, align, len);
             let of = Of { shape: Shape::Equal(shape), handle: 0x0100_0000_0005_0000 };
-            // Each word counts on slowly, and what lies behind has few values.
+            // Each word counts up slowly, and the data after it have few distinct values.
             let mut block = random.bytes(shape.used().next_multiple_of(8) + marks);
             for (place, at) in (shape.first()..shape.used()).step_by(shape.stride()).enumerate() {
                 let whole = shape.stride() / 8 * 8;
@@ -110,7 +110,7 @@ fn blocks_of_one_size_come_back() {
                     plan.predictors = [(); MOST_COLUMNS].map(|()| Predictor::ALL[random.index(4)]);
                 }
                 let (mut to, mut back) = (vec![7; block.len()], vec![9; block.len()]);
-                // Whole words shrink, so there is room for what is said of columns.
+                // Whole words shrink, so the descriptions of columns fit.
                 let done = fields.group(of, &plan, &block, &mut to);
                 assert!(done.is_some() || len < 8 || marks == 40, "{len} {columns} {marks}");
                 if done.is_some() {
@@ -124,7 +124,8 @@ fn blocks_of_one_size_come_back() {
 
 #[test]
 fn links_of_a_list_vanish() {
-    // Nodes of 64 bytes one after the other: a link to the next and to the one before, a number, and 40 bytes that are the same in all.
+    // Nodes of 64 bytes one after the other: a link to the next and to the one before, a number, and 40 bytes
+    // that are the same in all.
     let (size, shape) = (8192, mixed::Shape::new(8192, 8));
     let of = Of { shape: Shape::Mixed(shape), handle: 9 << 16 };
     let mut memory = vec![Line([0; 64]); size / 64];
@@ -150,7 +151,8 @@ fn links_of_a_list_vanish() {
     let mut to = vec![1; size];
     fields.group(of, &plan, &bytes, &mut to).unwrap();
     let used = to.iter().rposition(|&byte| byte != 0).unwrap();
-    // A plane of the first difference, which is that from nothing, two of headers, and fillings of six bytes.
+    // One plane of the first difference (which is taken from zero), two of headers, and fillings of six
+    // bytes.
     assert!(used < places.len() * 10 + 200, "{used} bytes for {} nodes", places.len());
 }
 
@@ -171,7 +173,7 @@ fn damage_is_refused_or_harmless() {
             to[at] = random.next() as u8;
         }
         let mut back = vec![0; block.len()];
-        // Whatever it is, it stays within its bounds.
+        // Whatever it holds, it stays within its bounds.
         let _ = fields.ungroup(of, &to, &mut back);
         let _ = fields.ungroup(of, &to[..random.index(to.len())], &mut back);
         let len = random.index(back.len());
@@ -226,7 +228,7 @@ fn a_node_alone_is_taken_for_an_array() {
             let (mut to, mut back) = (vec![7; block.len() + block.len() / 4], vec![9; block.len()]);
             let used = fields.group(of, &plan, &block, &mut to);
             if columns == 1 {
-                // One byte of eight is left of most; the first is unlike them in another.
+                // Most elements keep one byte of eight; the first element differs in a different byte.
                 assert!(used.unwrap() < len / 4 + 128, "{used:?}");
             }
             if used.is_some() {

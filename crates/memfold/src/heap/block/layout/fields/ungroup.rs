@@ -1,4 +1,4 @@
-//! From what was decompressed to the block.
+//! From the decompressed bytes to the block.
 
 use super::super::{Shape, mixed};
 use super::{Fields, HEADER, MOST_COLUMNS, Of, Predictor, WORD, is_long, unfold, word};
@@ -6,7 +6,7 @@ use super::{Fields, HEADER, MOST_COLUMNS, Of, Predictor, WORD, is_long, unfold, 
 /// Nodes that are read at a time.
 const TILE: usize = 32;
 
-/// Reads it again.
+/// Reads what `group` wrote.
 struct Reader<'f> {
     from: &'f [u8],
 }
@@ -25,7 +25,7 @@ impl<'f> Reader<'f> {
 }
 
 impl Fields {
-    /// Makes a block of what `group` made; `None` if that did not.
+    /// Restores a block from the output of `group`; `None` if it is no such output.
     pub fn ungroup(&mut self, of: Of, from: &[u8], block: &mut [u8]) -> Option<()> {
         let mut input = Reader { from };
         let columns = usize::from(input.take(1)?[0]);
@@ -35,7 +35,7 @@ impl Fields {
         }
         match of.shape {
             Shape::Mixed(shape) => self.read_headers(shape, &mut input, block, columns)?,
-            // A column has one byte of each node at least.
+            // A column has at least one byte of each node.
             Shape::Equal(shape) if columns > shape.stride().div_ceil(WORD) => return None,
             Shape::Equal(shape) => self.note_equal(of, shape, columns),
         }
@@ -51,7 +51,7 @@ impl Fields {
         put(trailing)
     }
 
-    /// Puts headers where they were, and notes what they stand before.
+    /// Puts headers back, and notes what follows each.
     fn read_headers(
         &mut self,
         shape: mixed::Shape,
@@ -95,7 +95,7 @@ impl Fields {
         }
         let mut last = [0; MOST_COLUMNS];
         let are_together = of.shape.is_alone() && predictors.len() == 1;
-        // A few nodes at a time: those and their planes stay in the cache.
+        // A few nodes at a time, so that they and their planes stay in the cache.
         for (tile, members) in self.members.chunks(TILE).enumerate() {
             for (index, column) in columns[..predictors.len()].iter().enumerate() {
                 let mut words = column.words(tile * TILE, members.len());
@@ -129,7 +129,7 @@ impl Fields {
         Some(())
     }
 
-    /// Makes the words of members from `first` on of what is left without their predictions.
+    /// Restores the words of members from `first` on: adds the predictions to the residues.
     fn restore(&self, of: Of, first: usize, predictor: Predictor, last: &mut u64, words: &mut [u64]) {
         let handle = |i: usize| self.members.get(i).map_or(0, |member| of.handle + u64::from(member.place));
         let words = words.iter_mut().zip(first..);
@@ -147,7 +147,8 @@ impl Fields {
     }
 }
 
-/// A column that is read: the first word, of which bytes that don't vary are those of all, and the planes of those that do.
+/// A column being read: the first word, whose bytes hold for all words where they don't vary, and the planes
+/// of the bytes that do.
 #[derive(Debug, Clone, Copy)]
 struct Column<'f> {
     base: [u8; WORD],
@@ -162,7 +163,7 @@ impl Default for Column<'_> {
 }
 
 impl Column<'_> {
-    /// The words of so many members from `first` on.
+    /// The words of `count` members from `first` on.
     #[inline]
     fn words(&self, first: usize, count: usize) -> [u64; TILE] {
         let mut planes = [[0; TILE]; WORD];
@@ -179,13 +180,14 @@ impl Column<'_> {
     }
 }
 
-/// Words of which these are the planes. Eight bytes of each plane are a square, which is transposed: its quarters first, and then theirs (Warren, Hacker's Delight, 7-3).
+/// The words that these planes make up. Eight bytes of each plane form a square, which is transposed: first
+/// its quarters, then their quarters (Warren, Hacker's Delight, 7-3).
 #[inline]
 fn words_of(planes: &[[u8; TILE]; WORD]) -> [u64; TILE] {
     let mut words = [0; TILE];
     for (square, words) in words.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
         let mut rows = planes.map(|plane| u64::from_le_bytes(plane.as_chunks().0[square]));
-        // Each step with numbers that the compiler knows, so that all rows stay in registers.
+        // The compiler knows the numbers of each step, so that all rows stay in registers.
         swap_quarters::<4>(&mut rows, 0x0000_0000_ffff_ffff);
         swap_quarters::<2>(&mut rows, 0x0000_ffff_0000_ffff);
         swap_quarters::<1>(&mut rows, 0x00ff_00ff_00ff_00ff);
@@ -194,7 +196,7 @@ fn words_of(planes: &[[u8; TILE]; WORD]) -> [u64; TILE] {
     words
 }
 
-/// Swaps the two quarters of squares of twice so many bytes that are not on the way from the first to the last.
+/// In squares of twice `LEN` bytes, swaps the two quarters off the main diagonal.
 #[inline(always)]
 fn swap_quarters<const LEN: usize>(rows: &mut [u64; WORD], mask: u64) {
     for low in (0..WORD).filter(|row| row & LEN == 0) {
