@@ -299,13 +299,13 @@ impl Spilled {
         let mut state = locked(&self.inner.state);
         state.is_ended = true;
         // A batch on its way would arrive after it was deleted.
-        while state.batches.iter().flatten().any(|kept| kept.stage == Stage::OnItsWay)
+        while state.batches.iter().flatten().any(|kept| kept.stage == Stage::InFlight)
             && let Some(left) = WAITS.checked_sub(begin.elapsed())
         {
             let waited = self.inner.answered.wait_timeout(state, left);
             state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
         }
-        let late = state.batches.iter().flatten().filter(|kept| kept.stage == Stage::OnItsWay).count();
+        let late = state.batches.iter().flatten().filter(|kept| kept.stage == Stage::InFlight).count();
         let all = state.take_all();
         drop(state);
         self.engine.leave(all, late);
@@ -377,7 +377,7 @@ impl Spilled {
         let Some(kept) = state.batches[index as usize].as_mut() else { return };
         let Stage::Filling(used) = kept.stage else { return };
         Arc::make_mut(&mut kept.memory).truncate(used);
-        (kept.stage, kept.bytes) = (Stage::OnItsWay, used as u32);
+        (kept.stage, kept.bytes) = (Stage::InFlight, used as u32);
         let (number, memory, inner) = (kept.number, kept.memory.clone(), self.inner.clone());
         state.unacknowledged += 1;
         self.engine.put(number, memory, move |result| {

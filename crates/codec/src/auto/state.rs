@@ -23,7 +23,7 @@ use super::estimate::{CLASSES, Key};
 use super::form::ChainIndex;
 use super::list::{List, MOST_ENTRIES};
 use crate::parts::{Parts, Plain, part};
-use crate::pipeline::{Element, Lend};
+use crate::pipeline::{Element, ScratchSource};
 use crate::scratch::Kept;
 use crate::{Chain, CodecId, Scratch};
 
@@ -152,7 +152,7 @@ pub(super) struct Scratches {
     context: usize,
 }
 
-impl Lend for Scratches {
+impl ScratchSource for Scratches {
     fn lend<R>(&mut self, element: Element, work: impl FnOnce(&mut Scratch<'_>) -> R) -> R {
         work(if keeps(element) { &mut self.contexts[self.context] } else { &mut self.work })
     }

@@ -196,7 +196,7 @@ impl Chain {
         dst: &mut [u8],
         bytes: &mut [u8],
         each: usize,
-        scratch: &mut impl Lend,
+        scratch: &mut impl ScratchSource,
     ) -> Option<usize> {
         let elements = self.array();
         let (last, before) = elements[..self.len()].split_last()?;
@@ -225,12 +225,12 @@ impl Chain {
 }
 
 /// Where elements get their scratch.
-pub(crate) trait Lend {
+pub(crate) trait ScratchSource {
     /// Does `work` with scratch for that element.
     fn lend<R>(&mut self, element: Element, work: impl FnOnce(&mut Scratch<'_>) -> R) -> R;
 }
 
-impl Lend for Scratch<'_> {
+impl ScratchSource for Scratch<'_> {
     fn lend<R>(&mut self, _element: Element, work: impl FnOnce(&mut Scratch<'_>) -> R) -> R {
         work(self)
     }

@@ -31,7 +31,7 @@ mod element;
 mod table;
 
 pub use chain::Chain;
-pub(crate) use chain::{Lend, worst_decompress_scratch};
+pub(crate) use chain::{ScratchSource, worst_decompress_scratch};
 pub(crate) use element::Element;
 pub use table::PipelineTable;
 pub(crate) use table::interned;

@@ -53,7 +53,7 @@ pub struct Core {
     pub participants: Participants,
     pub store: Tiered<SystemMemory>,
     /// The most bytes that the copy of a block has before it is compressed.
-    pub most_kept: usize,
+    pub max_copy_len: usize,
     /// Memory to compress in.
     pub works: Works,
     /// Advances whenever a block is faulted in.
@@ -100,7 +100,7 @@ pub struct Counts {
     /// Copies that were put into the store or taken out.
     pub moves: AtomicU64,
     /// Frames beyond the minimum, see `residency/budget.rs`.
-    pub more_frames: AtomicU32,
+    pub extra_frames: AtomicU32,
     /// Blocks in use.
     pub blocks: AtomicU32,
     /// Those of them that a session allocates from.
@@ -134,7 +134,7 @@ impl Core {
         let options = Settled { block_size: size, ..options };
         let most_places = (size / options.alignment).min(mixed::MOST_UNITS.max(equal::MOST_NODES));
         // An array that is alone in its block may be a quarter longer when it is grouped.
-        let most_kept = Form::new(size, most_places).end().max((size + size / 4).min(MAX_PAYLOAD));
+        let max_copy_len = Form::new(size, most_places).end().max((size + size / 4).min(MAX_PAYLOAD));
         let store = Tiered::new(SystemMemory, options.codec, None);
         // Nothing here must find memory without delay, so no class keeps a reserve.
         store.store().set_tuning(Tuning { fill_ratio: 64, ..Tuning::DEFAULT });
@@ -146,7 +146,7 @@ impl Core {
             shapes_made: Mutex::new(0),
             blocks: Blocks::new(),
             frames: Frames::new(size, most_places),
-            most_kept,
+            max_copy_len,
             pool: Mutex::new(Pool {
                 free: Vec::new(),
                 chosen: Vec::new(),

@@ -56,7 +56,7 @@ pub(super) fn will_write<T>(at: *const T) {
 ///
 /// As for `copy_nonoverlapping`; both are aligned to 16 bytes.
 #[cfg(target_arch = "x86_64")]
-pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, units: usize) {
+pub(super) unsafe fn copy_nontemporal(from: *const u8, to: *mut u8, units: usize) {
     use core::arch::x86_64::{__m128i, _mm_load_si128, _mm_store_si128, _mm_stream_si128};
     let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
     // Lines that are only partly overwritten are fetched anyway.
@@ -83,12 +83,12 @@ pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, units: usize) {
 ///
 /// As for `copy_nonoverlapping`.
 #[cfg(not(target_arch = "x86_64"))]
-pub(super) unsafe fn copy_away(from: *const u8, to: *mut u8, units: usize) {
+pub(super) unsafe fn copy_nontemporal(from: *const u8, to: *mut u8, units: usize) {
     // SAFETY: the caller keeps the same contract.
     unsafe { core::ptr::copy_nonoverlapping(from, to, units * 16) };
 }
 
-/// Orders what `copy_away` wrote before all later writes of this thread.
+/// Orders what `copy_nontemporal` wrote before all later writes of this thread.
 #[inline]
 pub(super) fn copied() {
     #[cfg(target_arch = "x86_64")]
@@ -115,7 +115,9 @@ mod tests {
             for units in 0..40 {
                 let mut to = Aligned([0xee; 1024]);
                 // SAFETY: within both arrays, at multiples of 16.
-                unsafe { copy_away(from.0.as_ptr().add(from_at), to.0.as_mut_ptr().add(to_at), units) };
+                unsafe {
+                    copy_nontemporal(from.0.as_ptr().add(from_at), to.0.as_mut_ptr().add(to_at), units)
+                };
                 copied();
                 let end = to_at + units * 16;
                 assert_eq!(to.0[to_at..end], from.0[from_at..from_at + units * 16]);

@@ -123,8 +123,8 @@ impl Class {
     }
 
     /// Gives other threads a chance between two short uses of the class.
-    pub(super) fn let_others(&self) {
-        self.lock.let_others();
+    pub(super) fn yield_to_waiters(&self) {
+        self.lock.yield_to_waiters();
     }
 
     /// Releases the lock, which is held, while `wait` runs.

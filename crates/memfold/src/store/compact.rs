@@ -145,7 +145,7 @@ impl<M: Memory> Store<M> {
                 left -= hold;
                 more = class.lock(&self.memory).compact(number, goal, owners, &mut hold, &mut done);
                 left += hold;
-                class.let_others();
+                class.yield_to_waiters();
             }
             more = true;
             while more && left > 0 {

@@ -2,7 +2,7 @@
 //! short (a few counters, at most a copy of a few blobs): a waiter spins for a moment and then waits as the
 //! memory source says.
 //!
-//! A thread that takes and releases a lock again and again, like the compactor, calls [`Lock::let_others`] in
+//! A thread that takes and releases a lock again and again, like the compactor, calls [`Lock::yield_to_waiters`] in
 //! between: otherwise it would retake the lock before a waiter sees that it was free, and would pay for
 //! waking the waiter each time.
 
@@ -69,7 +69,7 @@ impl Lock {
     }
 
     /// Gives waiting threads some time to take the lock, which the caller does not hold.
-    pub(super) fn let_others(&self) {
+    pub(super) fn yield_to_waiters(&self) {
         for _ in 0..SPINS {
             if !self.is_wanted() {
                 return;

@@ -118,7 +118,7 @@ impl<M: Memory> Locked<'_, M> {
             let new = Header { generation: self.next_generation(), ..old };
             // SAFETY: two different slots of this class, which begin and end at multiples of 16 bytes. Nobody
             // uses the hole while the lock is held; the blob is only read, here as by its readers.
-            unsafe { cache::copy_away(class.slot(from), class.slot(to), len.div_ceil(16)) };
+            unsafe { cache::copy_nontemporal(class.slot(from), class.slot(to), len.div_ceil(16)) };
             *one = Some(Move { from, to, old, new, len });
         }
         cache::copied();

@@ -39,7 +39,7 @@ impl Class {
     pub(super) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
         let locked = self.lock(memory);
         let spare = locked.long_tail(tuning);
-        self.give_tail_back(locked, spare.min(budget), tuning)
+        self.release_tail(locked, spare.min(budget), tuning)
     }
 
     /// Gives back the whole tail, including the reserve. Returns the number of bytes given back.
@@ -52,13 +52,13 @@ impl Class {
             if spare < memory.page_size() {
                 break;
             }
-            all += self.give_tail_back(locked, spare, tuning);
+            all += self.release_tail(locked, spare, tuning);
         }
         all
     }
 
     /// Returns about `spare` bytes of the tail, unless another thread is doing so.
-    fn give_tail_back<M: Memory>(&self, mut locked: Locked<'_, M>, spare: usize, tuning: Tuning) -> usize {
+    fn release_tail<M: Memory>(&self, mut locked: Locked<'_, M>, spare: usize, tuning: Tuning) -> usize {
         if spare == 0 || !self.tail.try_acquire() {
             return 0;
         }

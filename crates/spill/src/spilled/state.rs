@@ -25,7 +25,7 @@ pub struct Entry {
 pub enum Stage {
     /// This many bytes of the memory are used.
     Filling(usize),
-    OnItsWay,
+    InFlight,
     Refused,
     Away,
 }
@@ -113,7 +113,7 @@ impl State {
         }
         match kept.stage {
             // It is still being filled, or waits for its answer.
-            Stage::Filling(_) | Stage::OnItsWay => return,
+            Stage::Filling(_) | Stage::InFlight => return,
             Stage::Refused => {
                 self.unacknowledged -= 1;
                 self.refused.retain(|other| *other != entry.batch);

@@ -247,7 +247,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
             let node = next.ok_or(Error::Damaged)?;
             let link = self.link(node, at);
             if link != Err(Error::Stale) {
-                result = result.and(link.map(|_| ())).and(self.session.free_or_wait(node));
+                result = result.and(link.map(|_| ())).and(self.session.free_or_defer(node));
             }
             *left -= 1;
             next = Handle::from_bits(link?);

@@ -70,7 +70,7 @@ pub use iter::Iter;
 pub use options::{Packing, Stats};
 #[cfg(feature = "serde")]
 pub use serial::Fill;
-use slabs::{BatchOf, Coming, Making, Position, Slabs};
+use slabs::{BatchOf, Making, PendingElement, Position, Slabs};
 
 use crate::heap::{Error, Session};
 
@@ -301,7 +301,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
             self.note_inserted(Some(at as u64));
             return Ok(());
         }
-        let coming = Coming::new(self.session, element)?;
+        let coming = PendingElement::new(self.session, element)?;
         let mut all = BatchOf::<E>::default();
         elements[..at].iter().for_each(|element| all.push(E::Format::inline(element.borrow())));
         all.push(coming.held());
@@ -404,7 +404,7 @@ fn insert_position<E: ?Sized + Element>(
     find: impl Fn(&Slabs<E>, &Session<'_>) -> Result<Position, Error>,
 ) -> Result<(), Error> {
     let Body::Large(slabs) = body else { return Err(Error::Damaged) };
-    let coming = Coming::new(session, element)?;
+    let coming = PendingElement::new(session, element)?;
     let mut turn = 0;
     loop {
         if slabs.insert(session, position, coming.held(), turn)? {

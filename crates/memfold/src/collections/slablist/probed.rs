@@ -235,7 +235,7 @@ impl<E: ?Sized + Element> Slabs<E> {
     /// Frees a leaf.
     pub fn free_leaf(&self, session: &Session<'_>, leaf: &LeafRef) -> Result<(), Error> {
         probe!(slab_free, leaf.handle.to_bits(), self.leaf_bytes(), leaf.count);
-        session.free_or_wait(leaf.handle)
+        session.free_or_defer(leaf.handle)
     }
 
     /// Frees a leaf that no longer belongs to the list.

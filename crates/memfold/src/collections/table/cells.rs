@@ -151,7 +151,7 @@ impl Cells {
         self.first = 0;
         let mut result = Ok(());
         for node in self.nodes.drain(..) {
-            result = result.and(session.free_or_wait(node));
+            result = result.and(session.free_or_defer(node));
         }
         result
     }

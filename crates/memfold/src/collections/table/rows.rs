@@ -132,7 +132,7 @@ impl Table<'_> {
                     Ok(()) => {
                         let links = copy.as_chunks().0.iter().map(|link| u64::from_ne_bytes(*link));
                         for node in links.filter_map(Handle::from_bits) {
-                            result = result.and(self.session.free_or_wait(node));
+                            result = result.and(self.session.free_or_defer(node));
                         }
                     }
                     Err(error) => result = result.and(Err(error)),

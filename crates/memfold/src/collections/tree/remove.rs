@@ -44,7 +44,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
     fn out_of_rings(&mut self, nodes: &[NodeId]) -> Result<Vec<Few>, Error> {
         let mut done: Vec<Few> = Vec::new();
         for node in nodes {
-            let out = self.way_out_of_ring(node.0).and_then(|links| {
+            let out = self.unlink_ring_changes(node.0).and_then(|links| {
                 done.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
                 Ok(links)
             });

@@ -61,14 +61,14 @@ impl<T: Plain + Copy> Tree<'_, T> {
     /// Makes an entry one of a file of its own; false if it was. This reads all other entries of the file.
     pub fn unlink(&mut self, node: NodeId) -> Result<bool, Error> {
         self.sound()?;
-        let Some(links) = self.way_out_of_ring(node.0)? else { return Ok(false) };
+        let Some(links) = self.unlink_ring_changes(node.0)? else { return Ok(false) };
         let done = links.change(self.session);
         self.noted(done)?;
         Ok(true)
     }
 
     /// The changes that take an entry out of its ring, if it is in one.
-    pub(super) fn way_out_of_ring(&self, node: Handle) -> Result<Option<Few>, Error> {
+    pub(super) fn unlink_ring_changes(&self, node: Handle) -> Result<Option<Few>, Error> {
         let next = self.link_of(node, SAME)?;
         if next == 0 {
             return Ok(None);

@@ -72,7 +72,7 @@ impl<'h> Session<'h> {
     }
 
     fn of(core: &'h Core) -> Result<Self, Error> {
-        if !core.make_waiting_room() {
+        if !core.reserve_deferred() {
             return Err(Error::OutOfMemory);
         }
         let (number, participant) = core.participants.take()?;
@@ -220,7 +220,7 @@ impl<'h> Session<'h> {
     /// The translation of the handle's block, if its use is noted already and the session may change it while
     /// it is busy, provided that the translation is valid then.
     #[inline(always)]
-    fn own_way(&self, handle: Handle) -> Option<&Translation<'h>> {
+    fn own_translation(&self, handle: Handle) -> Option<&Translation<'h>> {
         let translation = self.translation(handle);
         // The check of a place is read before the session is busy: in a tenancy in which it owns the block,
         // nobody else makes nodes there.
@@ -238,7 +238,7 @@ impl<'h> Session<'h> {
         handle: Handle,
         change: impl FnOnce(&Translation<'h>, NodeBytes, u32) -> Option<R>,
     ) -> Option<R> {
-        let translation = self.own_way(handle)?;
+        let translation = self.own_translation(handle)?;
         let Access { participant, fences, .. } = self.access;
         participant.enter(fences);
         let found = if translation.is_good() { translation.find_free(handle) } else { None };
@@ -286,7 +286,7 @@ impl<'h> Session<'h> {
         #[cfg(test)]
         self.faults.strike(true)?;
         // If the block becomes empty it is vacated, which takes its lock.
-        match self.own_way(handle) {
+        match self.own_translation(handle) {
             Some(translation) if translation.is_short() => {
                 match self.free_by(translation, |translation| translation.free_short(handle, false)) {
                     Some(Freed::Done) => Ok(()),
@@ -303,7 +303,7 @@ impl<'h> Session<'h> {
     /// returns.
     #[inline(never)]
     fn free_long(&self, handle: Handle) -> Result<(), Error> {
-        let own = self.own_way(handle);
+        let own = self.own_translation(handle);
         match own
             .and_then(|translation| self.free_by(translation, |translation| translation.free(handle, false)))
         {
@@ -362,7 +362,7 @@ impl<'h> Session<'h> {
                 Err(Error::Lost) => {}
                 translation => self.access.touch(translation?.frame),
             }
-            let own = self.own_way(handle);
+            let own = self.own_translation(handle);
             let freed = own.and_then(|translation| {
                 self.free_by(translation, |translation| translation.free(handle, false))
             });

@@ -105,7 +105,7 @@ impl<'h> Allocator<'h> {
         }
         // The lengths of free extents are estimates.
         for _ in 0..2 {
-            let Some(number) = core.find_room(0, len) else { break };
+            let Some(number) = core.find_free_space(0, len) else { break };
             let Some(current) = core.adopt(me, number, 0) else { continue };
             if let Some((current, handle)) = self.try_adopted(current, len)? {
                 self.set_main(current);
@@ -155,7 +155,7 @@ impl<'h> Allocator<'h> {
             }
         }
         let Some(kind) = core.equal_kind(len) else { return Ok(None) };
-        let left = core.find_room(kind, len).and_then(|number| core.adopt(me, number, kind));
+        let left = core.find_free_space(kind, len).and_then(|number| core.adopt(me, number, kind));
         let mut made = match left {
             Some(current) => self.try_adopted(current, len)?,
             None => None,

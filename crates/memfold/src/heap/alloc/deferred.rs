@@ -32,7 +32,7 @@ fn may_go_by(error: Error) -> bool {
 
 impl Core {
     /// Makes room for nodes that will wait; false if there is no memory.
-    pub fn make_waiting_room(&self) -> bool {
+    pub fn reserve_deferred(&self) -> bool {
         locked(&self.large).waiting.try_reserve(ROOM).is_ok()
     }
 
@@ -64,7 +64,7 @@ impl Core {
 impl Session<'_> {
     /// Frees an unreachable node, now or later. Whatever the result, it must not be freed again: if it could
     /// not be freed, it waits.
-    pub(crate) fn free_or_wait(&self, node: Handle) -> Result<(), Error> {
+    pub(crate) fn free_or_defer(&self, node: Handle) -> Result<(), Error> {
         let freed = self.free(node);
         if freed.is_err_and(may_go_by) {
             // Don't wait for the tier a second time.
@@ -77,7 +77,7 @@ impl Session<'_> {
 
     /// The same, for callers that can't handle an error.
     pub(crate) fn discard(&self, node: Handle) {
-        let _ = self.free_or_wait(node);
+        let _ = self.free_or_defer(node);
     }
 
     /// Frees parts, given with their bytes, of a node that is gone or got shorter, and nodes that wait.

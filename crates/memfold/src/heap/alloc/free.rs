@@ -69,7 +69,7 @@ impl Core {
             if block.live.load(Relaxed) == 0 {
                 self.vacate(me, number, block, claim.lock);
             } else if freed == Freed::ToList {
-                self.list_by_room(number, block);
+                self.list_by_free_space(number, block);
             }
         }
         Ok(())
@@ -80,7 +80,7 @@ impl Core {
         if let Some(block) = self.blocks.get(number) {
             let _lock = block.lock();
             if block.incarnation.load(Relaxed) == incarnation && block.live.load(Relaxed) > 0 {
-                self.list_by_room(number, block);
+                self.list_by_free_space(number, block);
             }
         }
     }
@@ -107,7 +107,7 @@ impl Core {
         subtract(&block.free, more as u32);
         if more < 0 {
             add(&block.pending, more.unsigned_abs() as u32);
-            self.list_by_room(number, block);
+            self.list_by_free_space(number, block);
         }
         Ok(true)
     }

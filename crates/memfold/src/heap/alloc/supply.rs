@@ -43,7 +43,7 @@ impl Core {
         };
         let _lock = block.lock();
         let shape = self.shape_of(kind).ok_or(Error::Damaged)?;
-        self.note_came(None);
+        self.note_fault(None);
         let (taken, frame) = self.frame_for(me, shape, false)?;
         fence(Release);
         let image = self.image(frame, shape);
@@ -115,7 +115,7 @@ impl Core {
         }
         self.set_allocator(block, 0);
         if block.live.load(Relaxed) > 0 {
-            self.list_by_room(number, block);
+            self.list_by_free_space(number, block);
         } else {
             self.vacate(me, number, block, lock);
         }
@@ -123,7 +123,7 @@ impl Core {
 
     /// Lists a block by its room, if there is enough and no session allocates from it; the caller holds its
     /// lock.
-    pub fn list_by_room(&self, number: u32, block: &Block) {
+    pub fn list_by_free_space(&self, number: u32, block: &Block) {
         if block.allocator.load(Relaxed) != 0 || block.retired.load(Relaxed) {
             return;
         }
@@ -155,7 +155,7 @@ impl Core {
 
     /// Finds a block of this kind that no session holds, with room for a node of `len` bytes. Leaves out
     /// blocks on a tier that does not answer.
-    pub fn find_room(&self, kind: u32, len: usize) -> Option<u32> {
+    pub fn find_free_space(&self, kind: u32, len: usize) -> Option<u32> {
         let is_away = self.tier_health() == TierHealth::Away;
         let rooms = locked(&self.rooms);
         let may_come = |number: &u32| !is_away || self.blocks.get(*number).is_some_and(Block::is_here);

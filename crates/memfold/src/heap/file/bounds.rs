@@ -22,7 +22,7 @@ impl Core {
             Some("the counts of a block can't be")
         } else if payload == 0 {
             Some("a block has no bytes")
-        } else if payload > most_grouped(shape, self.kept_len(shape, marked)) {
+        } else if payload > most_grouped(shape, self.copy_len(shape, marked)) {
             Some("the payload of a block is longer than a block of its kind can have")
         } else if record.codec.get() == 0 && payload != WORD {
             Some("a block without a codec is not one word")

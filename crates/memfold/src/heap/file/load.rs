@@ -141,7 +141,7 @@ impl Loader<'_> {
             (same.then(|| FormHead::of_codec(has.id())).ok_or_else(unknown)?, 0)
         } else {
             let chain: Chain = name.parse().map_err(|_| unknown())?;
-            (portable::head(chain), chain.decompress_scratch(self.core.most_kept))
+            (portable::head(chain), chain.decompress_scratch(self.core.max_copy_len))
         };
         if self.made_by.len() == format::MOST_CODECS {
             return Err(Wrong::Says("it has too many codecs"));
@@ -221,7 +221,7 @@ impl Loader<'_> {
         block.set_copy(put.map_err(|_| Error::OutOfMemory)?);
         block.set_absent();
         core.counts.blocks.fetch_add(1, Relaxed);
-        core.list_by_room(number, block);
+        core.list_by_free_space(number, block);
         // Blocks that exceed the limit go to the tier, as they did in the saved heap.
         core.spill_end.fetch_max(number, Relaxed);
         core.spill_some();

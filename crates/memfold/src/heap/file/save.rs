@@ -160,11 +160,11 @@ impl<W: Write> Saver<'_, W> {
             _ => None,
         };
         let changed = |(_, frame): &(u32, &Frame)| frame.dirty.load(Relaxed) || !block.has_copy();
-        match (self.add_kept(number, block, frame.filter(changed)), frame) {
+        match (self.add_block_copy(number, block, frame.filter(changed)), frame) {
             // The tier has lost the copy or does not answer, but the block is resident.
             (Err(SaveError::Heap(Error::Lost | Error::Away)), Some((at, frame))) => {
                 self.core.changed(number, frame);
-                self.add_kept(number, block, Some((at, frame)))
+                self.add_block_copy(number, block, Some((at, frame)))
             }
             (Err(SaveError::Heap(Error::Lost)), None) => {
                 self.core.add_lost(&mut self.lost, number, block);
@@ -175,7 +175,7 @@ impl<W: Write> Saver<'_, W> {
     }
 
     /// Adds a block's copy; if the block is resident and dirty, it is compressed first.
-    fn add_kept(
+    fn add_block_copy(
         &mut self,
         number: u32,
         block: &Block,

@@ -137,7 +137,7 @@ impl Core {
     fn give_back(&self) {
         if self.limit().follows_free() {
             self.follow_free();
-            let kept = self.frames_kept(self.frames_allowed());
+            let kept = self.frames_retained(self.frames_allowed());
             drop(self.shrink(0, locked(&self.pool), kept));
         }
     }

@@ -62,7 +62,7 @@ impl Core {
         }
         match self.limit() {
             Limit::Free | Limit::All => self.frames_of_free(),
-            Limit::Share => self.least_resident() + self.counts.more_frames.load(Relaxed),
+            Limit::Share => self.least_resident() + self.counts.extra_frames.load(Relaxed),
             Limit::Blocks(blocks) => blocks,
             Limit::Bytes(bytes) => self.frames_within(bytes).max(LEAST_FRAMES),
         }
@@ -71,7 +71,7 @@ impl Core {
     /// How many frames may stay when no more than `allowed` may be made. With [`Limit::Share`] the number
     /// allowed goes up and down, and to return memory and get it again costs as much as a decompression. Of
     /// frames for which there are no blocks, a few may stay.
-    pub fn frames_kept(&self, allowed: u32) -> u32 {
+    pub fn frames_retained(&self, allowed: u32) -> u32 {
         let blocks = self.counts.blocks.load(Relaxed);
         match self.limit() {
             Limit::Share if !self.options.paranoid => allowed + allowed / KEPT,
@@ -84,7 +84,7 @@ impl Core {
     }
 
     /// The most frames beyond the minimum.
-    fn most_more(&self) -> u32 {
+    fn max_extra(&self) -> u32 {
         (self.counts.blocks.load(Relaxed) / MOST_SHARE).max(MOST_RESIDENT) - self.least_resident()
     }
 
@@ -97,22 +97,22 @@ impl Core {
     }
 
     /// Counts a block that gets a frame: a new one, or one that was evicted before.
-    pub fn note_came(&self, evicted: Option<&Block>) {
+    pub fn note_fault(&self, evicted: Option<&Block>) {
         if self.limit() != Limit::Share {
             return;
         }
-        let most = self.most_more();
+        let most = self.max_extra();
         let away = evicted.map(|block| {
             let now = self.counts.evictions.load(Relaxed) as u32;
             now.wrapping_sub(block.evicted.load(Relaxed))
         });
         // A concurrent update by another thread may be lost.
-        let more = self.counts.more_frames.load(Relaxed);
+        let more = self.counts.extra_frames.load(Relaxed);
         let next = match away {
             Some(away) if away <= most * LONG => (more + 1).min(most),
             _ => more.saturating_sub(2),
         };
-        self.counts.more_frames.store(next, Relaxed);
+        self.counts.extra_frames.store(next, Relaxed);
     }
 
     /// How many frames fit beside everything else, including the buffers of the first compression.

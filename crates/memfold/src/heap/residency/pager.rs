@@ -23,7 +23,7 @@ enum Evicted {
 }
 
 /// A block whose tenancy has ended, and its lock.
-struct Leaving<'a> {
+struct Evicting<'a> {
     number: u32,
     frame: &'a Frame,
     owner: u32,
@@ -61,7 +61,7 @@ impl Core {
             return self.make_frame(&mut pool);
         }
         // The number of allowed frames has dropped.
-        pool = self.shrink(me, pool, self.frames_kept(allowed));
+        pool = self.shrink(me, pool, self.frames_retained(allowed));
         let mut turn = 0;
         for _ in 0..ROUNDS {
             if let Some(frame) = pool.free.pop() {
@@ -141,7 +141,7 @@ impl Core {
                 let is_freed = matches!(round, Ok(Round::Frame(_)));
                 match evicted {
                     Ok(Evicted::Done) => {
-                        pool.has_gone(frame);
+                        pool.mark_evicted(frame);
                         if is_freed {
                             pool.free.push(frame);
                         } else {
@@ -183,7 +183,7 @@ impl Core {
 
     /// Gives back a frame without a block.
     pub fn give_frame(&self, frame: u32) {
-        let kept = self.frames_kept(self.frames_allowed());
+        let kept = self.frames_retained(self.frames_allowed());
         self.give_frame_to(&mut locked(&self.pool), frame, kept);
     }
 
@@ -207,16 +207,17 @@ impl Core {
     /// Evicts blocks and makes their frames free; a result for each.
     fn evict(&self, me: u16, frames: &[u32]) -> Vec<Result<Evicted, Error>> {
         // No thread waits for a block's lock while it holds one of these, nor while its session is busy.
-        let leaving: Vec<_> = frames.iter().map(|&frame| self.begin_to_leave(frame)).collect();
+        let leaving: Vec<_> = frames.iter().map(|&frame| self.begin_eviction(frame)).collect();
         if leaving.iter().any(Option::is_some) {
             self.participants.heavy_fence(me.into());
         }
-        let leave = |leaving: Option<Leaving<'_>>| leaving.map_or(Ok(Evicted::Busy), |it| self.leave(me, it));
+        let leave =
+            |leaving: Option<Evicting<'_>>| leaving.map_or(Ok(Evicted::Busy), |it| self.leave(me, it));
         leaving.into_iter().map(leave).collect()
     }
 
     /// Ends the tenancy of a frame, unless another thread is using its block.
-    fn begin_to_leave(&self, number: u32) -> Option<Leaving<'_>> {
+    fn begin_eviction(&self, number: u32) -> Option<Evicting<'_>> {
         let frame = self.frames.get(number)?;
         let owner = frame.block.load(Acquire);
         let block = self.blocks.get(owner).filter(|_| owner != 0)?;
@@ -225,12 +226,12 @@ impl Core {
             return None;
         }
         frame.end();
-        Some(Leaving { number, frame, owner, block, _lock: lock })
+        Some(Evicting { number, frame, owner, block, _lock: lock })
     }
 
     /// Evicts a block whose end of tenancy the heavy fence has made known.
-    fn leave(&self, me: u16, leaving: Leaving<'_>) -> Result<Evicted, Error> {
-        let Leaving { number, frame, owner, block, .. } = leaving;
+    fn leave(&self, me: u16, leaving: Evicting<'_>) -> Result<Evicted, Error> {
+        let Evicting { number, frame, owner, block, .. } = leaving;
         self.wait_for_owner(me, frame);
         let had_changed = frame.dirty.load(Relaxed) || !block.has_copy();
         let kept = if self.participants.is_pinned(owner) {
@@ -280,7 +281,7 @@ impl Core {
         }
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         probe!(heap_fault_begin, number);
-        self.note_came(Some(block));
+        self.note_fault(Some(block));
         let (taken, frame) = self.frame_for(me, shape, block.marked.load(Relaxed))?;
         // A reader of the frame's previous block sees that the block has left before it sees any bytes of the
         // new one.
@@ -354,7 +355,7 @@ impl Pool {
     }
 
     /// The block that was in this chosen frame is evicted; the frame belongs to nobody.
-    fn has_gone(&mut self, frame: u32) {
+    fn mark_evicted(&mut self, frame: u32) {
         // The block for which the frame was chosen was vacated meanwhile, and another block was evicted from
         // it.
         if !self.unchoose(frame) {

@@ -30,11 +30,11 @@ impl Core {
     /// Bytes of a block's copy before compression: with its marks, if it has checks.
     pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
-        Ok((shape, self.kept_len(shape, block.marked.load(Relaxed))))
+        Ok((shape, self.copy_len(shape, block.marked.load(Relaxed))))
     }
 
     /// The same for a block of this shape; `marked` if it has checks.
-    pub fn kept_len(&self, shape: Shape, marked: bool) -> usize {
+    pub fn copy_len(&self, shape: Shape, marked: bool) -> usize {
         let size = self.options.block_size;
         if marked { shape.form(size).end() } else { shape.image(size) }
     }
@@ -103,7 +103,7 @@ impl Core {
     }
 
     /// The inverse: splits a block and its checks into a frame that has memory for them.
-    fn put_apart(
+    fn split_marks(
         &self,
         number: u32,
         block: &Block,
@@ -196,7 +196,7 @@ impl Core {
         match copy {
             // SAFETY: the copy is pinned, and freeing it requires the block's lock.
             Copy::Stored(copy) => Ok(unsafe { self.store.get(copy, number.into()) }?),
-            Copy::Spilled(at) => self.bring_copy(number, at, room(sealed, self.copy_room(number)?)?),
+            Copy::Spilled(at) => self.read_copy(number, at, room(sealed, self.copy_buffer_len(number)?)?),
         }
     }
 
@@ -215,7 +215,7 @@ impl Core {
             self.with_work(|work, Hands { spare, fields, joined, sealed }| {
                 let joined = room(joined, len)?;
                 self.load_by(number, block, shape, joined, (work, spare, fields, sealed))?;
-                self.put_apart(at, block, frame, shape, joined).map_err(Error::from)
+                self.split_marks(at, block, frame, shape, joined).map_err(Error::from)
             })??;
         } else {
             // SAFETY: the frame's memory; it belongs to this thread until the state says that the block is

@@ -32,7 +32,7 @@ const STAYS: u32 = 4;
 /// Why a copy could not be read from a tier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(not(any(feature = "spill", test)), expect(dead_code, reason = "only tiers say that"))]
-pub enum NotBack {
+pub enum ReadError {
     /// The tier no longer has it, or has something else in its place.
     Lost,
     /// The tier does not answer.
@@ -45,7 +45,12 @@ pub trait Tier: Send + Sync {
     fn put(&self, owner: u64, codec: u8, payload: &[u8]) -> Option<u32>;
     /// Copies it to `room`, which is at least [`Tier::overhead`] longer than it. Returns its codec, and where
     /// it is.
-    fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, std::ops::Range<usize>), NotBack>;
+    fn get(
+        &self,
+        owner: u64,
+        number: u32,
+        room: &mut [u8],
+    ) -> Result<(u8, std::ops::Range<usize>), ReadError>;
     /// Frees a copy.
     fn free(&self, number: u32);
     /// Forgets what was read ahead, so that it is read anew.
@@ -161,7 +166,7 @@ impl Core {
     }
 
     /// Reads a copy from the tier into `room`; returns how it is compressed, and its payload.
-    pub fn bring_copy<'r>(
+    pub fn read_copy<'r>(
         &self,
         block: u32,
         number: u32,
@@ -169,14 +174,14 @@ impl Core {
     ) -> Result<(Option<CodecId>, &'r [u8]), Error> {
         let tier = self.options.away.0.as_ref().ok_or(Error::Damaged)?;
         let (codec, at) = tier.get(block.into(), number, room).map_err(|why| match why {
-            NotBack::Lost => Error::Lost,
-            NotBack::Away => Error::Away,
+            ReadError::Lost => Error::Lost,
+            ReadError::Away => Error::Away,
         })?;
         Ok(((codec != 0).then_some(CodecId(codec)), room.get(at).ok_or(Error::Damaged)?))
     }
 
     /// Bytes of room that are needed to read a block's copy.
-    pub fn copy_room(&self, block: u32) -> Result<usize, Error> {
+    pub fn copy_buffer_len(&self, block: u32) -> Result<usize, Error> {
         let block = self.blocks.get(block).ok_or(Error::Damaged)?;
         let longest = self.longest_payload(block).ok_or(Error::Damaged)?;
         Ok(longest + self.options.away.0.as_ref().map_or(0, |tier| tier.overhead()))
@@ -195,15 +200,20 @@ impl Tier for memfold_spill::Spilled {
         self.put(owner, codec, payload).ok().map(|number| number as u32)
     }
 
-    fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, std::ops::Range<usize>), NotBack> {
+    fn get(
+        &self,
+        owner: u64,
+        number: u32,
+        room: &mut [u8],
+    ) -> Result<(u8, std::ops::Range<usize>), ReadError> {
         let begin = room.as_ptr() as usize;
         match self.get(number.into(), owner, room) {
             Ok((codec, payload)) => {
                 let at = payload.as_ptr() as usize - begin;
                 Ok((codec, at..at + payload.len()))
             }
-            Err(memfold_spill::Trouble::Lost) => Err(NotBack::Lost),
-            Err(_) => Err(NotBack::Away),
+            Err(memfold_spill::Trouble::Lost) => Err(ReadError::Lost),
+            Err(_) => Err(ReadError::Away),
         }
     }
 

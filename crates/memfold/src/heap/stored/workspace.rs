@@ -43,11 +43,11 @@ pub fn room(joined: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
 impl Core {
     /// Bytes of memory for one compression.
     pub fn work_len(&self) -> usize {
-        self.store.workspace_bytes(self.most_kept)
+        self.store.workspace_bytes(self.max_copy_len)
     }
 
     fn make_work(&self) -> Result<Work, Error> {
-        let space = OwnedWorkspace::new(&self.store, self.most_kept).ok_or(Error::OutOfMemory)?;
+        let space = OwnedWorkspace::new(&self.store, self.max_copy_len).ok_or(Error::OutOfMemory)?;
         self.counts.work_bytes.fetch_add(self.work_len() as u64, Relaxed);
         Ok(Work { space, fields: Fields::default(), joined: Vec::new(), sealed: Vec::new() })
     }

@@ -26,7 +26,7 @@ impl Core {
             }
             self.set_allocator(block, 0);
             if block.live.load(Relaxed) > 0 {
-                self.list_by_room(number, block);
+                self.list_by_free_space(number, block);
             } else {
                 self.vacate(0, number, block, lock);
             }

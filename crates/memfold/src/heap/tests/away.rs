@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{against_model, small};
-use crate::heap::stored::tier::{Away, NotBack, Tier};
+use crate::heap::stored::tier::{Away, ReadError, Tier};
 use crate::heap::*;
 use crate::random::Random;
 
@@ -52,20 +52,20 @@ impl Tier for Memory {
         Some(number)
     }
 
-    fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, Range<usize>), NotBack> {
+    fn get(&self, owner: u64, number: u32, room: &mut [u8]) -> Result<(u8, Range<usize>), ReadError> {
         match self.trouble.load(Relaxed) {
-            2 => return Err(NotBack::Lost),
+            2 => return Err(ReadError::Lost),
             3 => {
                 self.in_vain.fetch_add(1, Relaxed);
-                return Err(NotBack::Away);
+                return Err(ReadError::Away);
             }
             _ => {}
         }
         if self.lost.lock().unwrap().contains(&number) {
-            return Err(NotBack::Lost);
+            return Err(ReadError::Lost);
         }
         let copies = self.copies.lock().unwrap();
-        let (whose, codec, payload) = copies.get(&number).ok_or(NotBack::Lost)?;
+        let (whose, codec, payload) = copies.get(&number).ok_or(ReadError::Lost)?;
         assert_eq!(*whose, owner);
         let at = 8..8 + payload.len();
         room[at.clone()].copy_from_slice(payload);

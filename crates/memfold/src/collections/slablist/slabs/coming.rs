@@ -8,17 +8,17 @@ use crate::heap::{Error, Session};
 /// An element that is about to be put into a leaf. If it does not arrive there, its node, if it is a long
 /// one, is freed when this is dropped: after an error, and if a comparison of the program panics during the
 /// search for its place.
-pub struct Coming<'e, E: ?Sized + Element> {
+pub struct PendingElement<'e, E: ?Sized + Element> {
     session: &'e Session<'e>,
     held: Held<'e, E>,
     arrived: bool,
 }
 
-impl<'e, E: ?Sized + Element> Coming<'e, E> {
+impl<'e, E: ?Sized + Element> PendingElement<'e, E> {
     #[inline(always)]
     pub fn new(session: &'e Session<'_>, element: &'e E) -> Result<Self, Error> {
         let held = E::Format::hold(session, Slabs::<E>::longest(session), element)?;
-        Ok(Coming { session: session.borrowed(), held, arrived: false })
+        Ok(PendingElement { session: session.borrowed(), held, arrived: false })
     }
 
     /// The element, as leaves store it.
@@ -34,7 +34,7 @@ impl<'e, E: ?Sized + Element> Coming<'e, E> {
     }
 }
 
-impl<E: ?Sized + Element> Drop for Coming<'_, E> {
+impl<E: ?Sized + Element> Drop for PendingElement<'_, E> {
     #[inline(always)]
     fn drop(&mut self) {
         if E::Format::HAS_LONG && !self.arrived {

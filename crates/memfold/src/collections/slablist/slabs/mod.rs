@@ -13,7 +13,7 @@ mod whole;
 use std::borrow::Borrow;
 use std::vec::Vec;
 
-pub use self::coming::Coming;
+pub use self::coming::PendingElement;
 use self::leaves::{alike, format_of, leaf_bytes, most_bytes};
 use self::parts::{Numbered, Sought};
 use super::element::Element;
@@ -387,7 +387,7 @@ impl<E: ?Sized + Element> Slabs<E> {
         element: &E,
         find: impl Fn(&Self) -> Result<Position, Error>,
     ) -> Result<(), Error> {
-        let coming = Coming::new(session, element)?;
+        let coming = PendingElement::new(session, element)?;
         let mut turn = 0;
         loop {
             if let Some(node) = self.set(session, at, coming.held(), turn)? {

@@ -103,7 +103,7 @@ impl<E: ?Sized + Element> Slabs<E> {
             if E::Format::HAS_LONG {
                 result = result.and(self.append_leaf(session, leaf, &mut all));
                 for node in (0..all.len()).filter_map(|at| all.long(at)) {
-                    result = result.and(session.free_or_wait(node));
+                    result = result.and(session.free_or_defer(node));
                 }
             }
             result = result.and(self.free_leaf(session, &leaf));
