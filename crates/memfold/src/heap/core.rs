@@ -1,4 +1,4 @@
-//! What a heap is made of, and how a node is found.
+//! What a heap is made of.
 
 use std::boxed::Box;
 use std::cmp::Reverse;
@@ -64,9 +64,9 @@ pub struct Core {
     pub root: AtomicU64,
     pub(super) plain: Option<Plain>,
     pub large: Mutex<large::Table>,
-    /// See `stored/lost.rs`. `nodes_noted`: if there is a tier, one node of each block that was compressed: 1
-    /// << 31, check << 16, place.
+    /// See `stored/lost.rs`.
     pub given_up: Mutex<GivenUp>,
+    /// If there is a tier: one node of each block that was compressed, as `1 << 31 | check << 16 | place`.
     pub nodes_noted: Segments<AtomicU32>,
     pub board: Board,
     /// The clock hand that chooses the blocks to spill, and the largest block number.

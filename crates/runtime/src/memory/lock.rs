@@ -1,5 +1,18 @@
 //! A lock for the runtime's own threads: spins a little, then sleeps on a
 //! futex. It never calls the host's threading library.
+//!
+//! **Order.** A thread that holds one of these may take only those after it:
+//!
+//! ```text
+//!   DESK (interpose/desk.rs)      a request to the keeper
+//!   life (process)                starting, stopping, forking
+//!   out (spill)                   batches on their way out
+//!   order (pages)                 messages, events, placing pages
+//!   inbox, standby queue, lists of batches, the fetchers' queue, ranges (interpose/mappings), the arena, the store's
+//! ```
+//!
+//! Those of the last line are held briefly. A thread that holds one of them takes none of the lines above. `starts`
+//! (process/threads) and the state of credentials (interpose/rights) say for themselves what is done under them.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

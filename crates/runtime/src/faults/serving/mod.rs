@@ -9,7 +9,7 @@
 //! | standby | copied back from the standby slot |
 //! | zero | zeros |
 //! | stored | decompressed outside the lock, placed under it |
-//! | pinned | another thread is restoring it, and resumes the faulting thread when done |
+//! | pinned | another thread reads the blob (it restores, densifies, spills or copies the page), and resumes the faulting thread when done |
 //! | spilled | left to a fetcher, which waits for the supervisor: see `spill/fetch.rs` |
 //!
 //! A write to a protected page (see `copies.rs`) only waits for room.
