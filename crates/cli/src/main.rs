@@ -132,7 +132,32 @@ fn usage(error: &clap::Error) -> i32 {
         );
         return FAILED;
     }
-    let words: Vec<&str> = text.trim_start_matches("error: ").split_whitespace().collect();
-    say(&words.join(" "));
+    say(&one_line(&text));
     FAILED
+}
+
+/// The paragraphs of a mistake's description as parts of one sentence.
+fn one_line(text: &str) -> String {
+    let paragraphs = text.trim_start_matches("error: ").split("\n\n");
+    let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let parts: Vec<String> = paragraphs.map(words).filter(|part| !part.is_empty()).collect();
+    let plain = |part: &String| match part.as_str() {
+        "For more information, try '--help'." => "--help says more".to_owned(),
+        _ => part.replacen("Usage: ", "usage: ", 1),
+    };
+    parts.iter().map(plain).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistake_is_one_sentence() {
+        let text = "error: unexpected argument '--frob' found\n\n  tip: to pass '--frob' as a value, use '-- --frob'\n\nUsage: memfold du [DIR]...\n\nFor more information, try '--help'.\n";
+        assert_eq!(
+            one_line(text),
+            "unexpected argument '--frob' found; tip: to pass '--frob' as a value, use '-- --frob'; usage: memfold du [DIR]...; --help says more"
+        );
+    }
 }
