@@ -274,7 +274,9 @@ impl Spilled {
 
     /// Drops what was read ahead: the next reads ask the tier.
     pub fn forget_ahead(&self) {
-        *locked(&self.ahead) = Ahead::default();
+        if self.not_forked().is_ok() {
+            *locked(&self.ahead) = Ahead::default();
+        }
     }
 
     /// Frees a block. Returns the bytes of its payload, if it existed.
