@@ -61,6 +61,7 @@ mod tree;
 mod trees;
 mod trials;
 mod uffd;
+mod unmanaged;
 mod userfault;
 mod web;
 mod witness;

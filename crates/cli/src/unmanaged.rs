@@ -1,0 +1,72 @@
+//! Why a process of the tree is not managed, as far as `/proc` tells.
+
+use crate::machine::status_field;
+use crate::{procfs, program};
+
+/// The reason, as part of a sentence.
+pub fn why_not_managed(pid: i32) -> &'static str {
+    let by_file =
+        procfs::executable(pid).map_or("its file is not known", |file| program::why_not_managed(&file));
+    if by_file != program::WITHOUT_ENVIRONMENT {
+        return by_file;
+    }
+    let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let filters =
+        |status: &str| status_field(status, "Seccomp_filters:").and_then(|text| text.parse::<u32>().ok());
+    if filters(&status) > filters(&own) {
+        return "started under a seccomp filter";
+    }
+    let root = format!("/proc/{pid}/root/");
+    if std::fs::metadata(&root).is_ok() && std::fs::metadata(format!("{root}proc/self")).is_err() {
+        return "there is no /proc in its root directory; mount one there";
+    }
+    let other_user = procfs::user(pid).is_some_and(|user| user != nix::unistd::geteuid().as_raw());
+    match environment(pid) {
+        None if other_user => "runs as another user; start memfold as that user",
+        None => by_file,
+        Some((false, _)) => by_file,
+        Some((true, None)) => {
+            "LD_PRELOAD was taken out of its environment; leave it there, or put memfold behind who does that"
+        }
+        Some((true, Some(preload))) if !preload.contains("libmemfold_preload") => {
+            "LD_PRELOAD was replaced; where it is set, write LD_PRELOAD=LIBRARY:$LD_PRELOAD"
+        }
+        Some((true, Some(preload))) => {
+            let ours =
+                preload.split([':', ' ']).find(|entry| entry.contains("libmemfold_preload")).unwrap_or("");
+            let path = ours.replace("$PLATFORM/", "");
+            match std::fs::symlink_metadata(format!("{root}{path}")) {
+                Err(_) => {
+                    "memfold's library is not in its root directory; make it visible there (a bind mount)"
+                }
+                Ok(_) if other_user => {
+                    "runs as another user, and memfold cannot be reached from there; start memfold as that user"
+                }
+                Ok(_) if shares_namespaces(pid) => {
+                    "the library of memfold's that its LD_PRELOAD names is another version's; leave that out, memfold adds its own"
+                }
+                Ok(_) => "memfold cannot be reached from its namespaces; start memfold inside of them",
+            }
+        }
+    }
+}
+
+/// Whether a process sees the same files, processes and users as the supervisor. If that can't be told, it may not.
+fn shares_namespaces(pid: i32) -> bool {
+    ["mnt", "pid", "user"].iter().all(|kind| {
+        let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
+        of("self").is_some_and(|own| of(&pid.to_string()) == Some(own))
+    })
+}
+
+/// Whether a process was given the path of the shared page, and what it is to preload.
+fn environment(pid: i32) -> Option<(bool, Option<String>)> {
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let value = |name: &str| {
+        let mut entries = bytes.split(|byte| *byte == 0);
+        let rest = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));
+        rest.map(|rest| String::from_utf8_lossy(rest).into_owned())
+    };
+    Some((value(memfold_shared::page::ENV_SHARED).is_some(), value("LD_PRELOAD")))
+}
