@@ -80,7 +80,9 @@ def programs_over(place):
 
 
 def interval(logs):
-    """(ratio, low, high): the geometric mean, and Student's interval of 95 % for it; no ends with less than two."""
+    """(ratio, low, high): the geometric mean, and Student's 95 % interval for it; no bounds for fewer than
+    two values.
+    """
     mean = statistics.fmean(logs)
     if len(logs) < 2:
         return math.exp(mean), None, None
@@ -89,13 +91,13 @@ def interval(logs):
 
 
 def blas():
-    """Which library numpy multiplies with: the figures depend on it."""
+    """The library that numpy uses for products: the figures depend on it."""
     library = Path("/etc/alternatives/libblas.so.3-x86_64-linux-gnu")
     return str(library.resolve()) if library.exists() else None
 
 
 def measure(case, size, memfold, levels, pairs, place, timeout, keep):
-    """Rows of one program: what it takes alone, then pairs of a plain and a limited run at each level."""
+    """Rows of one program: its plain memory, then pairs of a plain and a limited run at each level."""
     attempt, counter, plain_peer = programs.Attempt(case, size, Path(place)), energy.Counter(), peers.Unlimited()
     plain = attempt.run("plain")
     if plain.status != (0, 0):
@@ -130,18 +132,20 @@ def measure(case, size, memfold, levels, pairs, place, timeout, keep):
 
 
 def outcome(limited):
-    """Whether runs came to their end, and to the output of the plain one."""
+    """Whether the runs completed, with the same output as the plain one."""
     return "not ended" if any(row["timed_out"] for row in limited) else "same" if all(row["same"] for row in limited) else "ANOTHER"
 
 
 def held(limited):
-    """Whether the limit was held in all runs of which that is known: one that was ended has left no statistics."""
+    """Whether the limit was kept in all runs for which that is known: a run that was killed has left no
+    statistics.
+    """
     known = [row["held"] for row in limited if row["stats"]]
     return all(known) if known else None
 
 
 def compared(rows):
-    """By program and level: what the pairs say."""
+    """The results of the pairs, by program and level."""
     found = {}
     for program, level in dict.fromkeys((row["program"], row["level"]) for row in rows):
         mine = [row for row in rows if (row["program"], row["level"]) == (program, level)]

@@ -16,7 +16,7 @@ PAIRS = 21
 
 
 def section(binary, results, options):
-    """Interleaved pairs, plainly and under a limit of four times the peak."""
+    """Interleaved pairs, plain and under a limit of four times the peak."""
     pairs, rows, lines = 5 if options.quick else PAIRS, [], []
     memfold, plain = peers.Memfold(binary, "--quiet"), peers.Unlimited()
     for case in cases.CASES:

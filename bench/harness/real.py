@@ -1,5 +1,6 @@
-"""The real programs of tests/programs under every peer, all with the same total. Where zram can't keep a program within
-it, the least total with which it came to its end is shown, and memfold is measured with that one, too."""
+"""The real programs of tests/programs under every peer, all with the same total. If zram cannot keep a program
+within it, the least total at which the program completed is shown, and memfold is measured with that one, too.
+"""
 
 import tempfile
 from pathlib import Path

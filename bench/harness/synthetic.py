@@ -1,7 +1,7 @@
 """Touches in three patterns over 1 GiB of captured heap pages, every peer with the same total.
 
-What is compared is the time of the touches alone; filling and the check of
-every byte afterwards are measured too and stand in the raw data.
+The time of the touches alone is compared; the filling and the check of every byte afterwards are measured, too,
+and are in the raw data.
 """
 
 import json
@@ -30,7 +30,7 @@ def touch(binaries, files, pattern, touches, threads, amount=AMOUNT):
 
 
 def one(peer, command, total, place, period=0.01):
-    """One run; its row of figures. Memory is looked at every so many seconds."""
+    """One run; its row of figures. Memory is sampled periodically."""
     place = Path(place)
     result = peer.run(command, total, place, load="touch", stdout=place / "out", stderr=place / "err", period=period,
                       timeout=300)
@@ -85,7 +85,7 @@ def section(binary, results, options, binaries, files, source):
 
 
 def show(rows, others, counts):
-    """One line a row of the load, one column a peer."""
+    """One line per row of the load, one column per peer."""
     names = [peer.name for peer in others if any(row["peer"] == peer.name for row in rows)]
     lines = []
     for threads in THREADS:
