@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 BLKDISCARD = 0x1277
-# Two passes of the keeper find nothing to do.
+# Two passes of the background thread find nothing to do.
 QUIET = 11
 
 

@@ -30,11 +30,11 @@ MIB = memory.MIB
 LEVELS = (100, 90, 80, 70, 60, 50, 40)
 QUICK_LEVELS = (100, 70, 40)
 PAIRS, QUICK_PAIRS = 5, 2
-# A run is ended when it has taken so many times what the program takes alone; how much worse it is says nothing more.
+# A run is killed when it has taken this many times the plain time; how much slower it is tells nothing more.
 HOPELESS = 5
 # The goal is the paper's own result with PBPM: 0.2 % and 9.2 %, here with room for noise in the mean.
 MEAN_GOAL, WORST_GOAL = 0.02, 0.09
-# Student's t for 95 %, both sides, by degrees of freedom; beyond, the last is on the safe side.
+# Student's t for 95 %, two-sided, by degrees of freedom; beyond the table, the last value is conservative.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
        2.101, 2.093, 2.086)
 MEDIA = cases.LOAD / "media.py"
@@ -111,7 +111,7 @@ def measure(case, size, memfold, levels, pairs, place, timeout, keep):
             if level in hopeless:
                 continue
             limit = plain.peak * level // 100 // 4096 * 4096
-            # Who goes first alternates, so that a drift of the machine hits both.
+            # The order alternates, so that a drift of the machine affects both.
             for peer in (plain_peer, memfold) if (pair + level // 10) % 2 else (memfold, plain_peer):
                 counter.start()
                 result = attempt.run("pair", runner=lambda command, directory, **more: peer.run(
@@ -154,7 +154,7 @@ def compared(rows):
                 if ("memfold", pair) in of and ("no limit", pair) in of]
 
         def logs(key):
-            # One run that did not come to the plain one's end, and the level has no figure.
+            # If one run did not produce the plain one's output, the level has no figure.
             if not all(row["same"] and row[key] for pair in both for row in pair):
                 return []
             return [math.log(one[key] / other[key]) for one, other in both]

@@ -37,7 +37,7 @@ def one(peer, command, total, place, timeout):
         row["words"] = (place / "err").read_text()[-300:]
     if isinstance(peer, peers.Memfold):
         row["over_bytes"] = memory.excess(result.samples, total)[0]
-        # Without its command line, which has paths of this machine in it.
+        # Without its command line, which contains paths of this machine.
         row["stats"] = {name: value for name, value in (result.stats or {}).items() if name != "command"}
     return row
 
@@ -50,7 +50,8 @@ def measure(options, tree, others, place, keep):
         return [str(Path(options.bench_heap).resolve()), "once", f"--kind={kind}", "--tree", tree, "--trees", options.trees_dir]
 
     alone = peers.Unlimited()
-    # Makes the tree if it is not there, and brings it into the kernel's caches on our account, not on a cgroup's.
+    # Makes the tree if it does not exist, and reads it into the kernel's caches, charged to this process and not
+    # to a cgroup.
     first = one(alone, command("malloc"), None, place, 3600)
     if "outcome" not in first:
         raise Failed(f"bench-heap over {tree}: {first['words']}")

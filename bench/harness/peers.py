@@ -28,8 +28,8 @@ ZRAM_CONTROL = Path("/sys/class/zram-control")
 PAGE_CLUSTER = Path("/proc/sys/vm/page-cluster")
 TOLERANCE = 0.01
 
-# Reads to the end of its input, which comes when the bench ends in whatever way, then undoes what was done.
-# Processes go first: swap cannot be switched off while what it holds fits nowhere else.
+# Reads to the end of its input, which comes however the bench ends, then undoes what was done. Processes go
+# first: swap cannot be switched off while its contents fit nowhere else.
 # $1 swap, $2 zram device number or -, $3 page-cluster, $4 "added" for a device of our own, $5 the bench's cgroups.
 GUARDIAN = """
 trap '' INT TERM HUP
@@ -164,7 +164,7 @@ class Zram:
             limit = max(8 * MIB, limit + (total - result.peak) / max(gain, 0.2))
         least = min((result for result in ended if result.peak > total), key=lambda result: result.peak, default=result)
         if least is not result:
-            # Once more: its output has been written over since.
+            # Once more: its output has been overwritten since.
             result = memory.run(command, directory, hard_limit=least.cgroup_limit, extra=lambda: self.pool()[1], **options)
             result.cgroup_limit = least.cgroup_limit
         result.unsettled = result.status[0] >= 0

@@ -20,11 +20,11 @@ import synthetic
 
 MIB = memory.MIB
 AMOUNT = 1024 * MIB
-# What the pages are, how much of them is touched, and in how much memory.
+# The pages' contents, how much of them is touched, and in how much memory.
 LOADS = [("heap pages", AMOUNT, 210 * MIB, "zipf:0.99", 600_000), ("heap pages", AMOUNT, 210 * MIB, "sequential", 500_000),
          ("heap pages", AMOUNT, 210 * MIB, "uniform", 100_000),
          ("noise", 512 * MIB, 256 * MIB, "zipf:0.99", 300_000), ("noise", 512 * MIB, 256 * MIB, "sequential", 250_000)]
-# To count pages that are shared stops the program for a moment; a cgroup's figures do not. So it is not done often, s.
+# Counting shared pages stops the program for a moment; a cgroup's figures do not. So this interval is long, s.
 PERIOD = 0.25
 
 

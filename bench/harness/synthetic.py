@@ -16,7 +16,7 @@ MIB = memory.MIB
 AMOUNT = 1024 * MIB
 TOTALS = (620 * MIB, 512 * MIB)
 THREADS = [1, 2]
-# Three scans; the two random ones as many touches as give every peer seconds to show itself.
+# Three scans; for the two random patterns, enough touches for every peer to run for seconds.
 PATTERNS = {"sequential": 3 * AMOUNT // 4096, "uniform": 600_000, "zipf:0.99": 2_000_000}
 SHORT = {"sequential": AMOUNT // 4096, "uniform": 200_000, "zipf:0.99": 600_000}
 
