@@ -1,7 +1,8 @@
 # The few commands that everyone needs; `make help` lists them.
 
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
-# `make test` builds all that it needs once, in the profile `tests`; what is installed is built in `release`, and what C calls in `capi`.
+# `make test` builds everything that it needs once, in the profile `tests`; installed programs are built in
+# `release`, and the C library in `capi`.
 PROFILE := release
 MEMFOLD := $(TARGET)/$(PROFILE)/memfold
 PRELOAD := $(TARGET)/$(PROFILE)/libmemfold_preload.so
@@ -9,22 +10,22 @@ PLUGIN  := $(TARGET)/$(PROFILE)/nbdkit-memfold-plugin.so
 PREFIX  := /usr/local
 DESTDIR :=
 PYTHON  := python3
-# What the tests of spilling talk to.
+# The servers for the tests of spilling.
 SERVERS := nbdkit libnbd0 redis-server redis-tools
 TORTURE := $(abspath $(TARGET))/torture
-# Of the C library: its version, and the part of it that says whether programs still fit.
+# The C library's version, and the part of it that says whether programs are still compatible.
 CAPI_PROFILE := $(PROFILE:release=capi)
 CAPI := $(TARGET)/$(CAPI_PROFILE)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 INTERFACE := $(shell echo $(VERSION) | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')
-# Those that are done within ten seconds each, on an idle machine; and within a minute.
+# Programs that finish within ten seconds each on an idle machine; then those that finish within a minute.
 SMALL := python-numpy sqlite g++ make-j2
 MORE := python-json redis sort node java-default pipeline
-# Of all test programs and of what they test: with the same features nothing is compiled twice.
+# The features of all test programs and of what they test: with equal features nothing is compiled twice.
 FEATURES := memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers
 TESTED := --workspace --exclude memfold-bench --features $(FEATURES)
-# All test programs but `servers` and `spill`, which wait for what time decides: `make test-all` runs those. No other
-# name may begin as theirs do: `test-unit` looks.
+# All test programs except `servers` and `spill`, which depend on timing: `make test-all` runs those. No other
+# name may begin as theirs do: `test-unit` checks that.
 UNIT := --lib --bins --test '[!s]*' --test 's[!ep]*'
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
@@ -45,7 +46,7 @@ else
 	@cargo build --profile $(PROFILE) --quiet $(TESTED) --lib --bins --tests --examples
 endif
 
-# Panics in it are errors of one request: it has an unwinder, as the C library.
+# A panic in the plugin is an error of one request: the plugin has an unwinder, like the C library.
 plugin: $(if $(filter release,$(PROFILE)),setup,build) ## the plugin of nbdkit
 ifeq ($(PROFILE),release)
 	@cargo build --profile capi --quiet -p memfold-nbdkit
@@ -58,7 +59,7 @@ ifeq ($(PROFILE),release)
 endif
 	@crates/capi/link.sh $(CAPI)/libmemfold_capi.a $(CAPI)/lib $(INTERFACE)
 
-# They are made of the definition of the command line, by a program of their own.
+# A separate program makes them from the definition of the command line.
 pages: setup ## man pages and completions, in target/share
 	@rm -rf $(TARGET)/share
 	@cargo run --release --quiet -p memfold-pages -- $(TARGET)/share
@@ -148,7 +149,7 @@ soak: build ## the torture program, random operations on collections and attacks
 	@cargo build --release --quiet -p memfold --features spill --example soak
 	$(TARGET)/release/examples/soak --seconds 600
 
-# zstd asks for -fmerge-all-constants, by which the sanitizer of gcc takes a local table for one out of its scope.
+# zstd asks for -fmerge-all-constants, which makes gcc's sanitizer report a local table as used out of scope.
 fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly toolchain)
 	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: cargo-fuzz is missing: cargo install cargo-fuzz" >&2; exit 1; }
 	@cargo test --release --quiet -p memfold-codec --features peers --test corpus unpack -- --ignored
@@ -158,7 +159,7 @@ fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly too
 
 HEAP := bench/results/$(shell date +%Y%m%d)-heap
 .PHONY: bench-heap
-# Rows that are there already are not measured again.
+# Existing rows are not measured again.
 bench-heap: build ## the heap against malloc, as the paper measured it: hours (root, for zram)
 	@cargo build --release --quiet -p memfold-bench --bin bench-heap
 	@for section in operations overhead tables policies figures; do \
@@ -169,7 +170,8 @@ bench-heap: build ## the heap against malloc, as the paper measured it: hours (r
 
 TREES := /var/tmp/memfold-trees
 .PHONY: bench-du
-# The trees are made in /var/tmp once. Peers that are missing are left out, which is said: apt install gdu, cargo install dua-cli du-dust parallel-disk-usage.
+# The trees are made in /var/tmp once. Missing peers are reported and left out: apt install gdu, cargo install
+# dua-cli du-dust parallel-disk-usage.
 bench-du: build ## memfold du against its peers, and the tables of docs/du.md: ten minutes
 	@scripts/setup.sh ncdu
 	@cargo build --release --quiet -p memfold-bench --bin bench-heap --bin bench-du
@@ -180,7 +182,7 @@ bench-du: build ## memfold du against its peers, and the tables of docs/du.md: t
 	for section in operations walkers layouts memory; do $(TARGET)/release/bench-du $$section $(TREES)/million || exit 1; done
 	$(TARGET)/release/bench-du large
 
-# `make plots PLOTS=DIR ELEMENTS=10000000`. Without a C++ compiler or absl, those peers are left out, which is said.
+# `make plots PLOTS=DIR ELEMENTS=10000000`. Without a C++ compiler or absl, those peers are reported and left out.
 PLOTS := plots
 ELEMENTS := 1400000
 plots: setup ## every insertion's time, of slab lists and their peers: a page with pictures, in plots/ (a quarter of an hour)

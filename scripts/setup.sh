@@ -1,17 +1,16 @@
 #!/bin/sh
-# Sees to what a make target needs. As root where apt is there, missing Debian
-# packages are installed, with one line that names them; elsewhere what is
-# missing is named and how to get it.
+# Provides what a make target needs. As root on a system with apt, it installs missing Debian packages and prints
+# one line that names them; elsewhere it names what is missing and how to get it.
 #
 # usage: setup.sh build            a Rust toolchain (precondition), cc, make, python3
-#        setup.sh capi            a C++ compiler, binutils and pkg-config; valgrind, wished for
-#        setup.sh probes          binutils; bpftrace and gdb, wished for
+#        setup.sh capi            a C++ compiler, binutils and pkg-config; optionally valgrind
+#        setup.sh probes          binutils; optionally bpftrace and gdb
 #        setup.sh ncdu            ncdu, against which memfold du is tested
-#        setup.sh packages NAME..  these Debian packages, wished for: their lack is no failure
+#        setup.sh packages NAME..  these Debian packages, all optional: their lack is no failure
 set -eu
 
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }
-# Another installation that runs at the same time, an unattended upgrade say, is waited for.
+# Waits for another installation that runs at the same time, such as an unattended upgrade.
 apt_get() { apt-get -o DPkg::Lock::Timeout=600 "$@"; }
 
 install_packages() {

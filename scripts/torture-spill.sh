@@ -1,7 +1,6 @@
 #!/bin/sh
-# The torture program under memfold with a tier of each kind, one after the
-# other: nbdkit, redis-server, and three of them as a cluster. (The file is
-# among the limits of torture.sh.)
+# Runs the torture program under memfold with a tier of each kind, one after the other: nbdkit, redis-server, and
+# three of them as a cluster. (torture.sh tests the file, among its limits.)
 #
 # usage: torture-spill.sh MEMFOLD TORTURE SECONDS     SECONDS in all
 set -eu
@@ -37,7 +36,7 @@ redis() { # PORT OPTIONS..
     wait_for answers "$port"
 }
 
-# A cluster's server takes another one, 10000 above it.
+# A server of a cluster takes a second port, 10000 above the first.
 free_port() {
     python3 -c '
 import socket

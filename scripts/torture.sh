@@ -1,20 +1,18 @@
 #!/bin/sh
-# The torture program under memfold, with several limits, one after the other.
-# Seeds are new every time and printed by the program, so that a failure can
-# be repeated with --seed.
+# Runs the torture program under memfold with several limits, one after the other. Seeds are new every time and
+# printed by the program, so that a failure can be repeated with --seed.
 #
-# What is spilled goes to /var/tmp, or to what SPILL_TO names.
+# Data are spilled to /var/tmp, or to the target in SPILL_TO.
 #
 # usage: torture.sh MEMFOLD TORTURE SECONDS [quick|spill]     SECONDS in all
 #
-# `spill` runs those alone that spill.
-# `quick` runs some of the cases one by one as well, so that a failure in one
-# of them is seen alone.
+# `spill` runs only the cases that spill. `quick` also runs some of the cases one by one, so that a failure in one
+# of them is visible on its own.
 set -u
 memfold=$1 torture=$2 seconds=$3
 passed=0 failed=0
 
-# limit, memory of the torture program, threads, options of memfold, and behind a bar those of the program
+# Limit, memory of the torture program, threads, options of memfold, and after a bar those of the program
 rows="40M 160M 3 --spill ${SPILL_TO:-/var/tmp}
 1G 96M 3 --paranoid --spill ${SPILL_TO:-/var/tmp}"
 if [ "${4:-}" != spill ]; then

@@ -30,7 +30,7 @@ def is_elf(path):
 
 
 def gather(roots, wanted, size):
-    """Whole files one after the other, until it is enough."""
+    """Whole files one after the other, until there is enough."""
     parts, have = [], 0
     for path in files(roots, wanted):
         with open(path, "rb") as file:
@@ -42,7 +42,7 @@ def gather(roots, wanted, size):
 
 
 def database(size, place):
-    """What this machine's packages and files are: names, sums, sizes and times, with two indexes."""
+    """Facts about this machine's packages and files: names, sums, sizes and times, with two indexes."""
     path = place / "files.db"
     path.unlink(missing_ok=True)
     base = sqlite3.connect(path)
@@ -77,7 +77,7 @@ def pages(size):
 
 
 def make(name, size, place):
-    """The file of a data set, made once and kept in `place`. Where there is less of the data it is repeated."""
+    """The file of a data set, made once and kept in `place`. If there are fewer data, they are repeated."""
     path = place / f"{name}-{size >> 20}.img"
     if path.exists() and path.stat().st_size == size:
         return path

@@ -1,4 +1,4 @@
-"""Devices that are measured: how each is begun, filled, asked for its memory, trimmed and ended."""
+"""The measured devices: how each is started, filled, asked for its memory, trimmed and ended."""
 
 import contextlib
 import fcntl
@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 BLKDISCARD = 0x1277
-# Two passes of the keeper find nothing to do.
+# Two passes of the background thread find nothing to do.
 QUIET = 11
 
 
 class Missing(Exception):
-    """A peer that cannot be had here, and why."""
+    """A peer that is not available here, and why."""
 
 
 def run(*command):
@@ -49,7 +49,7 @@ def status_bytes(pid, key):
 
 
 class Peer:
-    """One device. `fio` is what fio is told of it."""
+    """One device. `fio` is the description that fio gets of it."""
 
     name = fio = None
 
@@ -88,10 +88,10 @@ class Peer:
         self.process = process
 
     def settle(self):
-        """Waits for the end of what goes on in the background."""
+        """Waits for the end of background work."""
 
     def memory(self):
-        """(bytes now, most so far)"""
+        """(bytes now, peak so far)"""
         return status_bytes(self.process.pid, "VmRSS"), status_bytes(self.process.pid, "VmHWM")
 
 
@@ -121,7 +121,7 @@ class Sparse(Nbd):
 
 
 class Memfold:
-    """What both doors have in common."""
+    """The common part of memfold's two kinds of devices."""
 
     def command(self, *door):
         self.title = f"bench-{os.getpid()}"
@@ -153,7 +153,7 @@ class MemfoldNbd(Memfold, Nbd):
 
 
 class Block(Peer):
-    """Something under /dev."""
+    """A block device under /dev."""
 
     def use(self, device):
         self.device = device
@@ -208,7 +208,7 @@ class Zram(Block):
         self.stack.callback(lambda: (self.sys / "reset").write_text("1"))
 
     def counts(self):
-        """(compressed bytes, bytes of memory, most so far)"""
+        """(compressed bytes, bytes of memory, peak so far)"""
         words = [int(word) for word in (self.sys / "mm_stat").read_text().split()]
         return words[1], words[2], words[4]
 

@@ -1,7 +1,6 @@
-"""How much fits, and whether the limit holds while a program grows as fast as it can.
+"""How much fits, and whether the limit is kept while a program grows as fast as it can.
 
-The load is memeater's: unique captured pages, written, then read back and
-compared byte by byte.
+The load is memeater's: unique captured pages are written, then read back and compared byte by byte.
 """
 
 import json
@@ -19,7 +18,7 @@ STEP = LIMIT // 8
 
 
 def eat(peer, binaries, files, amount, place, threads=1, limit=LIMIT, **options):
-    """One run of memeater; (held the limit and read everything back right, its figures)."""
+    """One run of memeater; (kept the limit and read everything back correctly, its figures)."""
     place = Path(place)
     command = [str(binaries / "memeater"), "--amount", str(amount), "--threads", str(threads)]
     for file in files:
@@ -37,7 +36,7 @@ def eat(peer, binaries, files, amount, place, threads=1, limit=LIMIT, **options)
 
 
 def largest(peer, binaries, files, place, start=3 * LIMIT):
-    """The largest amount that fits, to an eighth of the limit; (bytes, rows of every try)."""
+    """The largest amount that fits, to an eighth of the limit; (bytes, rows of every attempt)."""
     rows, fits, fails = [], 0, None
     amount = start
     while fails is None or fails - fits > STEP:

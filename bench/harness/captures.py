@@ -1,8 +1,8 @@
-"""Pages of real programs' heaps, to make synthetic loads of.
+"""Pages of real programs' heaps, for synthetic loads.
 
-With $MEMFOLD_CORPUS (a directory with files proc-*) those are taken; else the
-program tests' loads are run, stopped near their peaks, and their pages read.
-Same-filled pages and copies of a page are left out.
+If $MEMFOLD_CORPUS (a directory with files proc-*) is set, its files are used. Otherwise the program tests'
+loads are run and stopped near their peaks, and their pages are read. Same-filled pages and duplicates are left
+out.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ PAGES_EACH = 1024
 
 
 def distinct(found):
-    """The pages that say something, once each."""
+    """The pages that are not same-filled, each once."""
     return list({page: None for page in found if not pages.same_filled(page)})
 
 
@@ -39,7 +39,7 @@ def capture(case, path):
 
 @contextlib.contextmanager
 def corpus(only=SOURCES):
-    """(files, where they are from), there as long as the block runs."""
+    """(files, their origin); they exist while the block runs."""
     given = os.environ.get("MEMFOLD_CORPUS")
     if given:
         files = sorted(Path(given).glob("proc-*"))

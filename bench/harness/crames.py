@@ -30,11 +30,11 @@ MIB = memory.MIB
 LEVELS = (100, 90, 80, 70, 60, 50, 40)
 QUICK_LEVELS = (100, 70, 40)
 PAIRS, QUICK_PAIRS = 5, 2
-# A run is ended when it has taken so many times what the program takes alone; how much worse it is says nothing more.
+# A run is killed when it has taken this many times the plain time; how much slower it is tells nothing more.
 HOPELESS = 5
 # The goal is the paper's own result with PBPM: 0.2 % and 9.2 %, here with room for noise in the mean.
 MEAN_GOAL, WORST_GOAL = 0.02, 0.09
-# Student's t for 95 %, both sides, by degrees of freedom; beyond, the last is on the safe side.
+# Student's t for 95 %, two-sided, by degrees of freedom; beyond the table, the last value is conservative.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
        2.101, 2.093, 2.086)
 MEDIA = cases.LOAD / "media.py"
@@ -80,7 +80,9 @@ def programs_over(place):
 
 
 def interval(logs):
-    """(ratio, low, high): the geometric mean, and Student's interval of 95 % for it; no ends with less than two."""
+    """(ratio, low, high): the geometric mean, and Student's 95 % interval for it; no bounds for fewer than
+    two values.
+    """
     mean = statistics.fmean(logs)
     if len(logs) < 2:
         return math.exp(mean), None, None
@@ -89,13 +91,13 @@ def interval(logs):
 
 
 def blas():
-    """Which library numpy multiplies with: the figures depend on it."""
+    """The library that numpy uses for products: the figures depend on it."""
     library = Path("/etc/alternatives/libblas.so.3-x86_64-linux-gnu")
     return str(library.resolve()) if library.exists() else None
 
 
 def measure(case, size, memfold, levels, pairs, place, timeout, keep):
-    """Rows of one program: what it takes alone, then pairs of a plain and a limited run at each level."""
+    """Rows of one program: its plain memory, then pairs of a plain and a limited run at each level."""
     attempt, counter, plain_peer = programs.Attempt(case, size, Path(place)), energy.Counter(), peers.Unlimited()
     plain = attempt.run("plain")
     if plain.status != (0, 0):
@@ -109,7 +111,7 @@ def measure(case, size, memfold, levels, pairs, place, timeout, keep):
             if level in hopeless:
                 continue
             limit = plain.peak * level // 100 // 4096 * 4096
-            # Who goes first alternates, so that a drift of the machine hits both.
+            # The order alternates, so that a drift of the machine affects both.
             for peer in (plain_peer, memfold) if (pair + level // 10) % 2 else (memfold, plain_peer):
                 counter.start()
                 result = attempt.run("pair", runner=lambda command, directory, **more: peer.run(
@@ -130,18 +132,20 @@ def measure(case, size, memfold, levels, pairs, place, timeout, keep):
 
 
 def outcome(limited):
-    """Whether runs came to their end, and to the output of the plain one."""
+    """Whether the runs completed, with the same output as the plain one."""
     return "not ended" if any(row["timed_out"] for row in limited) else "same" if all(row["same"] for row in limited) else "ANOTHER"
 
 
 def held(limited):
-    """Whether the limit was held in all runs of which that is known: one that was ended has left no statistics."""
+    """Whether the limit was kept in all runs for which that is known: a run that was killed has left no
+    statistics.
+    """
     known = [row["held"] for row in limited if row["stats"]]
     return all(known) if known else None
 
 
 def compared(rows):
-    """By program and level: what the pairs say."""
+    """The results of the pairs, by program and level."""
     found = {}
     for program, level in dict.fromkeys((row["program"], row["level"]) for row in rows):
         mine = [row for row in rows if (row["program"], row["level"]) == (program, level)]
@@ -150,7 +154,7 @@ def compared(rows):
                 if ("memfold", pair) in of and ("no limit", pair) in of]
 
         def logs(key):
-            # One run that did not come to the plain one's end, and the level has no figure.
+            # If one run did not produce the plain one's output, the level has no figure.
             if not all(row["same"] and row[key] for pair in both for row in pair):
                 return []
             return [math.log(one[key] / other[key]) for one, other in both]

@@ -1,4 +1,4 @@
-"""The energy that the processors take, where they count it (RAPL, through the kernel's powercap)."""
+"""The energy that the processors use, where they report it (RAPL, through the kernel's powercap)."""
 
 from pathlib import Path
 
@@ -6,10 +6,10 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 class Counter:
-    """Joules of all processor packages. What else runs on the machine, and what it takes when idle, is in them."""
+    """Joules of all processor packages, including other work on the machine and its idle consumption."""
 
     def __init__(self, place=POWERCAP):
-        # intel-rapl:0 is a package; intel-rapl:0:1 a part of it, which is counted there already.
+        # intel-rapl:0 is a package; intel-rapl:0:1 is a part of it, which is already counted there.
         self.packages = [path for path in sorted(place.glob("intel-rapl:*"))
                          if path.name.count(":") == 1 and (path / "name").read_text().startswith("package")]
         self.why_not = None if self.packages else f"no package's counter in {place}"

@@ -1,8 +1,7 @@
-"""How long a fault takes, measured in the thread that faults.
+"""How long a fault takes, measured in the faulting thread.
 
-A little touching of memory that was evicted before: single random pages, after
-other memory was given back, so that no room has to be made for them. touch
-tells the touches that took longer than 2 us apart: those were faults.
+Memory that was evicted is touched at single random pages, after other memory was released, so that no room has
+to be made. touch reports touches of more than 2 us separately: those were faults.
 """
 
 import tempfile

@@ -1,7 +1,9 @@
-"""ncdu's four operations with the memory of the compressed heap: in the heap, and with malloc under zram and `memfold run`.
+"""ncdu's four operations with the memory of the compressed heap: in the heap, and with malloc under zram and
+`memfold run`.
 
-The heap's version runs first, alone. The malloc version then gets as much in total as that took: at its peak, or after the scan, as asked for.
-`bench-heap once` does the operations and prints what each took; every run must come to the same sums.
+The heap's version runs first, without a limit from outside. The malloc version then gets the same total, either
+the heap's peak or its memory after the scan, as requested. `bench-heap once` does the operations and prints the
+figures of each; every run must arrive at the same sums.
 """
 
 import json
@@ -19,11 +21,11 @@ FACTS = ("nodes", "node_bytes", "opened", "drawn", "sum")
 
 
 class Failed(Exception):
-    """A run that had to come to its end did not, or read another tree."""
+    """A run that had to complete did not, or read another tree."""
 
 
 def one(peer, command, total, place, timeout):
-    """One run; its row of figures, with what `bench-heap once` printed if it came to its end."""
+    """One run; its row of figures, with the output of `bench-heap once` if it completed."""
     place = Path(place)
     result = peer.run(command, total, place, load=tuple(command), stdout=place / "out", stderr=place / "err", timeout=timeout)
     row = {"peer": peer.name, "total_bytes": total, "status": result.status[0], "run_wall": result.wall, "run_cpu": result.cpu,
@@ -35,7 +37,7 @@ def one(peer, command, total, place, timeout):
         row["words"] = (place / "err").read_text()[-300:]
     if isinstance(peer, peers.Memfold):
         row["over_bytes"] = memory.excess(result.samples, total)[0]
-        # Without its command line, which has paths of this machine in it.
+        # Without its command line, which contains paths of this machine.
         row["stats"] = {name: value for name, value in (result.stats or {}).items() if name != "command"}
     return row
 
@@ -48,7 +50,8 @@ def measure(options, tree, others, place, keep):
         return [str(Path(options.bench_heap).resolve()), "once", f"--kind={kind}", "--tree", tree, "--trees", options.trees_dir]
 
     alone = peers.Unlimited()
-    # Makes the tree if it is not there, and brings it into the kernel's caches on our account, not on a cgroup's.
+    # Makes the tree if it does not exist, and reads it into the kernel's caches, charged to this process and not
+    # to a cgroup.
     first = one(alone, command("malloc"), None, place, 3600)
     if "outcome" not in first:
         raise Failed(f"bench-heap over {tree}: {first['words']}")

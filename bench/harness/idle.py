@@ -1,7 +1,8 @@
-"""Programs that are asked for a part of their data, then lie idle: what stays resident, and what it costs.
+"""Programs that are asked for a part of their data and then lie idle: what stays resident, and what that costs.
 
-Each run: start, fill, work, idle, work. Resident is private anonymous memory of the whole tree, memfold's own included, sampled
-all the time; lowest is the lowest of the second half of the idle time. Throughput is the mean of both times of work.
+Each run: start, fill, work, idle, work. Resident is the private anonymous memory of the whole tree, including
+memfold's own, sampled all the time; lowest is the minimum in the second half of the idle time. Throughput is
+the mean of both periods of work.
 """
 
 import contextlib
@@ -29,7 +30,7 @@ WORK, IDLE = 10, 35
 
 
 def section(memfold, results, options):
-    """Modes interleaved, in another order each time."""
+    """Interleaves the modes, in a different order each time."""
     work, idle = (4, 15) if options.quick else (WORK, IDLE)
     rows = []
     for kind in servers.ALL:
@@ -63,7 +64,7 @@ def lines(rows):
                 continue
 
             def share(*keys):
-                """Median over the repeats of this mode's throughput by plain's."""
+                """Median over the repeats of this mode's throughput divided by the plain one's."""
                 return statistics.median(sum(row[key] for key in keys) / sum(plain[row["repeat"]][key] for key in keys) for row in own)
 
             smash = SMASH.get(program, (None, None)) if mode != "plain" else (None, None)
@@ -94,7 +95,7 @@ def one(memfold, options, server, place, work, idle):
 
 @contextlib.contextmanager
 def running(server, place, prefix=(), samples=None):
-    """The server, filled, and its process; what it has resident goes to `samples`."""
+    """The filled server and its process; its resident memory goes to `samples`."""
     server.prepare()
     piped = subprocess.PIPE if getattr(server, "piped", False) else subprocess.DEVNULL
     with open(place / "log", "wb") as log:

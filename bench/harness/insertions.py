@@ -30,9 +30,9 @@ CLASSES = {
     "compressed": ("block compressed", VIOLET),
     "interrupted": ("others ran meanwhile", GREY),
 }
-# What is rare counts so many times when a cell's colour is chosen.
+# Rare events count this many times when a cell's colour is chosen.
 RARE = 4
-# Marks up to which a kind is drawn one by one.
+# Up to this many marks of a kind are drawn one by one.
 MARKS = 4000
 PEERS = ("slab list", "slab list, few frames", "absl::btree_set", "BTreeSet", "indexset", "AVL tree", "std::set (red-black)",
          "crossbeam skip list")
@@ -151,7 +151,7 @@ class Picture:
             drawing.shape(path, CLASSES[name][1])
 
 
-# The line of the means, on top of all colours: it has an edge of the paper's.
+# The line of the means, on top of all colours: it has an edge in the paper's colour.
 STYLE = """.mean{fill:none;stroke:#1c2530;stroke-width:1.3}.edge{fill:none;stroke:#fff;stroke-width:3.2;stroke-opacity:.75}
 @media(prefers-color-scheme:dark){.mean{stroke:#e6ebf2}.edge{stroke:#14191f}}
 """

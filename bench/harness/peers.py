@@ -1,17 +1,16 @@
-"""What memfold is compared with: no limit, kernel zram swap, a swap file.
+"""The peers that memfold is compared with: no limit, kernel zram swap, a swap file.
 
-Every peer runs a command with a total: the most private anonymous memory plus
-compressed pool that may be used at any time. For zram the pool is
-`mem_used_total` of the device, so the cgroup gets less than the total; how
+Every peer runs a command with a total: the most private anonymous memory plus compressed pool that may be used
+at any time. For zram the pool is `mem_used_total` of the device, so the cgroup gets less than the total. How
 much less is found by running until
 
     max over time (anonymous memory of the cgroup + pool) = total +- 1 %
 
-The kernel's own tables (16 bytes a page of the device, the swap map, page
-tables) are not counted, in its favour.
+The kernel's own tables (16 bytes per page of the device, the swap map, page tables) are not counted, in its
+favour.
 
-Swap is switched off again whatever happens to this process: a guardian
-outside of it waits for the end of a pipe that only this process holds.
+Swap is always switched off again, whatever happens to this process: a guardian outside of it waits for the end
+of a pipe that only this process holds.
 """
 
 import contextlib
@@ -29,8 +28,8 @@ ZRAM_CONTROL = Path("/sys/class/zram-control")
 PAGE_CLUSTER = Path("/proc/sys/vm/page-cluster")
 TOLERANCE = 0.01
 
-# Reads to the end of its input, which comes when the bench ends in whatever way, then undoes what was done.
-# Processes go first: swap cannot be switched off while what it holds fits nowhere else.
+# Reads to the end of its input, which comes however the bench ends, then undoes what was done. Processes go
+# first: swap cannot be switched off while its contents fit nowhere else.
 # $1 swap, $2 zram device number or -, $3 page-cluster, $4 "added" for a device of our own, $5 the bench's cgroups.
 GUARDIAN = """
 trap '' INT TERM HUP
@@ -58,7 +57,7 @@ exit 0
 
 
 class NotPossible(Exception):
-    """This machine lacks what the peer needs; the text says what."""
+    """This machine lacks something that the peer needs; the text says what."""
 
 
 def write(path, value):
@@ -68,7 +67,7 @@ def write(path, value):
 
 @contextlib.contextmanager
 def guarded(swap, number, was_added):
-    """Whatever happens in the block, and to this process, `swap` is off afterwards."""
+    """After the block `swap` is off, whatever happens in it or to this process."""
     groups = memory.own_cgroup()[1] + f"/memfold-*-{os.getpid()}-*"
     guardian = subprocess.Popen(["sh", "-c", GUARDIAN, "guardian", swap, number, PAGE_CLUSTER.read_text().strip(),
                                  "added" if was_added else "found", groups], stdin=subprocess.PIPE, start_new_session=True)
@@ -140,7 +139,7 @@ class Zram:
         return int(fields[0]), int(fields[2])
 
     def run(self, command, total, directory, load=None, **options):
-        """Runs until the totals agree. Where they never do, the run counts that came to its end with the least."""
+        """Runs until the totals agree. If they never do, the completed run with the least memory counts."""
         ended, limit = [], self.limits.get((load, total), total * 0.65)
         for attempt in range(6):
             seen = {"stored": 0, "taken": 0}
@@ -165,7 +164,7 @@ class Zram:
             limit = max(8 * MIB, limit + (total - result.peak) / max(gain, 0.2))
         least = min((result for result in ended if result.peak > total), key=lambda result: result.peak, default=result)
         if least is not result:
-            # Once more: its output has been written over since.
+            # Once more: its output has been overwritten since.
             result = memory.run(command, directory, hard_limit=least.cgroup_limit, extra=lambda: self.pool()[1], **options)
             result.cgroup_limit = least.cgroup_limit
         result.unsettled = result.status[0] >= 0
@@ -218,5 +217,5 @@ class Memfold:
 
 
 def memfolds(binary):
-    """With the default codecs, and with those that were the default before there was a choice."""
+    """With the default codecs, and with the earlier defaults."""
     return [Memfold(binary), Memfold(binary, "--codec", "lz4,zstd:1", name="memfold lz4,zstd:1")]

@@ -16,7 +16,7 @@ PAIRS = 21
 
 
 def section(binary, results, options):
-    """Interleaved pairs, plainly and under a limit of four times the peak."""
+    """Interleaved pairs, plain and under a limit of four times the peak."""
     pairs, rows, lines = 5 if options.quick else PAIRS, [], []
     memfold, plain = peers.Memfold(binary, "--quiet"), peers.Unlimited()
     for case in cases.CASES:
@@ -26,7 +26,7 @@ def section(binary, results, options):
             attempt = programs.Attempt(case, case.big if case.name in LARGE else case.small, Path(place))
             limit = attempt.run("first").peak * 4
             for pair in range(pairs):
-                # Who goes first alternates, so that a drift of the machine hits both.
+                # The order alternates, so that a drift of the machine affects both.
                 for peer in (plain, memfold) if pair % 2 else (memfold, plain):
                     result = attempt.run("pair", runner=lambda command, directory, **more: peer.run(
                         command, limit, directory, **more))

@@ -1,5 +1,6 @@
-"""The real programs of tests/programs under every peer, all with the same total. Where zram can't keep a program within
-it, the least total with which it came to its end is shown, and memfold is measured with that one, too."""
+"""The real programs of tests/programs under every peer, all with the same total. If zram cannot keep a program
+within it, the least total at which the program completed is shown, and memfold is measured with that one, too.
+"""
 
 import tempfile
 from pathlib import Path
@@ -13,7 +14,7 @@ import run as programs
 
 MIB = memory.MIB
 
-# memfold with the total that zram took, where that was more than the limit.
+# memfold with the total that zram needed, if that exceeded the limit.
 WITH_MORE = "memfold, zram's total"
 
 
@@ -38,7 +39,8 @@ def measure(case, size, others, repeats, place, zstd, timeout):
             rows.append({**row, "skipped": str(why)})
             return
         same = (result.status, result.stdout, result.files) == (plain.status, plain.stdout, plain.files)
-        # Another output under a peer counts as not finished: it was killed, or it is memfold's fault.
+        # A different output under a peer counts as not finished: either the program was killed, or memfold is at
+        # fault.
         row.update(wall=result.wall if same else None, cpu=result.cpu if same else None, peak_bytes=result.peak,
                    same=same, status=result.status, unsettled=getattr(result, "unsettled", False))
         if isinstance(peer, peers.Memfold):
@@ -53,7 +55,7 @@ def measure(case, size, others, repeats, place, zstd, timeout):
         loose = [row for row in rows if row["repeat"] == repeat and row.get("unsettled") and row["wall"] is not None]
         memfold = next((peer for peer in others if peer.name == "memfold"), None)
         if loose and memfold:
-            # Where the one needs more, both get more: as much as the quickest of them had.
+            # If one needs more, both get more: as much as the fastest of them had.
             quickest = min(loose, key=lambda row: row["wall"])
             once(memfold, quickest["peak_bytes"] // 4096 * 4096, WITH_MORE, repeat)
     return rows
@@ -86,7 +88,7 @@ def section(binary, results, options):
         fitting = [peer.name for peer in zrams if of(peer.name, "wall") is not None]
         best = min(fitting, key=lambda peer: of(peer, "wall"), default=None)
         did = "-" if any("skipped" in row for row in mine if row["peer"].startswith("zram")) else "does not fit"
-        # The same total for both: the limit, or what zram took.
+        # The same total for both: the limit, or what zram needed.
         equal = WITH_MORE if of(WITH_MORE, "wall") is not None else "memfold"
         ratio = of(equal, "wall") / of(best, "wall") if best and of(equal, "wall") else None
         lines.append([name, f"{mine[0]['limit_bytes'] / MIB:.0f}", mine[0]["ratio"], of("no limit", "wall"),

@@ -1,7 +1,8 @@
-"""The limits that `memfold analyze` recommends, tried: the same program under `memfold run` with that limit.
+"""The limits that `memfold analyze` recommends, tried out: the same program under `memfold run` with that limit.
 
-Each program is started plainly, filled, and looked at while it works; then it is started again under the limit, filled, and does the
-same work twice. The first time, memory that came uncompressed when it was filled finds its place; the second counts.
+Each program is started plainly, filled, and analysed while it works. Then it is started again under the limit,
+filled, and does the same work twice. In the first round, memory that was still uncompressed after filling
+settles; the second round counts.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Rows of figures: gathered, shown as a table, kept as JSON."""
+"""Rows of figures: collected, shown as a table, kept as JSON."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def median(rows, key):
-    """Median of a figure over repeats; None where a repeat has none (it did not finish)."""
+    """Median of a figure over repeats; None if a repeat lacks it (it did not finish)."""
     values = [row.get(key) for row in rows]
     return None if not values or None in values else statistics.median(values)
 
@@ -20,7 +20,7 @@ def shown(value, digits=2):
 
 
 def table(head, rows):
-    """Prints columns as wide as they need to be; the first to the left, figures to the right."""
+    """Prints columns as wide as needed; the first left-aligned, figures right-aligned."""
     rows = [[shown(cell) for cell in row] for row in rows]
     widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
     for row in [head, *rows]:
@@ -30,7 +30,7 @@ def table(head, rows):
 
 
 def machine():
-    """What the figures were measured on."""
+    """The machine on which the figures were measured."""
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "?")
     total = int(open("/proc/meminfo").readline().split()[1]) * 1024
     return {"kernel": platform.release(), "cpu": model, "cpus": len(os.sched_getaffinity(0)), "memory_bytes": total,
@@ -38,7 +38,9 @@ def machine():
 
 
 def without_places(value):
-    """The same, with the names of files instead of where they were: that differs from machine to machine and says nothing."""
+    """The same with the names of files instead of their paths, which differ from machine to machine and tell
+    nothing.
+    """
     if isinstance(value, dict):
         return {key: without_places(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -47,7 +49,9 @@ def without_places(value):
 
 
 class Results:
-    """All rows of one run of the bench; written after each section, so that an interrupted run leaves what it had."""
+    """All rows of one run of the bench; written after each section, so that an interrupted run keeps its
+    results.
+    """
 
     def __init__(self, path):
         self.path, self.data = Path(path), {"version": 1, "machine": machine(), "sections": {}}

@@ -1,7 +1,8 @@
-"""Touches over 1 GiB of pages with room for half of them, the rest on a tier: a file beside a swap file, an NBD server on a local socket, Redis.
+"""Touches over 1 GiB of pages with room for half of them, the rest on a tier: a file beside a swap file, an NBD
+server on a local socket, Redis.
 
-First captured heap pages, which compress about 3:1; then noise, which does not compress at all, so that each page that is not
-resident or in the store is on the tier.
+First with captured heap pages, which compress about 3:1; then with noise, which does not compress at all, so
+that each page that is not resident or in the store is on the tier.
 """
 
 import contextlib
@@ -19,16 +20,16 @@ import synthetic
 
 MIB = memory.MIB
 AMOUNT = 1024 * MIB
-# What the pages are, how much of them is touched, and in how much memory.
+# The pages' contents, how much of them is touched, and in how much memory.
 LOADS = [("heap pages", AMOUNT, 210 * MIB, "zipf:0.99", 600_000), ("heap pages", AMOUNT, 210 * MIB, "sequential", 500_000),
          ("heap pages", AMOUNT, 210 * MIB, "uniform", 100_000),
          ("noise", 512 * MIB, 256 * MIB, "zipf:0.99", 300_000), ("noise", 512 * MIB, 256 * MIB, "sequential", 250_000)]
-# To count pages that are shared stops the program for a moment; a cgroup's figures do not. So it is not done often, s.
+# Counting shared pages stops the program for a moment; a cgroup's figures do not. So this interval is long, s.
 PERIOD = 0.25
 
 
 class File:
-    """memfold, with what does not fit in a file."""
+    """memfold, which spills to a file."""
 
     name = "memfold, file"
 
@@ -45,7 +46,7 @@ class File:
 
 
 class Nbd(File):
-    """memfold, with what does not fit on nbdkit's memory plugin, behind a local socket."""
+    """memfold, which spills to nbdkit's memory plugin behind a local socket."""
 
     name = "memfold, NBD"
 
@@ -59,7 +60,7 @@ class Nbd(File):
 
 
 class Redis(File):
-    """memfold, with what does not fit in redis-server, behind a local socket."""
+    """memfold, which spills to redis-server behind a local socket."""
 
     name = "memfold, Redis"
 
@@ -124,7 +125,9 @@ def slow(row, key):
 
 
 def fetch(row):
-    """Half of the faults on spilled pages were served within so many us; it counts the filling and the check at the end, too."""
+    """The time in us within which half of the faults on spilled pages were served, including those of the
+    filling and of the check at the end.
+    """
     return row.get("stats", {}).get("spill", {}).get("fault_us", {}).get("p50")
 
 

@@ -89,13 +89,13 @@ class Drawing:
         ET.SubElement(mark, "title").text = words
 
     def image(self, x, y, width, height, png):
-        """Points that are too many to be drawn one by one."""
+        """Points that are too many to draw one by one."""
         data = "data:image/png;base64," + base64.b64encode(png).decode()
         ET.SubElement(self.root, "image", {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}",
                                            "preserveAspectRatio": "none", "style": "image-rendering:pixelated", "href": data})
 
     def panel(self, title, across, up, label):
-        """Axes for two scales; says how to put values into their place."""
+        """Axes for two scales; returns how to place values."""
         column, row = self.count % self.columns, self.count // self.columns
         self.count += 1
         x = self.left + column * (self.width + self.left)

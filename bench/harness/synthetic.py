@@ -1,7 +1,7 @@
 """Touches in three patterns over 1 GiB of captured heap pages, every peer with the same total.
 
-What is compared is the time of the touches alone; filling and the check of
-every byte afterwards are measured too and stand in the raw data.
+The time of the touches alone is compared; the filling and the check of every byte afterwards are measured, too,
+and are in the raw data.
 """
 
 import json
@@ -16,7 +16,7 @@ MIB = memory.MIB
 AMOUNT = 1024 * MIB
 TOTALS = (620 * MIB, 512 * MIB)
 THREADS = [1, 2]
-# Three scans; the two random ones as many touches as give every peer seconds to show itself.
+# Three scans; for the two random patterns, enough touches for every peer to run for seconds.
 PATTERNS = {"sequential": 3 * AMOUNT // 4096, "uniform": 600_000, "zipf:0.99": 2_000_000}
 SHORT = {"sequential": AMOUNT // 4096, "uniform": 200_000, "zipf:0.99": 600_000}
 
@@ -30,7 +30,7 @@ def touch(binaries, files, pattern, touches, threads, amount=AMOUNT):
 
 
 def one(peer, command, total, place, period=0.01):
-    """One run; its row of figures. Memory is looked at every so many seconds."""
+    """One run; its row of figures. Memory is sampled periodically."""
     place = Path(place)
     result = peer.run(command, total, place, load="touch", stdout=place / "out", stderr=place / "err", period=period,
                       timeout=300)
@@ -85,7 +85,7 @@ def section(binary, results, options, binaries, files, source):
 
 
 def show(rows, others, counts):
-    """One line a row of the load, one column a peer."""
+    """One line per row of the load, one column per peer."""
     names = [peer.name for peer in others if any(row["peer"] == peer.name for row in rows)]
     lines = []
     for threads in THREADS:

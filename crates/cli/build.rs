@@ -1,10 +1,9 @@
-//! Builds the preload library and puts it into the executable.
+//! Builds the preload library and embeds it in the executable.
 //!
-//! The library is the package memfold-runtime compiled once more: as a
-//! dynamic library, with the feature that adds the entry point, without the
-//! standard library, always optimised. Cargo has no way to depend on such a
-//! thing, so this script runs cargo once more, in a target directory of its
-//! own. `MEMFOLD_PRELOAD_LIB=FILE` takes a library that is there instead.
+//! The library is the package memfold-runtime compiled once more: as a dynamic library, with the feature that
+//! adds the entry point, without the standard library, always optimised. Cargo cannot express such a dependency,
+//! so this script runs cargo once more, in a separate target directory. `MEMFOLD_PRELOAD_LIB=FILE` uses an
+//! existing library instead.
 
 use std::env;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -28,8 +27,8 @@ fn main() {
     put_beside_executable(&library, &out);
 }
 
-/// In a checkout the runtime is a neighbour. What its build script says is asked second: cargo keeps the answer
-/// when a checkout has moved together with its target directory.
+/// In a checkout the runtime is a neighbour. The answer of its build script is only the second choice: cargo
+/// keeps it when a checkout has moved together with its target directory.
 fn runtime() -> PathBuf {
     let neighbour = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../runtime");
     if neighbour.join("Cargo.toml").exists() {
@@ -57,8 +56,8 @@ fn build(runtime: &Path, target_directory: &Path) -> PathBuf {
         cargo.args(["--target", &target]);
         built.push(&target);
     }
-    // What cargo told this script about this package is not true of that one. Names of tools, the network
-    // and the job server stay as they are.
+    // What cargo told this script applies to this package, not to the runtime. Names of tools, the network
+    // settings and the job server stay as they are.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         let prefixes =
@@ -90,11 +89,11 @@ fn build(runtime: &Path, target_directory: &Path) -> PathBuf {
     built.join("libmemfold_runtime.so")
 }
 
-/// Cargo wrote down every source of the library, those of its dependencies in the workspace included.
+/// Cargo lists every source of the library, including those of its dependencies in the workspace.
 fn watch_sources(list: &Path, runtime: &Path) {
     let text = std::fs::read_to_string(list).unwrap_or_else(|e| panic!("{}: {e}", list.display()));
     let sources = text.split_once(": ").map_or("", |(_, sources)| sources);
-    // Blanks in names are escaped by a backslash.
+    // Backslashes escape blanks in names.
     let sources = sources.trim().replace("\\ ", "\0");
     for source in sources.split(' ').filter(|source| !source.is_empty()) {
         println!("cargo:rerun-if-changed={}", source.replace('\0', " "));
@@ -111,12 +110,12 @@ fn watch_sources(list: &Path, runtime: &Path) {
     }
 }
 
-/// A copy beside the executable, where it looks first, for debuggers and for `make install`. The directory
-/// is OUT_DIR/../../..; should that ever change, the copy inside the executable does as well.
+/// Puts a copy beside the executable, which looks there first, for debuggers and for `make install`. The
+/// directory is OUT_DIR/../../..; if that ever changes, the copy inside the executable serves as well.
 fn put_beside_executable(library: &Path, out: &Path) {
     let Some(directory) = out.ancestors().nth(3).filter(|d| d.join("deps").is_dir()) else { return };
     let (temporary, beside) = (out.join("copy.so"), directory.join("libmemfold_preload.so"));
-    // By rename: programs that run with the old one keep it.
+    // By rename: running programs keep the old one.
     let copied = std::fs::copy(library, &temporary).and_then(|_| std::fs::rename(&temporary, &beside));
     if let Err(e) = copied {
         println!("cargo:warning=cannot copy the preload library to {}: {e}", beside.display());

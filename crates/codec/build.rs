@@ -1,10 +1,9 @@
-//! Links the C library that `lz4-sys` builds, without linking `lz4-sys`, and
-//! cuts the strings by which a program could pull at zstd.
+//! Links the C library that `lz4-sys` builds, without linking `lz4-sys`, and removes the hooks through which a
+//! program could interfere with zstd.
 //!
-//! The Rust half of `lz4-sys` depends on `libc` as that comes, with `std`,
-//! which the preload library cannot have. A crate that is not named in the
-//! code is not linked, and neither is the library it built; so name the
-//! library here. `src/lz4.rs` declares the functions it calls.
+//! The Rust half of `lz4-sys` depends on `libc` with its default feature `std`, which the preload library cannot
+//! have. A crate that the code does not name is not linked, and neither is the library that it built; so this
+//! script names the library. `src/lz4.rs` declares the functions that are called.
 
 use std::env;
 
@@ -12,8 +11,8 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/zstd_untraced.c");
 
-    // Where Zstandard looks for tracing functions there are weak symbols, and
-    // the attribute that hides ours; elsewhere it does not look.
+    // Where Zstandard looks for tracing functions, there are weak symbols and the attribute that hides ours;
+    // elsewhere it does not look.
     if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cfg=zstd_untraced");
         cc::Build::new().file("src/zstd_untraced.c").compile("memfold_zstd_untraced");

@@ -3,8 +3,9 @@
 
 run.py --memfold FILE --plugin FILE [--soak] [NAME...]
 
-Each check makes a device of its own, lets real programs use it, and compares every byte with what it was made from. What a machine lacks (root, loop
-devices, FUSE, a program) is said, and that check is left out; --missing-packages names the Debian packages.
+Each check makes its own device, lets real programs use it, and compares every byte with the original. If the
+machine lacks something (root, loop devices, FUSE, a program), the check is reported and skipped;
+--missing-packages names the Debian packages.
 """
 
 import argparse
@@ -38,7 +39,7 @@ class Missing(Exception):
 
 
 class Wrong(Exception):
-    """A check that did not hold."""
+    """A check that failed."""
 
 
 def need(*programs):
@@ -70,7 +71,7 @@ def until(condition, what, seconds=20.0):
 
 
 def data(mib, seed=1):
-    """Bytes as there are on disks: programs of this machine, and the source of its libraries for Python."""
+    """Bytes as they occur on disks: programs of this machine, and the source of its Python libraries."""
     parts, size = [], 0
     paths = sorted(Path(sys.executable).resolve().parent.glob("*")) + sorted(Path(os.__file__).parent.rglob("*.py"))
     paths += sorted(Path("/usr/bin").glob("*"))
@@ -94,14 +95,14 @@ def noise_of(mib, seed):
 
 
 class Place:
-    """Where a check has its files, and what it has to give back at the end."""
+    """The files of a check, and what it must clean up at the end."""
 
     def __init__(self, options):
         self.options = options
         self.stack = contextlib.ExitStack()
         self.path = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="memfold-disk-")))
         self.devices = 0
-        # What the devices said, and how they ended.
+        # The devices' messages, and how they ended.
         self.logs = []
 
     def name(self):
@@ -159,7 +160,7 @@ class Place:
         return file, process
 
     def abort(self, device):
-        """Ends a device as FUSE knows it, so that whoever waits for it in the kernel gets an error."""
+        """Ends a device as FUSE sees it, so that processes that wait for it in the kernel get an error."""
         connections = Path("/sys/fs/fuse/connections")
         if not list(connections.iterdir()):
             run("mount", "-t", "fusectl", "none", connections)
@@ -191,7 +192,7 @@ class Place:
 
 
 def tree_digest(place):
-    """Names, sizes and contents of all below a directory."""
+    """Names, sizes and contents of everything below a directory."""
     digest = hashlib.sha256()
     for directory, names, files in os.walk(place):
         names.sort()
@@ -203,7 +204,7 @@ def tree_digest(place):
 
 
 def forget():
-    """Lets the kernel forget what it has read, so that it comes from the device again."""
+    """Makes the kernel drop what it has read, so that it is read from the device again."""
     with contextlib.suppress(OSError):
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -213,7 +214,7 @@ def forget():
 
 
 def nbd(place):
-    """nbdcopy and qemu-img there and back, holes, trims, what a client may ask for."""
+    """nbdcopy and qemu-img there and back, holes, trims, everything that a client may ask for."""
     need("nbdcopy", "qemu-img")
     uri, device = place.nbd("--size", "256M", "--cold", "0.5")
     source, back = place.path / "source", place.path / "back"
@@ -312,12 +313,12 @@ def xfs(place):
 
 
 def btrfs(place):
-    """A tree on Btrfs: checksums of its own, too."""
+    """A tree on Btrfs, which has checksums of its own."""
     return file_system(place, ["mkfs.btrfs", "-q"], ["btrfs", "check"], 96)
 
 
 def sqlite(place):
-    """A database: a thousand transactions, deletions, VACUUM, its own integrity check; killed in the midst."""
+    """A database: a thousand transactions, deletions, VACUUM, its own integrity check; killed in the middle."""
     need("sqlite3", "losetup", "mkfs.ext4")
     if os.geteuid():
         raise Missing("root, to mount")
@@ -481,8 +482,8 @@ def fio(place):
     for name, (kind, *settings) in {"fast": ["randrw"], "trims": ["randtrimwrite"], "limit": ["randrw", *backed]}.items():
         uri, device = place.nbd("--size", "512M", "--cold", "0.2", *settings)
         if name == "trims":
-            # fio has a trim and the write of the same block under way at once, and no server puts these in order: so there are four, each with a part of
-            # the device and one request at a time.
+            # fio may have a trim and a write of the same block in flight at once, and no server orders these. So
+            # there are four jobs, each with a part of the device and one request at a time.
             how = "bs=12k\nsize=128m\nio_size=100m\nnumjobs=4\noffset_increment=128m\niodepth=1"
         else:
             how = f"bssplit=512/10:4k/50:4608/5:16k/20:128k/15\nsize=512m\nio_size={64 if seconds > 100 else 1}g\niodepth=32\nverify_backlog=2000"
@@ -512,14 +513,15 @@ group_reporting
 
 
 def killed(place):
-    """A client is killed while it writes: others go on, and each page is one that was written."""
+    """A client is killed while it writes: other clients continue, and each page is one that was written."""
     need("nbdcopy")
     uri, device = place.nbd("--size", "256M", "--cold", "0.2")
     try:
         kill_clients(place, uri, device)
         return ""
     except Wrong:
-        # nbdkit 1.32 may end itself when a client with requests under way goes away, whatever the plugin: its own memory plugin does so as well.
+        # nbdkit 1.32 may abort when a client with requests in flight goes away, whatever the plugin: its own
+        # memory plugin does so as well.
         if device.poll() != -signal.SIGABRT or "sock >= 0" not in device.log.read_text():
             raise
     uri, device = place.nbd("--size", "256M", "--cold", "0.2", "--", "--threads", "1")
@@ -558,7 +560,7 @@ def kill_clients(place, uri, device):
 
 
 def limit(place):
-    """Filled to the limit: no space is left, nothing is lost, and there is room again after a trim."""
+    """Filled to the limit: no space is left, nothing is lost, and a trim makes room again."""
     need("qemu-img", "nbdcopy")
     uri, device = place.nbd("--size", "512M", "--limit", "64M")
     source, back = place.path / "source", place.path / "back"
@@ -585,7 +587,7 @@ def limit(place):
     status = place.status(device)
     if status["peak_memory_bytes"] > 64 * MIB or not status["refused_writes"]:
         raise Wrong(f"the limit was not held: {status}")
-    # A file system on it might not say so.
+    # A file system on the device might not report it.
     if f"{device.device} is full: {status['refused_writes']} write" not in run(place.options.memfold, "disk", "status"):
         raise Wrong("the table has no word of what was refused")
     until(lambda: "the limit of 64 MiB is reached" in device.log.read_text(), "the device says that it is full")
@@ -599,7 +601,7 @@ def limit(place):
 
 
 def backing(place):
-    """A backing file without a name, one on a file system that is full, and another NBD server."""
+    """A backing file without a name, one on a full file system, and another NBD server."""
     need("nbdcopy")
     need("mkfs.ext4")
     if os.geteuid():
@@ -624,7 +626,7 @@ def backing(place):
     run("mount", "-o", "loop", image, small)
     place.stack.callback(lambda: run("umount", small))
     uri, device = place.nbd("--size", "256M", "--limit", "64M", "--backing", small / "backing")
-    # One request at a time: when nbdcopy gives up with others under way, nbdkit 1.32 may end itself, see killed.
+    # One request at a time: if nbdcopy gives up with others in flight, nbdkit 1.32 may abort, see killed.
     one = ["--connections=1", "--threads=1", "--requests=1"]
     done = subprocess.run([find("nbdcopy"), *one, str(source), uri], capture_output=True, text=True, check=False)
     if "No space left" not in done.stderr:
@@ -655,7 +657,7 @@ def backing(place):
 
 
 def filters(place):
-    """nbdkit's filters have their parameters, also where one is called as the plugin's."""
+    """nbdkit's filters get their parameters, even where one has the name of a plugin's parameter."""
     need("nbdkit", "nbdinfo")
     uri, device = place.nbd("--size", "64M", "--limit", "32M", "--", "--filter=rate", "--filter=offset", "rate=80M", "range=16M")
     if int(run("nbdinfo", "--size", uri)) != 16 * MIB:
@@ -688,7 +690,7 @@ def filters(place):
 
 
 def commands(place):
-    """What the command says: errors that help, status of devices that run, and of one that was killed."""
+    """The command's messages: errors that help, the status of running devices, and of one that was killed."""
     uri, device = place.nbd("--size", "1G", "--codec", "lz4,none")
     status = place.status(device)
     if (status["fast_codec"], status["dense_codec"], status["size_bytes"], status["door"]) != ("lz4", None, 1 << 30, "nbd"):
@@ -736,7 +738,9 @@ def commands(place):
 
 
 def status(place):
-    """The table for programs: columns by name, bytes, nothing where nothing is; mount points and swap of a device as a file."""
+    """The table for programs: columns by name, bytes, '-' for missing values; mount points and swap of a
+    device as a file.
+    """
     file, device = place.file("--size", "256M", "--limit", "64M")
 
     def show(*words):
@@ -790,7 +794,7 @@ def status(place):
 
 
 def mounted(place):
-    """The file: copied to, in use when the device is told to end, mounted over, gone without a word."""
+    """The file: copied to, in use when the device is told to end, mounted over, gone without notice."""
     file, device = place.file("--size", "64M")
     content = data(32)
     (place.path / "source").write_bytes(content)
@@ -800,7 +804,7 @@ def mounted(place):
     done = subprocess.run([place.options.memfold, "disk", "--size", "1G", "--mount", file.parent], capture_output=True, text=True, check=False, timeout=20)
     if done.returncode != 125 or "already" not in done.stderr:
         raise Wrong(f"a second device at the same place: {done.returncode}: {done.stderr!r}")
-    # Without standard descriptors, of which nothing that it opens takes the place.
+    # Without standard descriptors: no file that it opens may take their place.
     bare = place.path / "bare"
     bare.mkdir()
     alone = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 0<&- 1>&- 2>&-', place.options.memfold, "disk", "--size", "64M", "--mount", bare])
@@ -825,7 +829,7 @@ def mounted(place):
         raise Wrong("it did not end when nobody used it any more")
     if "'kill " not in device.log.read_text():
         raise Wrong(f"it does not say that it has to be ended once more: {device.log.read_text()}")
-    # The limit is what there is.
+    # The limit is the size that it reports.
     file, device = place.file("--size", "1G", "--limit", "64M")
     before = os.statvfs(file.parent)
     with open(file, "r+b") as disk:
@@ -866,7 +870,9 @@ def kernel():
 
 
 def mapped(place):
-    """The file in memory: who maps it and who reads and writes it see the same bytes, and what was not taken is told."""
+    """The file mapped to memory: mappings, reads and writes see the same bytes, and a refused write is
+    reported.
+    """
     if kernel() < (6, 6):
         raise Missing("shared mappings of files past the page cache (Linux 6.6)")
     file, device = place.file("--size", "64M")
@@ -902,7 +908,7 @@ def mapped(place):
             own[MIB] = wanted[MIB] ^ 1
             if own[MIB + 1: 17 * MIB] != wanted[MIB + 1: 17 * MIB] or memory[MIB] != wanted[MIB]:
                 raise Wrong("a private mapping has something else, or is not private")
-        # A loop device, and half of a page for each of two: one writes, one has a mapping.
+        # A loop device. One half of each page is written, the other is changed through a mapping.
         with open(place.loop(file), "r+b", buffering=0) as loop:
             for turn in range(200):
                 os.pwrite(other.fileno(), struct.pack("<Q", turn) * 256, 20 * MIB + turn % 4 * 4096)
@@ -937,8 +943,8 @@ def mapped(place):
 
 
 def race(file, mapping):
-    """Two read a page by mappings as fast as they can, while it is written again and again."""
-    # The kernel forgets what was read during the write since 6.19, and in updates of older ones.
+    """Two processes read a page through mappings as fast as they can, while it is written again and again."""
+    # Since 6.19, and in updates of older kernels, the kernel drops what was read during the write.
     if kernel() < (6, 18, 10):
         return "no races before Linux 6.18.10"
     script = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 4096)\nprint(flush=True)\nwhile True: m[0]"

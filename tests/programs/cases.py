@@ -1,9 +1,8 @@
 """The programs, their loads, and what each needs.
 
-A case says how to make its input, which command is the program's, and which
-files the command writes. `small` is the size for `make test`, `big` the one
-for `make test-programs`. Where a size has parts, they are how many entries, how
-large each, and the heap: the fewer entries, the less often each page is touched.
+A case says how to make its input, which command runs the program, and which files the command writes. `small`
+is the size for `make test`, `big` the one for `make test-programs`. If a size has parts, they are the number of
+entries, the size of each, and the heap: the fewer entries, the less often each page is touched.
 """
 
 import os
@@ -29,10 +28,10 @@ class Case:
     command: Callable[[int], list]
     needs: tuple = ()
     prepare: Callable[[Path, int], None] = lambda directory, size: None
-    outputs: tuple = ()  # files that the command writes, compared too
-    processes: int = 1  # at least so many must have been managed
+    outputs: tuple = ()  # files that the command writes, which are compared, too
+    processes: int = 1  # at least this many must have been managed
     client: Callable[[int, Path], list] | None = None  # runs beside a server, outside of the tree
-    packages: tuple = ()  # Debian's
+    packages: tuple = ()  # Debian packages
     environment: dict = field(default_factory=dict)
     only_big: bool = False
     stderr_stable: bool = True
@@ -43,7 +42,7 @@ class Case:
 
 
 def numpy_python():
-    """An interpreter that has numpy: ours or the system's."""
+    """An interpreter that has numpy: this one or the system's."""
     for python in (PYTHON, "/usr/bin/python3"):
         if os.path.exists(python) and subprocess.run([python, "-c", "import numpy"], capture_output=True).returncode == 0:
             return python
@@ -51,11 +50,13 @@ def numpy_python():
 
 
 def redis_server():
-    """The server: Debian's redis-tools has it too, under the name of the checker that it also is."""
+    """The server. Debian's redis-tools contains it, too, under the name of the checker, which is the same
+    program.
+    """
     return shutil.which("redis-server") or shutil.which("redis-check-rdb")
 
 
-# Needs that are no command of that name.
+# Needs that are not a command of that name.
 PROVIDERS = {"numpy": numpy_python, "redis-server": redis_server}
 
 
@@ -73,12 +74,12 @@ def compiled_java(directory, size):
 
 
 def redis_link(directory, size):
-    # The name decides which of the two programs it is.
+    # The program's name decides which of the two it is.
     (directory / "redis-server").symlink_to(redis_server())
 
 
-# Both make themselves smaller in a cgroup with a small limit, which is how the bench's peers are run: another heap,
-# another collector. Here every peer runs the same program.
+# In a cgroup with a small limit, which is how the bench runs its peers, both make their heap and collector
+# smaller. With these options every peer runs the same program.
 NODE_HEAP = ("--max-old-space-size=4144", "--max-semi-space-size=16")
 NO_CONTAINER = ("-XX:-UseContainerSupport",)
 

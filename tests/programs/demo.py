@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The demonstration: a real program plainly and in a third of its memory, side by side."""
+"""The demonstration: a real program run plainly and in a third of its memory, side by side."""
 
 import argparse
 import json

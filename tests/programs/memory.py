@@ -1,10 +1,9 @@
 """How much memory a tree of processes uses, seen from outside.
 
-The figure is the one that memfold's limit is about: private anonymous memory,
-each page once. A memory cgroup of our own gives it exactly (`rss` in version
-1, `anon` in version 2) and cheaply; where none can be made, it is the sum of
-`Pss_Anon` over the tree. `shmem` is told apart: under memfold it is the
-memory that memfold shares between its processes and counts as well.
+The figure is the one that memfold's limit refers to: private anonymous memory, each page counted once. A
+separate memory cgroup gives it exactly (`rss` in version 1, `anon` in version 2) and cheaply; where none can be
+made, it is the sum of `Pss_Anon` over the tree. `shmem` is reported separately: under memfold it is the memory
+that memfold shares between its processes, which counts as well.
 """
 
 import contextlib
@@ -21,9 +20,9 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def take_charge():
-    """Orphans of the trees started here come to this process, and a signal ends it as an exception would.
+    """Makes this process adopt orphans of the trees started here, and turns signals that end it into exceptions.
 
-    So whatever happens the trees are seen, ended, and their files removed.
+    So in any case the trees are seen, ended, and their files removed.
     """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -36,7 +35,7 @@ def read_text(path):
 
 
 def descendants(pid):
-    """`pid` and everything below it that is alive."""
+    """`pid` and all of its descendants that are alive."""
     found, queue = [], [pid]
     while queue:
         one = queue.pop()
@@ -77,7 +76,7 @@ def read_optional(path):
 
 
 class Cgroup:
-    """A memory cgroup below our own, for one tree."""
+    """A memory cgroup below this process's own, for one tree."""
 
     def __init__(self, version, path):
         self.version, self.path = version, path
@@ -85,7 +84,7 @@ class Cgroup:
 
     @staticmethod
     def make(name):
-        """A new cgroup, or None where we may not make one."""
+        """A new cgroup, or None if it may not be made."""
         try:
             version, parent = own_cgroup()
             if version == 2 and "memory" not in read_optional(parent + "/cgroup.subtree_control").split():
@@ -98,7 +97,7 @@ class Cgroup:
             return None
 
     def entry(self, command):
-        """`command` changed so that it starts inside of the cgroup."""
+        """`command` changed so that it starts inside the cgroup."""
         return ["/bin/sh", "-c", 'echo $$ > "$0" && exec "$@"', self.path + "/cgroup.procs", *command]
 
     def counters(self):
@@ -114,7 +113,7 @@ class Cgroup:
         return [int(pid) for pid in read_text(self.path + "/cgroup.procs").split()]
 
     def set_limit(self, size):
-        """A hard limit; the kernel reclaims or kills when it is passed."""
+        """A hard limit; the kernel reclaims or kills when it is exceeded."""
         name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
         with open(f"{self.path}/{name}", "w") as file:
             file.write(str(size))
@@ -133,7 +132,7 @@ class Cgroup:
 
 
 class Tree:
-    """The same figures without a cgroup: /proc of every process of the tree."""
+    """The same figures without a cgroup: from /proc of every process of the tree."""
 
     def __init__(self):
         self.root = None
@@ -142,7 +141,8 @@ class Tree:
         return command
 
     def pids(self):
-        # Daemons of the tree have become our own children; the client of a server is one too, but holds little.
+        # Daemons of the tree have become our own children. So has the client of a server, but it holds little
+        # memory.
         return descendants(self.root) if self.root else []
 
     def sample(self):
@@ -162,7 +162,7 @@ class Tree:
 
 
 class Sampler(threading.Thread):
-    """Looks at a tree every `period` seconds until `stop`."""
+    """Samples a tree every `period` seconds until `stop`."""
 
     def __init__(self, meter, period, count_shared, on_sample=None, extra=None):
         super().__init__(daemon=True)
@@ -174,7 +174,7 @@ class Sampler(threading.Thread):
         self.start()
 
     def run(self):
-        with contextlib.suppress(OSError):  # only root may be more urgent than what it watches
+        with contextlib.suppress(OSError):  # only root may have a higher priority than what it watches
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)
         while not self.done.wait(self.period):
             try:
@@ -195,7 +195,7 @@ class Sampler(threading.Thread):
 
 
 class Run:
-    """What came of running a command: status, times, memory, where its output is."""
+    """The result of running a command: status, times, memory, and where its output is."""
 
     def __init__(self, status, wall, cpu, sampler, timed_out):
         self.status, self.wall, self.cpu, self.timed_out = status, wall, cpu, timed_out
@@ -206,9 +206,9 @@ def run(command, directory, *, stdout, stderr, client=None, env=None, period=0.0
         on_sample=None, extra=None, timeout=600, hard_limit=None):
     """Runs `command` in `directory` and samples its tree's memory.
 
-    With `client`, that command is run outside of the tree while `command`
-    serves it, the output kept is the client's, and the client ends the server.
-    `extra` tells bytes that count as well but are outside of the tree.
+    With `client`, that command runs outside of the tree while `command` serves it; the output that is kept is
+    the client's, and the client ends the server. `extra` returns bytes that count as well but are outside of
+    the tree.
     """
     with contextlib.ExitStack() as ending, open(stdout, "wb") as out, open(stderr, "wb") as err:
         meter = Cgroup.make("tree") or Tree()
@@ -252,7 +252,7 @@ def kill(pid, number=signal.SIGKILL):
 
 
 def excess(samples, limit):
-    """(bytes, samples) by which and how often a limit was passed beyond its tolerance of 5 % + 8 MiB."""
+    """(bytes, samples) by which and how often a limit was exceeded beyond its tolerance of 5 % + 8 MiB."""
     allowed = limit * 1.05 + 8 * MIB
     over = [size - allowed for _, size in samples if size > allowed]
     return int(max(over, default=0)), len(over)

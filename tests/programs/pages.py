@@ -1,7 +1,7 @@
-"""Takes a sample of the pages of a stopped tree and tells how well they compress.
+"""Takes a sample of the pages of a stopped tree and measures how well they compress.
 
-A page of one repeated word is not counted: it never reaches a codec. The
-ratio is that of zstd level 1 over pages of 4 KiB, each compressed alone.
+A page of one repeated word is not counted, because it never reaches a codec. The ratio is that of zstd level 1
+over pages of 4 KiB, each compressed alone.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import signal
 import time
 
 PAGE = 4096
-RUN = 64  # pages taken together
+RUN = 64  # pages sampled together
 PRESENT, FILE_OR_SHARED = 1 << 63, 1 << 61
 # A reservation, not data: scanning its page table would take longer than the test.
 TOO_WIDE = 64 << 30
@@ -35,7 +35,7 @@ class Zstd:
 
 
 def stop(pids):
-    """Stops every process that `pids()` names, also those that appear meanwhile."""
+    """Stops every process that `pids()` names, including those that appear meanwhile."""
     stopped = set()
     while True:
         fresh = set(pids()) - stopped
@@ -57,7 +57,7 @@ def resume(pids):
 class Catcher:
     """Stops a tree each time it has grown by a thirtieth, from `least` bytes on, and uses a sample of its pages.
 
-    Give `look` to a sampler. `caught` is what `use` made of the last sample, the one nearest to the peak.
+    Pass `look` to a sampler. `caught` is what `use` returned for the last sample, the one nearest to the peak.
     """
 
     def __init__(self, least, use, share=8):
@@ -75,7 +75,7 @@ class Catcher:
 
 
 def mappings(pid):
-    """(start, end) of the private mappings that can hold anonymous pages."""
+    """(start, end) of the private mappings that can contain anonymous pages."""
     with open(f"/proc/{pid}/maps") as file:
         for line in file:
             place, mode, *_ = line.split()
@@ -94,7 +94,7 @@ def chosen(start, end, share):
 
 
 def sample(pids, share=8):
-    """Yields pages of the (stopped) processes: their resident private anonymous ones, one in `share` runs."""
+    """Yields the resident private anonymous pages of the (stopped) processes, in one of `share` runs."""
     for pid in pids:
         try:
             pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)

@@ -1,18 +1,16 @@
 #!/usr/bin/env python3
 """Runs real programs in less memory and checks that nothing else changed.
 
-For each program: a plain run, sampled, gives the peak of its private
-anonymous memory; a second one is stopped near that peak and its pages tell
-how well its data compress (r). Of short programs, whose collectors and threads
-make each run another, both are done three times: the highest peak and the
-median of r count. Then `memfold run` has it in
+For each program, a plain run is sampled and gives the peak of its private anonymous memory. A second one is
+stopped near that peak, and its pages tell how well its data compress (r). Short programs vary from run to run
+because of their collectors and threads, so both are done three times: the highest peak and the median of r
+count. Then `memfold run` gets the limit
 
     limit = peak x max(0.4, 0.12 + 1.05 / r)
 
-and its output, exit status and files must be the plain run's, byte for byte,
-the memory of the whole tree, sampled from outside, must stay within the
-limit's tolerance, and the statistics must show that pages really went and
-came back.
+The program's output, exit status and files must equal those of the plain run, byte for byte. The memory of the
+whole tree, sampled from outside, must stay within the limit's tolerance, and the statistics must show that
+pages were really evicted and restored.
 """
 
 import argparse
@@ -39,7 +37,7 @@ PROOF_RATIO = 5.0
 
 
 class Failure(Exception):
-    """A check that did not hold."""
+    """A check that failed."""
 
 
 def digest_of(path):
@@ -51,13 +49,13 @@ def digest_of(path):
 
 
 def clean_environment(case):
-    """The same for every run, so that nothing but memfold differs."""
+    """The environment, the same for every run, so that nothing but memfold differs."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "TMPDIR", "JAVA_HOME") if name in os.environ}
     return {**kept, "LANG": "C.UTF-8", "PYTHONHASHSEED": "1", "PYTHONDONTWRITEBYTECODE": "1", **case.environment}
 
 
 class Attempt:
-    """Runs one case several times in directories of its own."""
+    """Runs one case several times in its own directories."""
 
     def __init__(self, case, size, place):
         self.case, self.size, self.place = case, size, place
@@ -66,9 +64,11 @@ class Attempt:
         case.prepare(self.source, size)
 
     def run(self, name, prefix=(), runner=memory.run, **options):
-        """Runs the case once by `runner`; the result has its output, its files and memfold's own words too."""
+        """Runs the case once with `runner`; the result includes its output, its files and memfold's
+        messages.
+        """
         directory = self.place / name
-        # The same place for every run: a path may be part of what a program writes.
+        # The same directory for every run: a path may be part of what a program writes.
         work = self.place / "work"
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(self.source, work, symlinks=True)
@@ -90,7 +90,7 @@ class Attempt:
             shutil.rmtree(work)
 
     def measure_ratio(self, peak, zstd):
-        """A second plain run, stopped when it comes near its peak."""
+        """A second plain run, stopped near its peak."""
         catcher = pages.Catcher(peak * 0.7, lambda found: pages.ratio(found, zstd))
         self.run("stopped", on_sample=catcher.look, period=0.003)
         if catcher.caught is None:
@@ -99,7 +99,7 @@ class Attempt:
 
 
 def check(plain, folded, stats, limit, case):
-    """Everything that must hold of a run under memfold."""
+    """Checks everything that must be true of a run under memfold."""
     if folded.status != plain.status:
         raise Failure(f"exit status {folded.status}, plainly {plain.status}: {tail(folded)}")
     if folded.stdout != plain.stdout:
@@ -132,7 +132,7 @@ def tail(result):
 
 
 def run_case(case, size, memfold, zstd, options):
-    """Runs all of a case; returns a row of figures, raises Failure."""
+    """Does all runs of a case; returns a row of figures, raises Failure."""
     row = {"name": case.name, "size": size}
     with tempfile.TemporaryDirectory(prefix=f"memfold-{case.name}-", dir=options.tmp) as place:
         attempt = Attempt(case, size, Path(place))

@@ -1,4 +1,4 @@
-//! What is compared: the codecs of memfold and the peers, behind one trait.
+//! What is compared: the codecs of memfold and their peers, behind one trait.
 
 use memfold_codec::{Codec, Compressed, ScratchBuf};
 
@@ -6,12 +6,12 @@ use memfold_codec::{Codec, Compressed, ScratchBuf};
 pub trait Contender {
     fn name(&self) -> String;
 
-    /// The length of the compressed form in `dst`, which takes the worst case.
+    /// Compresses to `dst`, which has room for the worst case; returns the length.
     fn compress(&mut self, src: &[u8], dst: &mut [u8]) -> usize;
 
     fn decompress(&mut self, src: &[u8], dst: &mut [u8]);
 
-    /// Bytes of working memory to compress and to decompress, where known.
+    /// Bytes of working memory for compression and for decompression, if known.
     fn scratch(&self) -> Option<(usize, usize)> {
         None
     }
@@ -96,8 +96,8 @@ impl Contender for Lz4Flex {
     }
 }
 
-/// Zstandard as most programs use it: contexts from the heap that are kept, and
-/// frames with magic number and content size.
+/// Zstandard as most programs use it: with reused contexts on the heap, and frames with magic number and content
+/// size.
 pub struct ZstdC {
     level: i32,
     compress: zstd_safe::CCtx<'static>,
@@ -125,7 +125,7 @@ impl Contender for ZstdC {
     }
 }
 
-/// All of them: the codecs named, then the peers.
+/// All contenders: the named codecs, then the peers.
 pub fn contenders(names: &[String], block: usize) -> Result<Vec<Box<dyn Contender>>, String> {
     let mut all: Vec<Box<dyn Contender>> = Vec::new();
     for name in names {

@@ -1,18 +1,16 @@
-//! Codecs against their peers, on pages of real memory.
+//! Compares codecs with their peers on pages of real memory.
 //!
 //! ```text
 //! bench-codec [--block SIZE] [--codec LIST] [--rounds N] [--json] [FILE...]
 //! ```
 //!
-//! Each FILE is cut into blocks; without one, the files in the directory that
-//! `MEMFOLD_CORPUS` names are taken. Same-filled blocks are left out: they never
-//! reach a codec. Each contender compresses all blocks and decompresses all of
-//! them, the contenders in turn, several rounds; of the rounds the fastest
-//! counts. Time is CPU time of the thread, so that other work on the machine
-//! disturbs little. What comes back is compared in every round.
+//! Each FILE is cut into blocks; without one, the files in the directory `MEMFOLD_CORPUS` are taken. Same-filled
+//! blocks are left out, because they never reach a codec. In each of several rounds, every contender in turn
+//! compresses all blocks and decompresses all of them; the fastest round counts. Time is CPU time of the thread,
+//! so that other work on the machine disturbs little. The result is compared with the original in every round.
 //!
-//! The ratio is that of all blocks together, a block that grows counting as it
-//! is; beside it stands the harmonic mean of the ratios of the files.
+//! The ratio is that of all blocks together, and a block that grows counts with its size; beside it is the
+//! harmonic mean of the files' ratios.
 
 mod contender;
 
@@ -22,7 +20,7 @@ use std::{env, fs};
 
 use contender::{Contender, contenders};
 
-/// What is asked for on the command line.
+/// The command line.
 struct Arguments {
     block: usize,
     codecs: Vec<String>,
@@ -33,14 +31,14 @@ struct Arguments {
 
 const CODECS: &str = "copy,lz4,zstd:-50,zstd:-20,zstd:-10,zstd:-5,zstd:-3,zstd:-1,zstd:1,zstd:3";
 
-/// The blocks of one file that are not same-filled, one behind the other.
+/// The blocks of one file that are not same-filled, one after the other.
 struct Pages {
     file: PathBuf,
     bytes: Vec<u8>,
     same_filled: usize,
 }
 
-/// What a contender did with one file, in the fastest round.
+/// A contender's result for one file, from the fastest round.
 #[derive(Clone, Copy)]
 struct Outcome {
     compressed: usize,
@@ -98,7 +96,7 @@ impl Bench {
     }
 
     fn round(&mut self, contender: &mut dyn Contender, bytes: &[u8]) -> Outcome {
-        // More than anyone needs; lz4_flex asks for a tenth.
+        // More than any contender needs; lz4_flex asks for a tenth.
         let worst = self.block + self.block / 8 + 256;
         let blocks = bytes.len() / self.block;
         self.packed.resize(blocks * worst, 0);
@@ -197,7 +195,7 @@ fn load(arguments: &Arguments) -> Result<Vec<Pages>, String> {
     if all.is_empty() { Err("no blocks to compress".into()) } else { Ok(all) }
 }
 
-/// Megabytes (of uncompressed data) in a second.
+/// Megabytes of uncompressed data per second.
 fn mb_s(bytes: usize, ns: u64) -> f64 {
     bytes as f64 * 1e3 / ns as f64
 }
@@ -227,7 +225,7 @@ fn print_json(arguments: &Arguments, pages: &[Pages], all: &[Box<dyn Contender>]
     println!("{:#}", serde_json::json!({ "version": 1, "rows": rows }));
 }
 
-/// What one contender did with all files.
+/// A contender's result for all files.
 struct Total {
     name: String,
     ratio: f64,

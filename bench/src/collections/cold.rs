@@ -1,4 +1,4 @@
-//! What elements take when nearly all of them are cold, and how long it takes to find them.
+//! How much memory elements take when nearly all of them are cold, and how long it takes to find them.
 
 use std::time::Instant;
 
@@ -7,9 +7,10 @@ use memfold::heap::{Error, Heap, Limit, Options, Session};
 
 use super::load::{Finds, Zipf, cpu, memory, mix};
 
-/// Of the bytes that elements have by themselves, this part may be in frames.
+/// Frames may hold one part in this many of the elements' own bytes.
 const RESIDENT: u64 = 16;
-/// Elements come in order of such runs, at random within: so each block is compressed a few times and not millions of times.
+/// Elements come in runs of this length, in order between runs and at random within them: so each block is
+/// compressed a few times, not millions of times.
 const RUN: usize = 20_000;
 
 /// Elements, in order.
@@ -36,14 +37,14 @@ pub struct Cold {
 }
 
 impl Cold {
-    /// A heap with so many frames.
+    /// A heap with this many frames.
     fn heap(&self, frames: u64) -> Result<Heap, String> {
         let frames = Limit::Blocks(u32::try_from(frames).unwrap_or(u32::MAX));
         let options = Options::new().codec(&self.codec).block_size(self.block).limit(frames);
         Heap::new(options).map_err(|error| error.to_string())
     }
 
-    /// Frames for the part of so many elements that may be resident.
+    /// Frames for the resident part of this many elements.
     fn frames(&self, elements: u64) -> u64 {
         (elements * 8 / RESIDENT / self.block as u64).max(8)
     }
@@ -60,7 +61,7 @@ fn fill<'s>(session: &'s Session<'_>, all: &mut [u64], is_random: bool) -> Resul
     Ok(list)
 }
 
-/// Fills lists and prints bytes for an element: all of the process, and what the heap says of it.
+/// Fills lists and prints bytes per element: of the whole process, and as the heap reports it.
 pub fn table(elements: u64, cold: &Cold) -> Result<(), String> {
     println!(
         "{elements} elements, {}, blocks of {}, frames for 1/{RESIDENT} of their bytes: bytes an element",
@@ -85,7 +86,7 @@ pub fn table(elements: u64, cold: &Cold) -> Result<(), String> {
     Ok(())
 }
 
-/// Which element a find is for: its rank, and where elements of that rank are.
+/// The element to find: its rank, and where elements of that rank are.
 fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
     let zipf = Zipf::new(len);
     (0..count)
@@ -99,9 +100,10 @@ fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Looks for elements in a list that is all resident and in one of which nearly all is cold, and prints nanoseconds of CPU for a find, and their ratio.
+/// Finds elements in a fully resident list and in one that is nearly all cold; prints nanoseconds of CPU time per
+/// find, and their ratio.
 ///
-/// What is wanted most lies either side by side (what came lately is wanted lately) or anywhere.
+/// The most wanted elements are either side by side (recent elements are wanted most) or anywhere.
 pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result<(), String> {
     let finds_made = elements.min(500_000);
     println!(
@@ -138,7 +140,7 @@ pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result
             }
         };
         let mut runs = Vec::new();
-        // Once before, so that those are resident that are wanted.
+        // Once before, so that the wanted elements are resident.
         time(&cold)?;
         let before = cold_heap.stats();
         for _ in 0..repeats.max(1) {
@@ -156,8 +158,8 @@ pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result
     Ok(())
 }
 
-/// Folds a list that is all resident, and one of which nearly all is cold, by one thread and by as many as there are processors, and prints nanoseconds for an element, and how many times as fast
-/// all are.
+/// Folds a fully resident list and one that is nearly all cold, with one thread and with one per processor;
+/// prints nanoseconds per element, and the speed-up of all threads.
 pub fn folds(elements: u64, cold: &Cold, repeats: usize) -> Result<(), String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
@@ -211,7 +213,7 @@ fn row(
     Ok(())
 }
 
-/// A hash, so that there is something to do but waiting for memory.
+/// A hash, so that there is work besides waiting for memory.
 fn turned(x: u64) -> u64 {
     (0..4).fold(x, |x, _| mix(x))
 }

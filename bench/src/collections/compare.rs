@@ -1,4 +1,5 @@
-//! Structures side by side: each in a process of its own, one after the other, again and again; medians, and how memfold's stand to one of the others.
+//! Compares structures side by side, each in its own process, one after the other, repeatedly: medians, and the
+//! ratios of memfold's structures to one of the others.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::load::{Finds, Key, Load, Zipf, cpu, memory, peak};
 use super::{Kind, cpp_peers};
 
-/// A structure that is measured.
+/// A structure to be measured.
 pub struct Peer {
     /// Its name on the command line, and part of that in tables.
     pub name: &'static str,
@@ -34,21 +35,21 @@ pub const fn own(name: &'static str) -> Peer {
     Peer { name, cpp: false, own: true }
 }
 
-/// What is asked of a structure.
+/// The operations of a structure.
 pub trait Set<K> {
     fn insert(&mut self, x: &K);
     fn contains(&self, x: &K) -> bool;
-    /// All elements are looked at.
+    /// Reads all elements.
     fn sum(&self) -> u64;
     fn remove(&mut self, x: &K);
     fn len(&self) -> u64;
-    /// One more to an element's count, of a map.
+    /// Increments an element's count, in a map.
     fn count(&mut self, _: &K) {}
-    /// All were added.
+    /// Called when all elements were added.
     fn settle(&mut self) {}
 }
 
-/// What one run says: times in seconds of CPU, for all operations of a kind; bytes.
+/// The result of one run: CPU times in seconds for all operations of a kind; bytes.
 #[derive(Serialize, Deserialize, Clone)]
 pub struct Run {
     pub peer: String,
@@ -58,18 +59,18 @@ pub struct Run {
     pub left: u64,
     pub insert: f64,
     pub find: f64,
-    /// 0 where nothing is counted.
+    /// 0 if nothing is counted.
     #[serde(default)]
     pub count: f64,
     pub scan: f64,
     pub remove: f64,
     pub bytes: u64,
     pub half_bytes: u64,
-    /// Of the whole process, at its peak.
+    /// Peak memory of the whole process.
     pub peak: u64,
 }
 
-/// Looks for as many elements as there are: how many were found, and the time.
+/// Looks up as many elements as there are; returns how many were found, and the time.
 fn finds<K: Key>(load: &Load, set: &impl Set<K>) -> (u64, f64) {
     if load.finds == Finds::Uniform {
         let begin = cpu();
@@ -88,7 +89,7 @@ fn finds<K: Key>(load: &Load, set: &impl Set<K>) -> (u64, f64) {
     (found, time)
 }
 
-/// All that is measured of a structure.
+/// All measurements of a structure.
 pub fn run<K: Key>(peer: &str, load: Load, before: u64, mut set: impl Set<K>) -> Run {
     let begin = cpu();
     (0..load.elements).for_each(|i| set.insert(&K::at(&load, i)));
@@ -125,7 +126,7 @@ pub fn run<K: Key>(peer: &str, load: Load, before: u64, mut set: impl Set<K>) ->
     }
 }
 
-/// What is compared, how often, and where rows go.
+/// What is compared, how often, and where to put the rows.
 pub struct Comparison<'a> {
     pub kind: Kind,
     pub load: Load,
@@ -134,12 +135,12 @@ pub struct Comparison<'a> {
     pub out: Option<&'a Path>,
 }
 
-/// Whether the peer of this name is one of those that are wanted: some part of its name says so, or none is asked for.
+/// Whether the peer is wanted: its name contains one of these words, or none is given.
 pub fn is_wanted(peer: &str, only: &[String]) -> bool {
     only.is_empty() || only.iter().any(|part| peer.contains(&part.to_lowercase()))
 }
 
-/// An error for what is in no peer's name.
+/// An error for a word that no peer's name contains.
 pub fn all_known<'n>(peers: impl Iterator<Item = &'n str> + Clone, only: &[String]) -> Result<(), String> {
     let is_unknown = |part: &&String| !peers.clone().any(|peer| is_wanted(peer, std::slice::from_ref(part)));
     let names = || peers.clone().collect::<Vec<_>>().join(", ");
@@ -148,7 +149,7 @@ pub fn all_known<'n>(peers: impl Iterator<Item = &'n str> + Clone, only: &[Strin
         .map_or(Ok(()), |part| Err(format!("no peer has {part} in its name; there are {}", names())))
 }
 
-/// A peer that runs, and its runs so far.
+/// A peer and its runs so far.
 struct Row {
     peer: &'static Peer,
     runs: Vec<Run>,
@@ -194,7 +195,8 @@ impl Comparison<'_> {
         keep().map_err(|error| format!("{}: {error}", out.display()))
     }
 
-    /// Runs all and prints a table. In each repeat all peers run one after the other, so that what else the machine does meanwhile comes over all of them.
+    /// Runs all peers and prints a table. Each repeat runs all peers one after the other, so that other work on
+    /// the machine affects all of them.
     pub fn table(&self) -> Result<(), String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let cpp = cpp_peers(directory.path());
@@ -256,7 +258,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// How memfold's structures stand to those that the goals name, repeat by repeat.
+    /// The ratios of memfold's structures to those named in the goals, repeat by repeat.
     fn print_ratios(&self, rows: &[Row]) {
         let by_name: HashMap<&str, &Row> = rows.iter().map(|row| (row.peer.name, row)).collect();
         for base in self.kind.bases().iter().filter_map(|name| by_name.get(name)) {

@@ -1,5 +1,5 @@
-//! What insertions at random cost at each limit of the heap, beside a BTreeSet and redb with a cache as large:
-//! each in a process of its own, one after the other, again and again.
+//! The cost of random insertions at each limit of the heap, beside a BTreeSet and redb with a cache of the same
+//! size: each in its own process, one after the other, repeatedly.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -16,18 +16,18 @@ use super::load::{mix, peak};
 
 const TABLE: TableDefinition<'_, u64, ()> = TableDefinition::new("set");
 
-/// Who gets the elements.
+/// The structure that gets the elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
     BTreeSet,
     /// A slab list, by the heap's limit.
     List(Limit),
-    /// With a cache of so many bytes, in one transaction that is not brought to the disk.
+    /// redb with a cache of this many bytes, in one transaction that is never written to disk.
     Redb(u64),
 }
 
 impl Who {
-    /// As the hidden command takes it, and as it is printed.
+    /// The name for the hidden command and for output.
     fn name(self) -> String {
         let mib = |bytes: u64| format!("{} MiB", bytes >> 20);
         match self {
@@ -45,7 +45,7 @@ impl Who {
     }
 }
 
-/// Seconds, and bytes of the process at its peak.
+/// Seconds, and the process's peak memory in bytes.
 #[derive(Serialize, Deserialize)]
 pub struct Row {
     user: f64,
@@ -60,7 +60,7 @@ fn seconds() -> (f64, f64) {
     (of(usage.user_time()), of(usage.system_time()))
 }
 
-/// Inserts, in this process; `number` is that of [`Who::all`].
+/// Inserts in this process; `number` is an index into [`Who::all`].
 pub fn one(number: usize, elements: u64, sizes: &[u64]) -> Result<Row, String> {
     let all = Who::all(sizes);
     let who = *all.get(number).ok_or("no such one")?;
@@ -119,8 +119,7 @@ fn median(mut all: Vec<f64>) -> f64 {
     f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2])
 }
 
-/// Runs all and prints a table: user CPU time, since others may use the machine, with what it was at least and at
-/// most.
+/// Runs all and prints a table: user CPU time, because others may use the machine, with its minimum and maximum.
 pub fn table(elements: u64, sizes: &[u64], repeats: usize) -> Result<(), String> {
     let all = Who::all(sizes);
     let mut rows: Vec<Vec<Row>> = all.iter().map(|_| Vec::new()).collect();

@@ -1,4 +1,5 @@
-//! What is done to the structures that are compared, in which order, and what it takes: time and memory.
+//! The load: which operations are done to the compared structures, in which order, and how time and memory are
+//! measured.
 
 use std::time::Duration;
 
@@ -39,18 +40,18 @@ impl std::fmt::Display for Finds {
     }
 }
 
-/// What is done.
+/// The operations.
 #[derive(Clone, Copy)]
 pub struct Load {
     pub elements: u64,
     pub order: Order,
     pub finds: Finds,
-    /// Integers are below this, if it is not 0.
+    /// Integers are below this, unless it is 0.
     pub universe: u64,
     pub per_slab: usize,
 }
 
-/// An element, made from its turn alone: nothing is read from memory for it.
+/// An element, computed from its index alone, so that nothing is read from memory for it.
 pub trait Key: Copy {
     fn at(load: &Load, turn: u64) -> Self;
 }
@@ -100,7 +101,7 @@ impl Key for Text {
     }
 }
 
-/// A number that seems to be random (SplitMix64).
+/// A pseudo-random number (SplitMix64).
 #[inline(always)]
 pub fn mix(i: u64) -> u64 {
     let mut z = i.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -110,14 +111,15 @@ pub fn mix(i: u64) -> u64 {
 }
 
 impl Load {
-    /// Another order of turns.
+    /// Another order of the indices.
     #[inline(always)]
     pub fn turn(&self, i: u64) -> u64 {
         (u128::from(i) * 2_654_435_761 % u128::from(self.elements)) as u64
     }
 }
 
-/// Ranks by Zipf's law, as Gray et al. draw them (Quickly generating billion-record synthetic databases, 1994; YCSB does it so too).
+/// Ranks by Zipf's law, drawn as by Gray et al. (Quickly generating billion-record synthetic databases, 1994),
+/// and by YCSB.
 pub struct Zipf {
     ranks: f64,
     zeta: f64,
@@ -156,7 +158,7 @@ pub fn cpu() -> f64 {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(0.0, |now| Duration::from(now).as_secs_f64())
 }
 
-/// A figure of a file under `/proc/self`, given there in KiB; bytes.
+/// A figure from a file under `/proc/self`, which gives it in KiB; returned in bytes.
 fn figure(file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
@@ -168,7 +170,7 @@ pub fn memory() -> u64 {
     figure("/proc/self/smaps_rollup", "Pss_Anon:")
 }
 
-/// The most memory that the process had, bytes: its program included.
+/// Peak memory of the process in bytes, including its program.
 pub fn peak() -> u64 {
     figure("/proc/self/status", "VmHWM:")
 }

@@ -1,7 +1,8 @@
 //! `bench-collections`: slab lists and their peers, each in a process of its own.
 //!
-//! Prints nanoseconds of CPU for an operation and bytes of memory for an element: the private anonymous memory by which the process grew. What happens afterwards, in
-//! the second after half of all elements went, counts to their removal.
+//! Prints nanoseconds of CPU time per operation and bytes of memory per element: the private anonymous memory by
+//! which the process grew. Work done in the second after half of all elements were removed counts towards their
+//! removal.
 
 mod cold;
 mod compare;
@@ -184,7 +185,7 @@ impl Kind {
         }
     }
 
-    /// With which of them memfold's are compared, as the goals do.
+    /// The structures that memfold's are compared with, as in the goals.
     fn bases(self) -> &'static [&'static str] {
         match self {
             Kind::Integers => &["absl"],
@@ -268,7 +269,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compiles the peers in C++; says why if that can't be done.
+/// Compiles the peers in C++; returns why if that is not possible.
 fn cpp_peers(directory: &Path) -> Result<PathBuf, String> {
     let (source, program) = (directory.join("peers.cc"), directory.join("peers"));
     std::fs::write(&source, include_str!("peers.cc")).map_err(|error| error.to_string())?;

@@ -1,5 +1,5 @@
-//! Maps of strings of 8 to 40 bytes to numbers: the same operations over each, and counting, which is what most
-//! of them are for.
+//! Maps of strings of 8 to 40 bytes to numbers: the same operations on each, and counting, the most common use of
+//! such maps.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::compare::{Peer, Run, Set, own, run, rust};
 use super::load::{Load, Text, memory};
 use super::strings::weight;
 
-/// All of them. The list of the same strings is there for what a map's values cost.
+/// All peers. The list of the same strings shows what a map's values cost.
 pub const PEERS: &[Peer] = &[own("slabmap"), rust("slablist"), rust("btreemap")];
 
 /// Runs one structure.

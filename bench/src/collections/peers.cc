@@ -1,4 +1,4 @@
-// The peers that are written in C++: absl::btree_set and std::set, of integers and of strings. Prints one line of JSON.
+// The peers written in C++: absl::btree_set and std::set, of integers and of strings. Prints one line of JSON.
 //
 // usage: peers PEER integers|strings ELEMENTS ORDER FINDS UNIVERSE
 //        peers PEER trace ELEMENTS ORDER SAMPLES FILE     integers; what each operation took goes to FILE, as trace.rs says
@@ -40,11 +40,12 @@ struct Text {
     size_t len;
 };
 
-// What a set takes in place of a string that it looks for. absl's own view of a string is not the standard library's in Debian.
+// The type that a set accepts instead of a string for lookups. In Debian, absl's string view is not the standard
+// library's.
 static std::string_view view(const std::set<std::string, std::less<>> &, const Text &x) { return {x.bytes, x.len}; }
 static absl::string_view view(const absl::btree_set<std::string> &, const Text &x) { return {x.bytes, x.len}; }
 
-// The element that is added at turn `i`.
+// The element that is added at index `i`.
 template <typename Key> Key element(uint64_t i);
 
 template <> uint64_t element(uint64_t i)
@@ -81,11 +82,11 @@ template <typename Set> void take(Set &set, const Text &x)
         set.erase(found);
 }
 
-// What a scan adds up for an element.
+// What a scan adds up per element.
 static uint64_t weight(uint64_t x) { return x; }
 static uint64_t weight(const std::string &x) { return x.size() + static_cast<unsigned char>(x[0]); }
 
-// Another order of turns.
+// Another order of the indices.
 static uint64_t turn(uint64_t i)
 {
     return static_cast<uint64_t>(static_cast<unsigned __int128>(i) * 2654435761u % elements);
@@ -121,7 +122,7 @@ static double seconds()
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-// A figure of a file under /proc/self, given there in KiB; bytes.
+// A figure from a file under /proc/self, which gives it in KiB; returned in bytes.
 static uint64_t figure(const char *path, const char *form)
 {
     FILE *file = fopen(path, "r");
@@ -186,7 +187,7 @@ template <typename Key, typename Set> static int run(const char *name)
     return 0;
 }
 
-// Traces: what each operation took, and what else happened meanwhile. The same as in trace.rs.
+// Traces: the time of each operation, and what else happened meanwhile. As in trace.rs.
 
 static uint64_t allocations;
 
@@ -223,7 +224,7 @@ static inline uint64_t ticks()
 #endif
 }
 
-// What the kernel did to this thread since the last time.
+// What the kernel did to this thread since the last call.
 static uint32_t kernel()
 {
     static rusage last;

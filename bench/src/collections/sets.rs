@@ -1,4 +1,4 @@
-//! Sets of 64-bit integers: the same operations over each.
+//! Sets of 64-bit integers: the same operations on each.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use memfold::heap::{Heap, Limit, Options};
 use super::compare::{Peer, Run, Set, cpp, own, run, rust};
 use super::load::{Load, memory};
 
-/// All of them.
+/// All peers.
 pub const PEERS: &[Peer] = &[
     own("slablist"),
     cpp("absl"),
@@ -63,7 +63,7 @@ impl Set<u64> for SlabList<'_, u64> {
     }
 }
 
-/// A structure whose methods have the names that they have in the standard library.
+/// A structure whose methods have the same names as in the standard library.
 macro_rules! like_btreeset {
     ($set:ty, $value:expr) => {
         impl Set<u64> for $set {
@@ -109,7 +109,7 @@ impl Set<u64> for roaring::RoaringTreemap {
     }
 }
 
-/// Everything at once, and sorted when all is there. What goes is only marked.
+/// A vector that is filled first and sorted once. Removed elements are only marked.
 struct Sorted {
     elements: Vec<u64>,
     gone: Vec<bool>,

@@ -1,4 +1,4 @@
-//! Sets of strings of 8 to 40 bytes: the same operations over each.
+//! Sets of strings of 8 to 40 bytes: the same operations on each.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use memfold::heap::{Heap, Limit, Options};
 use super::compare::{Peer, Run, Set, cpp, own, run, rust};
 use super::load::{Load, Text, memory};
 
-/// All of them.
+/// All peers.
 pub const PEERS: &[Peer] =
     &[own("slablist"), rust("btreeset"), cpp("absl"), rust("indexset"), cpp("std::set")];
 
@@ -28,7 +28,7 @@ pub fn one(name: &str, load: Load) -> Result<Run, String> {
     })
 }
 
-/// What a scan adds up for a string: enough to read it, and to see that all were there.
+/// What a scan adds up per string: enough to read it, and to check that all were there.
 pub fn weight(text: &str) -> u64 {
     text.len() as u64 + u64::from(text.as_bytes()[0])
 }

@@ -1,8 +1,8 @@
-//! Time and memory of this process, as the kernel counts them.
+//! Time and memory of this process, as the kernel reports them.
 
 use std::time::Duration;
 
-/// User and system time of the calling thread: what else the machine does disturbs it little.
+/// User and system time of the calling thread, which other work on the machine disturbs little.
 pub fn thread_cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes to `time` only.

@@ -1,10 +1,15 @@
-//! Each codec on each file, as chapter 4 of zBeWalgo's evaluation does it with zram: B. Warnke, *zBeWalgo*, Hamburg 2018.
+//! Measures each codec on each file, as chapter 4 of zBeWalgo's evaluation does with zram: B. Warnke, *zBeWalgo*,
+//! Hamburg 2018.
 //!
-//! The ratio is of original bytes by [`memfold_disk::Stats::payload_bytes`]. In the second table stand beside it the ratio to what the device's memory grew by, the index and the store's headers and ends
-//! included, and to all of it, which for files of a few MiB is mostly memory to compress in: [`memfold_disk::Stats::memory_bytes`]. The limit of memory for the effective
-//! speeds (see `effective.rs`) is that of the best which compresses when a page is written: what the background makes denser later needs more room at first.
+//! The ratio is original bytes per byte of [`memfold_disk::Stats::payload_bytes`]. The second table adds the
+//! ratio to the growth of the device's memory, including the index and the store's headers and ends, and the
+//! ratio to all of it, which for files of a few MiB is mostly working memory:
+//! [`memfold_disk::Stats::memory_bytes`]. The memory limit for the effective speeds (see `effective.rs`) is that
+//! of the best contender that compresses when a page is written: data that the background makes denser later need
+//! more room at first.
 //!
-//! Unlike there, pages that occur twice are left in (the device does not share here, so they gain nothing), and time is CPU time of the one thread, which never waits.
+//! Unlike there, pages that occur twice are kept (the device does not share here, so they gain nothing), and time
+//! is CPU time of the one thread, which never waits.
 
 use std::path::{Path, PathBuf};
 
@@ -14,10 +19,10 @@ use crate::effective::{self, Device};
 use crate::measure::{Contender, Measured, measure};
 use crate::pages;
 
-/// Those of that evaluation that there are, and what memfold has of its own.
+/// The available codecs of that evaluation, and memfold's own.
 pub const CODECS: &str = "842,lzo,lz4,lz4hc,deflate,zstd:3,bewalgo,bewalgo2,wkdm,stride:1,stride:2";
 
-/// The codecs of that evaluation, and what is measured for them here.
+/// The codecs of that evaluation, and their counterparts here.
 const THEIRS: [(&str, Option<&str>); 7] = [
     ("842", Some("842")),
     ("deflate", Some("deflate")),
@@ -30,7 +35,7 @@ const THEIRS: [(&str, Option<&str>); 7] = [
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// A file with what each contender made of it.
+/// A file with the results of each contender.
 struct Row {
     file: String,
     room: u64,
@@ -39,7 +44,7 @@ struct Row {
 
 struct Cell {
     measured: Measured,
-    /// None if nothing was left that takes memory.
+    /// None if nothing that takes memory was left.
     ratio: Option<f64>,
     /// Write, read, and the effective ones: MiB/s.
     speeds: [f64; 4],
@@ -125,7 +130,7 @@ fn cell(cell: &Cell) -> String {
     format!(" {ratio} {write:.0}/{read:.0} @{effective_write:.0}/@{effective_read:.0} |")
 }
 
-/// Geometric means over all files but the zeros, which no codec sees.
+/// Geometric means over all files except the zeros, which no codec sees.
 fn means(contenders: &[Contender], rows: &[Row]) {
     println!("\nGeometric means over the {} files:\n", rows.len() - 1);
     println!(
@@ -150,7 +155,7 @@ fn means(contenders: &[Contender], rows: &[Row]) {
     }
 }
 
-/// Original bytes by those of memory, but for some.
+/// Original bytes per byte of memory, without `but` bytes.
 fn of_memory(one: &Measured, but: u64) -> f64 {
     one.original_bytes as f64 / one.memory_bytes.saturating_sub(but).max(1) as f64
 }

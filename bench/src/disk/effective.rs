@@ -5,11 +5,12 @@
 //!  effective speed = original / (time + device bytes / speed of the device)
 //! ```
 //!
-//! *packed* are the compressed forms of pages that were compressed, *room* is *packed* of the codec with the best ratio on the file: as `memfold bench` has it.
+//! *packed* are the compressed forms of compressed pages, *room* is *packed* of the codec with the best ratio on
+//! the file, as in `memfold bench`.
 
 use crate::measure::Measured;
 
-/// How fast the device is, in bytes a second.
+/// The speed of the device, in bytes per second.
 #[derive(Debug, Clone, Copy)]
 pub struct Device {
     pub write: f64,
@@ -17,7 +18,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Megabytes (10^6 bytes) a second, to write and to read.
+    /// Megabytes (10^6 bytes) per second, for writing and reading.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (write, read) = text.split_once(',').unwrap_or((text, text));
         let speed = |text: &str| match text.trim().parse::<f64>() {
@@ -28,13 +29,15 @@ impl Device {
     }
 }
 
-/// The memory that there is: what the best needs for what it compresses. `all` are those of one file.
+/// The size of the memory: what the best codec needs for the pages that it compresses. `all` are the results for
+/// one file.
 pub fn room<'a>(all: impl IntoIterator<Item = &'a Measured>) -> u64 {
     let best = all.into_iter().min_by_key(|one| one.written_payload_bytes);
     best.map_or(0, |best| best.written_payload_bytes - best.written_incompressible_bytes)
 }
 
-/// Bytes a second to write and to read. Writing is with the forms that there are then, whatever the background makes of them later.
+/// Bytes per second for writing and reading. Writing uses the forms at that time, whatever the background makes
+/// of them later.
 pub fn speeds(one: &Measured, room: u64, device: Device) -> [f64; 2] {
     let original = one.original_bytes as f64;
     let on_device = |payload: u64, raw: u64| {

@@ -1,4 +1,4 @@
-//! The RAM disk against what was published about such devices.
+//! Compares the RAM disk with published results about such devices.
 //!
 //! ```text
 //!   corpora     speeds and ratios of the device with one codec after the other, as zBeWalgo was evaluated on zram
@@ -89,7 +89,7 @@ fn run(section: Section) -> Result<(), String> {
 
 /// The whole pages of a file.
 fn pages(file: &Path) -> Result<Vec<u8>, String> {
-    // A device may have no end.
+    // A device may be endless.
     if !file.is_file() {
         return Err(format!("{} is no file", file.display()));
     }

@@ -1,6 +1,7 @@
-//! One codec and one file: the file goes onto a device and comes back.
+//! Measures one codec on one file: the file is written to a device and read back.
 //!
-//! One thread, a page at a time, no tier but the one asked for, no sharing, nothing kept uncompressed. What comes back is compared in every pass.
+//! With one thread, a page at a time, no tier but the requested one, no sharing, and nothing kept uncompressed.
+//! The result is compared in every pass.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,24 +14,24 @@ use serde::Serialize;
 use crate::PAGE;
 use crate::clock::thread_cpu;
 
-/// Each direction is measured for so long at least.
+/// The minimum time to measure each direction.
 const AT_LEAST: Duration = Duration::from_millis(300);
 const LEAST_PASSES: usize = 3;
 /// The limit is half of it: more than any file here needs.
 const MEMORY: u64 = 64 << 30;
-/// With a pass of the background each, which is long, and reads that promote nothing only once.
+/// Passes with a background pass each, which takes long; reads that promote nothing are possible only once.
 const DENSE_PASSES: usize = 3;
-/// The background is done when it has found nothing for so long.
+/// The background is done when it has found nothing for this long.
 const QUIET: Duration = Duration::from_millis(600);
 
-/// What is written with, and what is done before it is read.
+/// The codec for writing, and what happens before reading.
 #[derive(Debug, Clone)]
 pub struct Contender {
-    /// What stands above its column.
+    /// The heading of its column.
     pub name: String,
     /// The setting.
     pub codec: String,
-    /// Whether the background makes all of it denser between writing and reading.
+    /// Whether the background makes everything denser between writing and reading.
     pub dense: bool,
 }
 
@@ -42,21 +43,21 @@ pub struct Measured {
     pub original_bytes: u64,
     /// [`memfold_disk::Stats::payload_bytes`] of a new device with the file: what the compressed forms take.
     pub payload_bytes: u64,
-    /// The same before the background did its work, where it did.
+    /// The same before the background did its work, if it did any.
     pub written_payload_bytes: u64,
-    /// Bytes on pages that are kept as they are, now and when they were written.
+    /// Bytes of pages that are kept uncompressed, now and when they were written.
     pub incompressible_bytes: u64,
     pub written_incompressible_bytes: u64,
     pub same_filled_bytes: u64,
-    /// All memory of that device, the index, and what the store needs included, and memory to compress in.
+    /// All memory of that device, including the index, what the store needs, and working memory.
     pub memory_bytes: u64,
-    /// What it took before anything was written: memory to compress in, most of all, which does not grow with the device.
+    /// Its memory before anything was written: mostly working memory, which does not grow with the device.
     pub empty_memory_bytes: u64,
     pub index_bytes: u64,
-    /// Pages that were decompressed and compressed again because they were read, in all passes: should be none.
+    /// Pages that were decompressed and compressed again because they were read, in all passes: should be zero.
     pub promotions: u64,
     pub passes: [usize; 2],
-    /// CPU time of the thread for one pass, in seconds: the median. Time on the wall beside it.
+    /// CPU time of the thread for one pass, in seconds: the median. Wall time beside it.
     pub write_s: f64,
     pub read_s: f64,
     pub wall_write_s: f64,
@@ -99,7 +100,7 @@ pub fn measure(file: &str, pages: &[u8], contender: &Contender) -> Result<Measur
     if contender.dense {
         for _ in 0..DENSE_PASSES {
             let disk = device(pages, contender).map_err(of)?;
-            // Of the others most passes overwrite, too.
+            // For the other contenders, most passes overwrite, too.
             write(&disk, pages).map_err(of)?;
             writing.measure(|| write(&disk, pages)).map_err(of)?;
             let before = background(&disk).map_err(of)?;
@@ -137,7 +138,7 @@ fn device(pages: &[u8], contender: &Contender) -> Result<Arc<Disk>, String> {
     let mut settings = Settings::default();
     let size = pages.len().to_string();
     let all = [("size", &*size), ("codec", &*contender.codec), ("resident", "0"), ("share", "no")];
-    // What was just written may go to the dense tier soon: only where there is one, and somebody who does it.
+    // Newly written data may go to the dense tier soon, but only if there is one, and a thread that moves them.
     for (name, value) in all.into_iter().chain([("cold", "0.01")]) {
         settings.set(name, value).map_err(|error| error.to_string())?;
     }
@@ -174,9 +175,11 @@ fn same(written: &[u8], read: &[u8]) -> Result<(), String> {
     }
 }
 
-/// What the background does with a device that nobody uses: it sees what is cold and makes it denser; then everything. The pages that had been promoted so far.
+/// What the background does with an idle device: it notices what is cold and makes it denser, and finally
+/// everything. Returns the pages promoted so far.
 ///
-/// `condense` alone leaves the pages marked as used of late, as they were just written: the first read of a block would bring all of its pages back to the fast tier.
+/// `condense` alone leaves the pages marked as recently used, because they were just written: the first read of a
+/// block would then bring all of its pages back to the fast tier.
 fn background(disk: &Arc<Disk>) -> Result<u64, String> {
     let keeper = Maintenance::start(disk, &About { name: "bench".into(), door: "none", address: None })
         .map_err(|error| error.to_string())?;
@@ -193,7 +196,7 @@ fn background(disk: &Arc<Disk>) -> Result<u64, String> {
     Ok(disk.stats().promotions)
 }
 
-/// The bytes, on a device of its own.
+/// Counts the bytes on a separate device.
 fn count(pages: &[u8], contender: &Contender) -> Result<Measured, String> {
     let disk = device(pages, contender)?;
     let empty = disk.stats().memory_bytes;
@@ -236,7 +239,8 @@ fn count(pages: &[u8], contender: &Contender) -> Result<Measured, String> {
     Ok(counted)
 }
 
-/// Takes all pages away, one after the other: a page that leaves behind as many bytes as it has itself, and that was in no block, had been kept as it is.
+/// Trims all pages one by one: a page that frees as many bytes as it has itself, and was not in a block, was kept
+/// uncompressed.
 fn incompressible(disk: &Disk) -> Result<u64, String> {
     let (mut bytes, mut before) = (0, disk.stats());
     for at in (0..disk.size()).step_by(PAGE) {

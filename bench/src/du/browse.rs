@@ -1,4 +1,4 @@
-//! What people do with a tree, timed: open its widest directory, scroll there, sort, delete everything.
+//! Times what people do with a tree: open its widest directory, scroll there, sort, delete everything.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use ratatui::backend::TestBackend;
 
 use crate::process::user;
 
-/// The directory with most entries, and how many it has.
+/// The directory with the most entries, and their number.
 pub fn widest(tree: &Tree<'_>) -> Result<(u32, u32), Error> {
     let mut widest = (ROOT, 0);
     for number in 0..tree.numbers() {
@@ -26,12 +26,12 @@ pub fn widest(tree: &Tree<'_>) -> Result<(u32, u32), Error> {
     Ok(widest)
 }
 
-/// Opens a directory and puts it in order.
+/// Opens a directory and sorts it.
 pub fn open<'s>(order: &'s Session<'_>, tree: &Tree<'_>, directory: u32) -> Result<View<'s>, Error> {
     View::open(order, tree, directory, Sort::default())
 }
 
-/// A browser with a screen of its own, in a directory.
+/// A browser with its own screen, in a directory.
 pub struct Screen<'s, 'h, 't> {
     browser: Browser<'s, 'h>,
     terminal: Terminal<TestBackend>,
@@ -39,7 +39,7 @@ pub struct Screen<'s, 'h, 't> {
 }
 
 impl<'s, 'h, 't> Screen<'s, 'h, 't> {
-    /// Goes down to a directory, as a user would.
+    /// Walks down to a directory, as a user would.
     pub fn new(order: &'s Session<'h>, tree: &'t dyn Source, directory: u32) -> Result<Self, Error> {
         let browser = Browser::new(order, tree, Options::default(), jiff::tz::TimeZone::UTC)?;
         let terminal = Terminal::new(TestBackend::new(120, 50)).unwrap_or_else(|error| match error {});
@@ -67,7 +67,7 @@ impl<'s, 'h, 't> Screen<'s, 'h, 't> {
         drawn.map(|_| ()).unwrap_or_else(|error| match error {});
     }
 
-    /// A key, until the screen is there again.
+    /// Presses a key and waits until the screen is drawn.
     pub fn press(&mut self, key: KeyCode) -> Duration {
         let began = Instant::now();
         self.browser.key(&ReadOnly(self.tree), KeyEvent::new(key, KeyModifiers::NONE));
@@ -75,7 +75,7 @@ impl<'s, 'h, 't> Screen<'s, 'h, 't> {
         began.elapsed()
     }
 
-    /// So many keys: the median, and the longest.
+    /// Presses a key this many times: the median, and the longest time.
     pub fn press_often(&mut self, key: KeyCode, times: usize) -> (Duration, Duration) {
         let mut times: Vec<_> = (0..times).map(|_| self.press(key)).collect();
         times.sort_unstable();
@@ -83,7 +83,7 @@ impl<'s, 'h, 't> Screen<'s, 'h, 't> {
     }
 }
 
-/// Deletes all that is in the root, one entry after the other, in memory: CPU time of its own.
+/// Deletes everything in the root, one entry after the other, in memory: CPU time.
 pub fn delete_all(tree: &mut Tree<'_>) -> Result<f64, Error> {
     let before = user();
     let slots = tree.row(ROOT)?.contents().slots;

@@ -1,7 +1,7 @@
-//! A tree that is in no file system, as ncdu would export it.
+//! A tree that is in no file system, as an export by ncdu would contain it.
 //!
-//! Nothing in it is regular: directories hold a few entries or thousands, go deep or not, their files are named as such files are (names.rs), and some have other names. One directory has a
-//! fiftieth of all entries.
+//! Nothing in it is regular: directories hold a few entries or thousands and are deep or shallow, files have
+//! realistic names (names.rs), and some have other names. One directory contains a fiftieth of all entries.
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -9,9 +9,9 @@ use std::io::{self, BufWriter, Write};
 use crate::names::{Style, Words};
 use crate::random::Random;
 
-/// Directories in each other, at most.
+/// The most nested directories.
 const DEEP: usize = 40;
-/// One in so many files of packages has another name.
+/// One in this many package files has another name.
 const LINKED: usize = 60;
 
 struct Writer<W: Write> {
@@ -24,7 +24,7 @@ struct Writer<W: Write> {
     taken: HashSet<String>,
 }
 
-/// Writes a tree of about so many entries.
+/// Writes a tree of about this many entries.
 pub fn write(to: impl Write, entries: u64, extended: bool) -> io::Result<()> {
     let mut writer = Writer {
         to: BufWriter::with_capacity(1 << 18, to),
@@ -37,7 +37,7 @@ pub fn write(to: impl Write, entries: u64, extended: bool) -> io::Result<()> {
     };
     writer.to.write_all(br#"[1,2,{"progname":"bench-du","progver":"1","timestamp":1700000000},"#)?;
     writer.to.write_all(br#"[{"name":"/simulated","dev":1,"asize":4096,"dsize":4096}"#)?;
-    // For each open directory, how many are still to come in it, and its style.
+    // For each open directory: its remaining entries, and its style.
     let mut open: Vec<(usize, Style)> = Vec::new();
     let (mut number, mut is_large_there) = (0, false);
     while writer.left > 0 {
@@ -71,7 +71,7 @@ pub fn write(to: impl Write, entries: u64, extended: bool) -> io::Result<()> {
 }
 
 impl<W: Write> Writer<W> {
-    /// A number, mostly a small one, with a long tail.
+    /// A number, usually a small one, with a long tail.
     fn tail(&mut self, usual: u64, most: u64) -> u64 {
         let share = (1 + self.random.below(1 << 20)) as f64 / f64::from(1 << 20);
         ((usual as f64 * (share.powf(-0.8) - 0.6)) as u64).min(most)
@@ -98,7 +98,7 @@ impl<W: Write> Writer<W> {
             let disk = size.div_ceil(4096) * 4096;
             write!(self.to, r#",{{"name":"{}","asize":{size},"dsize":{disk}"#, file.name)?;
             if style == Style::Package && (before > 0 || self.random.below(LINKED) == 0) {
-                // A file and its other name follow each other.
+                // A file and its other name are adjacent.
                 before = (before + 1) % 2;
                 self.inode += before;
                 write!(self.to, r#","ino":{},"hlnkc":true,"nlink":2"#, self.inode)?;

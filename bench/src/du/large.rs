@@ -1,4 +1,5 @@
-//! A tree that is too large for any file system here: another process exports it, this one imports it and browses.
+//! A tree that is too large for any file system here: another process exports it, this one imports and browses
+//! it.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use crate::process::{peak, user};
 use crate::random::Random;
 use crate::tree;
 
-/// Imports, opens and scrolls, and deletes all.
+/// Imports, opens, scrolls, and deletes everything.
 pub fn run(entries: u64, extended: bool, frames: Option<u32>) -> Result<(), String> {
     let failed = |error: memfold_du::Error| error.to_string();
     let said = |error: std::io::Error| error.to_string();

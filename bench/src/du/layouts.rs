@@ -1,4 +1,4 @@
-//! What entries take, written in some ways into blocks that are compressed: the table of docs/du.md.
+//! How much entries take in compressed blocks, for several layouts: the table of docs/du.md.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -16,14 +16,14 @@ struct File {
     is_directory: bool,
 }
 
-/// How entries are written.
+/// The layout of entries.
 #[derive(Clone, Copy)]
 enum Layout {
-    /// One after the other, with lengths of names.
+    /// One after the other, with the lengths of names.
     Lengths,
-    /// The same, names end with a zero.
+    /// The same, with names that end with a zero.
     Zeros,
-    /// By columns, so many entries together, as part.rs has it.
+    /// By columns, for this many entries at a time, as in part.rs.
     Columns(usize),
 }
 

@@ -1,4 +1,4 @@
-//! What is in `memfold du`, measured part by part; bench/du measures all of it beside its peers.
+//! Measures the parts of `memfold du`; bench/du measures all of it beside its peers.
 //!
 //! ```text
 //!   memory       where the memory is that a scan takes

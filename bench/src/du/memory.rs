@@ -1,4 +1,4 @@
-//! Where the memory is that a scan takes.
+//! What the memory of a scan is used for.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
@@ -8,7 +8,7 @@ use memfold_du::scan::{self, Progress};
 use crate::process::{peak, resident};
 use crate::tree;
 
-/// Scans, and prints what is resident, and of what it is.
+/// Scans, and prints how much memory is resident and what it is used for.
 pub fn run(path: &Path, threads: usize, frames: Option<u32>) -> Result<(), String> {
     let before = resident();
     let heap = tree::heap(threads, frames)?;

@@ -1,5 +1,6 @@
-//! The four operations of compll's paper (section 8.1), as it measured them: CPU time of each, and memory after the scan; and how long the longest step took. `bench-heap operations` has the same for ncdu's own nodes, which malloc
-//! keeps, or the heap.
+//! The four operations of compll's paper (section 8.1), measured in the same way: CPU time of each, and memory
+//! after the scan; also the longest step. `bench-heap operations` does the same for ncdu's own nodes, in malloc
+//! or in the heap.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +15,7 @@ use crate::tree;
 const NAMES: [&str; 6] =
     ["scan, ms of CPU", "open", "browse", "delete", "memory after the scan, MiB", "longest step, ms"];
 
-/// One run: a line for each of the names.
+/// One run: a line for each name.
 pub fn once(path: &Path) -> Result<(), String> {
     let failed = |error: memfold_du::Error| error.to_string();
     let before = resident();
@@ -48,7 +49,7 @@ pub fn once(path: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs, each in a process of its own.
+/// Several runs, each in its own process.
 pub fn run(path: &Path, repeats: usize) -> Result<(), String> {
     let failed = |error: std::io::Error| error.to_string();
     let mut runs = Vec::new();

@@ -1,4 +1,4 @@
-//! What the system says of this process.
+//! What the system reports about this process.
 
 use nix::sys::resource::{UsageWho, getrusage};
 
@@ -7,7 +7,7 @@ pub fn resident() -> u64 {
     field("VmRSS:")
 }
 
-/// Bytes resident at most so far.
+/// Peak resident bytes so far.
 pub fn peak() -> u64 {
     field("VmHWM:")
 }
@@ -23,7 +23,7 @@ pub fn cpu() -> f64 {
     user_and_system().iter().sum()
 }
 
-/// Seconds of these that the program spent itself, not the kernel for it.
+/// Seconds of that spent in the program itself, not in the kernel.
 pub fn user() -> f64 {
     user_and_system()[0]
 }
@@ -35,7 +35,7 @@ fn user_and_system() -> [f64; 2] {
     })
 }
 
-/// Gives back what malloc keeps for itself.
+/// Makes malloc return unused memory.
 pub fn trim() {
     // SAFETY: takes no pointer.
     unsafe { libc::malloc_trim(0) };

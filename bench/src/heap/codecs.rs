@@ -1,10 +1,10 @@
-//! The codecs that are compared, and what one makes of blocks.
+//! The codecs that are compared, and their results on blocks.
 
 use memfold_codec::{Codec, Compressed, ScratchBuf, all};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// Of families with levels, those that are compared.
+/// The levels that are compared, of families with levels.
 const LEVELS: [(&str, &[&str]); 5] = [
     ("zstd", &["-5", "1", "3", "6", "9", "19"]),
     ("lz4hc", &["4", "9"]),
@@ -13,7 +13,7 @@ const LEVELS: [(&str, &[&str]); 5] = [
     ("zstd-dict", &["1", "3"]),
 ];
 
-/// Every codec of the registry; of families with many levels some.
+/// Every codec of the registry; some levels of families with many.
 pub fn compared() -> impl Iterator<Item = &'static dyn Codec> {
     all().filter(|codec| match codec.name().split_once(':') {
         Some((family, level)) => {
@@ -23,20 +23,20 @@ pub fn compared() -> impl Iterator<Item = &'static dyn Codec> {
     })
 }
 
-/// What came of compressing blocks.
+/// The result of compressing blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Made {
     pub original_bytes: u64,
     pub compressed_bytes: u64,
-    /// Microseconds of CPU time a block.
+    /// Microseconds of CPU time per block.
     pub compress_us: f64,
     pub decompress_us: f64,
 }
 
-/// Compresses blocks of one length, one after the other, and decompresses them again; what does not shrink is kept as it is.
+/// Compresses blocks of one length, one after the other, and decompresses them again; a block that does not
+/// shrink is kept uncompressed.
 ///
-/// # Panics
-/// If what comes back is another block.
+/// # Panics If a block is not restored correctly.
 pub fn compress<'b>(codec: &dyn Codec, blocks: impl IntoIterator<Item = &'b [u8]>) -> Made {
     let mut made = Made::default();
     let (mut packed, mut whole, mut count) = (Vec::new(), Vec::new(), 0_u32);

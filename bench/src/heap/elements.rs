@@ -1,11 +1,12 @@
-//! Nodes grouped by element, as the paper's section 4.2 has it: each field of many nodes in a block of its own.
+//! Nodes grouped by element, as in section 4.2 of the paper: each field of many nodes in a block of its own.
 //!
 //! ```text
 //!   group:   bits │ size... │ asize... │ ino... │ ... │ flags... │ where the name is...
 //!   names:   size, name, padding │ size, name, padding │ ...                             in blocks of 16 KiB, at even places
 //! ```
 //!
-//! A link is the group's number, from one on, and the node's place in it. Where a name is, a block's number and a place say, in eight bytes.
+//! A link consists of the group's number, from one on, and the node's place in it. A name's location is a block
+//! number and an offset, in eight bytes.
 
 use std::collections::HashMap;
 
@@ -19,18 +20,18 @@ const NAME_ALIGNMENT: usize = 2;
 /// A whole tree by elements.
 #[derive(Debug, Default)]
 pub struct Elements {
-    /// For each field, a column of each group that is full.
+    /// For each field, a column of each full group.
     pub columns: Vec<Vec<Vec<u8>>>,
     /// Blocks of names.
     pub names: Vec<Vec<u8>>,
-    /// Groups that are full, and the bytes of their nodes as such: fields and names with their zero.
+    /// Full groups, and the bytes of their nodes alone: fields, and names with their zero.
     pub groups: usize,
     pub node_bytes: u64,
-    /// Bytes of bits that say which places are taken, of one group.
+    /// Bytes of the bits that mark a group's used places.
     pub bits: usize,
 }
 
-/// Adds a name to the blocks, and says where.
+/// Adds a name to the blocks and returns its location.
 fn add_name(names: &mut Vec<Vec<u8>>, end: &mut usize, name: &[u8]) -> u64 {
     let needed = (NAME_HEADER + name.len()).next_multiple_of(NAME_ALIGNMENT);
     if names.is_empty() || *end + needed > NAME_BLOCK {
@@ -84,7 +85,7 @@ impl Elements {
         elements
     }
 
-    /// Bytes of one group but for its names: bits and columns.
+    /// Bytes of one group without its names: bits and columns.
     pub fn group_bytes(&self) -> usize {
         self.bits + self.columns.iter().filter_map(|column| column.first()).map(Vec::len).sum::<usize>()
     }
@@ -112,7 +113,7 @@ mod tests {
             u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
         };
         assert_eq!((word(0, 0, 511), word(1, 1, 3)), (511, 2 * 515));
-        // The parent is the node before: of the second group's first one, the first group's last.
+        // The parent is the node before; for the first node of the second group, it is the last of the first.
         assert_eq!((word(4, 0, 0), word(4, 0, 1), word(4, 1, 0)), (0, 1 << 16, (1 << 16) | 511));
         let name = word(9, 1, 3);
         let (block, at) = ((name >> 16) as usize - 1, (name & 0xffff) as usize);

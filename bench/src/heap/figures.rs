@@ -1,9 +1,9 @@
-//! The paper's figures 8.1 to 8.3: the four operations for numbers of resident blocks, sizes of blocks, and codecs, each setting in a
-//! process of its own.
+//! The paper's figures 8.1 to 8.3: the four operations by number of resident blocks, block size, and codec. Each
+//! setting runs in its own process.
 //!
-//! Like the paper, everything else stays as it is meanwhile: ten resident blocks of 32 KiB, here with `zstd:1`. Codecs are
-//! compared with a hundred: with ten, a directory of 25,000 is sorted with a fault at nearly every step, which says how long a codec takes and nothing
-//! else, and slow codecs take minutes for it.
+//! As in the paper, everything else stays fixed: ten resident blocks of 32 KiB, here with `zstd:1`. Codecs are
+//! compared with a hundred blocks: with ten, sorting a directory of 25,000 faults at nearly every step, which
+//! measures the codec's speed and nothing else, and takes minutes with slow codecs.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::trees::Trees;
 
 const RESIDENT: [u32; 7] = [1, 2, 5, 10, 20, 50, 100];
 const BLOCKS_KIB: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
-/// The heap's own way, for comparison with a fixed number.
+/// The heap's own limit, for comparison with a fixed number.
 const SHARE: u32 = 0;
 
 /// Which of the figures.
@@ -40,7 +40,7 @@ fn settings(kib: usize, resident: u32, codec: &str) -> Settings {
 }
 
 impl Figure {
-    /// What is measured for it.
+    /// The settings that are measured for it.
     pub fn settings(self) -> Vec<Settings> {
         match self {
             Figure::Resident => RESIDENT.iter().map(|&resident| settings(32, resident, "zstd:1")).collect(),
@@ -64,7 +64,7 @@ pub fn run(
     for name in names {
         let tree = trees.find(name)?;
         let none = Settings::default();
-        // Once for the kernel's caches.
+        // Once, to fill the kernel's caches.
         let known = rows
             .find("figures", &json!({ "tree": tree.name, "kind": Kind::Malloc, "settings": none }))
             .is_some();
@@ -94,7 +94,7 @@ fn head(tree: &Tree) {
     );
 }
 
-/// One setting: from the file, or measured. `None` if it was not done in time.
+/// One setting, from the file or measured. `None` if it was not done in time.
 fn point(
     kind: Kind,
     tree: &Tree,

@@ -1,4 +1,4 @@
-//! The heap against malloc.
+//! Compares the heap with malloc.
 //!
 //! ```text
 //!   micro        what an operation on a node costs

@@ -1,7 +1,7 @@
-//! What an operation costs in CPU time, and what a process holds in memory.
+//! Measures what an operation costs in CPU time, and what memory a process has.
 //!
-//! CPU time is the calling thread's during the operation, and all other threads' until they have come to rest after it: work that is left
-//! to the background is never for free.
+//! CPU time includes the calling thread's during the operation, and all other threads' until they have come to
+//! rest after it: background work is never free.
 
 use std::fs;
 use std::thread::sleep;
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Threads in the background that do less than a tenth of this in this time are at rest.
+/// Background threads that use less than a tenth of this within this time are at rest.
 const REST: Duration = Duration::from_millis(20);
-/// So often they are waited for at most.
+/// The most times to wait for them.
 const WAITS: usize = 100;
 
 /// Seconds that an operation took.
@@ -20,7 +20,7 @@ const WAITS: usize = 100;
 pub struct Cost {
     /// CPU time of all threads, user and system.
     pub cpu: f64,
-    /// Of it, that of threads in the background.
+    /// The part of it used by background threads.
     pub background: f64,
     pub wall: f64,
 }
@@ -29,7 +29,7 @@ fn clock(id: ClockId) -> f64 {
     Duration::from(clock_gettime(id).expect("a clock that every kernel has")).as_secs_f64()
 }
 
-/// Seconds of CPU time that all threads but this one have taken.
+/// Seconds of CPU time used by all threads but this one.
 fn others() -> f64 {
     clock(ClockId::CLOCK_PROCESS_CPUTIME_ID) - clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
@@ -67,7 +67,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// By how much there is more than before; the peak stays what it is.
+    /// The growth since `before`; the peak stays as it is.
     pub fn since(self, before: Memory) -> Memory {
         Memory {
             anonymous: self.anonymous.saturating_sub(before.anonymous),
@@ -85,9 +85,9 @@ fn bytes_of(text: &str, name: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {name} in the kernel's figures")) * 1024
 }
 
-/// What this process holds now, after malloc gave back what it had no use for.
+/// The process's memory now, after malloc has returned what it does not need.
 pub fn memory() -> Memory {
-    // SAFETY: two calls without conditions.
+    // SAFETY: two calls without preconditions.
     let info = unsafe {
         libc::malloc_trim(0);
         libc::mallinfo2()

@@ -1,12 +1,15 @@
-//! What an operation on a node costs.
+//! Measures what an operation on a node costs.
 //!
-//! - `alloc 16`, `free 16`: dalloc's figure 2, ten thousand times a thousand nodes of 16 bytes, which are freed in the order in which they came.
+//! - `alloc 16`, `free 16`: dalloc's figure 2, ten thousand times a thousand nodes of 16 bytes, freed in the
+//!   order of their allocation.
 //! - `alloc 20-200`, `free 20-200`: a million nodes of random sizes, freed in random order.
-//! - `read`, `write`: eight bytes of nodes of 64 at random, over 1 MiB, in one session (`get_at`, `set_at`); for malloc, through a
-//!   table of pointers.
-//! - `two readers`: the same from two threads at once, all nodes for both: how many times as many reads as one thread makes.
+//! - `read`, `write`: eight bytes of random 64-byte nodes, over 1 MiB, in one session (`get_at`, `set_at`); for
+//!   malloc, through a table of pointers.
+//! - `two readers`: the same from two threads at once, with all nodes for both: the number of reads relative to
+//!   one thread.
 //!
-//! Nanoseconds of wall time an operation, medians of several rounds, one thread and one processor but for the last row.
+//! Nanoseconds of wall time per operation, medians of several rounds, one thread and one processor except for the
+//! last row.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -24,7 +27,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
     }
 }
 
-/// What is compared: something that gives nodes out.
+/// What is compared: something that allocates nodes.
 trait Nodes {
     type Node: Copy;
     fn alloc(&mut self, len: usize) -> Self::Node;
@@ -83,7 +86,7 @@ impl Nodes for Session<'_> {
     }
 }
 
-/// Nanoseconds for each of `count` operations.
+/// Nanoseconds per operation, for `count` operations.
 fn timed(count: usize, operations: impl FnOnce()) -> f64 {
     let begin = Instant::now();
     operations();
@@ -142,7 +145,7 @@ fn access(nodes: &mut impl Nodes) -> [Row; 2] {
     [("read", median(reads)), ("write", median(writes))]
 }
 
-/// How many times as many reads two threads make as one.
+/// The number of reads by two threads relative to one.
 fn two_readers(heap: &Heap) -> f64 {
     let owner = heap.session().expect("a session");
     let held: Vec<Handle> = (0..MIB / 64).map(|_| owner.alloc(64).expect("room")).collect();

@@ -1,7 +1,8 @@
-//! One measurement: the four operations over one tree, in one kind of memory, in this process, which should be a fresh one.
+//! One measurement: the four operations on one tree, in one kind of memory, in this process, which should be a
+//! fresh one.
 //!
-//! What the nodes hold is checked on the way: against the plan of the tree, and by a checksum that the other kind of memory must
-//! give too. After the deletion nothing may be left.
+//! The contents of the nodes are checked on the way: against the plan of the tree, and by a checksum that must be
+//! the same for the other kind of memory. After the deletion nothing may be left.
 
 use std::path::PathBuf;
 
@@ -28,11 +29,11 @@ pub enum Kind {
 /// A tree to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tree {
-    /// What rows call it.
+    /// Its name in rows.
     pub name: String,
     pub path: PathBuf,
     pub usage: Usage,
-    /// What it must hold, if that is known.
+    /// Its expected contents, if known.
     pub totals: Option<Totals>,
 }
 
@@ -41,12 +42,12 @@ pub struct Tree {
 pub struct Operation {
     #[serde(flatten)]
     pub cost: Cost,
-    /// Blocks that were brought back, and blocks that were compressed.
+    /// Blocks restored, and blocks compressed.
     pub faults: u64,
     pub compressions: u64,
 }
 
-/// What the heap says of its memory, bytes.
+/// The heap's figures for its memory, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeapMemory {
     pub all: u64,
@@ -56,32 +57,32 @@ pub struct HeapMemory {
     pub blocks: u64,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Nodes, and the bytes that they were asked for with.
+    /// Nodes, and the sum of their requested sizes.
     pub nodes: u64,
     pub node_bytes: u64,
     /// Names in the directory that was opened.
     pub opened: usize,
-    /// Sums of what was drawn, and of the whole tree afterwards.
+    /// Checksums of what was drawn, and of the whole tree afterwards.
     pub drawn: u64,
     pub sum: u64,
     pub scan: Operation,
     pub open: Operation,
     pub browse: Operation,
     pub delete: Operation,
-    /// By how much the process grew until the end of the scan; its peak until then.
+    /// The growth of the process up to the end of the scan; its peak so far.
     pub memory: Memory,
     pub heap: Option<HeapMemory>,
-    /// By how much it was larger than at the beginning when all but the root was deleted; its peak until then.
+    /// The growth since the start when everything but the root was deleted; its peak so far.
     pub left: Memory,
     pub heap_left: Option<HeapMemory>,
-    /// All private anonymous memory of the process after the scan, what it began with too.
+    /// All private anonymous memory of the process after the scan, including what it started with.
     pub whole: u64,
 }
 
-/// Told what an operation came to as soon as it is done: its name and the figure, so that a run that does not come to its end has said
+/// Called with the name and figure of an operation as soon as it is done, so that an incomplete run has reported
 /// something.
 pub type Tell<'t> = &'t dyn Fn(&str, serde_json::Value);
 
@@ -209,7 +210,7 @@ mod tests {
             same(&malloc, &heap).unwrap_or_else(|difference| panic!("{settings:?}: {difference}"));
             assert_eq!(settings.resident.is_some(), heap.open.faults > 0, "{settings:?}");
         }
-        // A plan that is not this tree's is noticed.
+        // A plan of another tree is detected.
         let other = Tree { totals: Some(Totals { files: 2999, ..model.totals() }), ..tree };
         assert!(once(Kind::Malloc, &other, &Settings::default(), &|_, _| {}).is_err());
         std::fs::remove_dir_all(&place).expect("removed");

@@ -1,4 +1,5 @@
-//! The headline: ncdu's four operations, malloc against the heap with its default options, each measurement in a process of its own.
+//! The headline: ncdu's four operations, malloc against the heap with its default options, each measurement in
+//! its own process.
 
 use std::process::{Command, Stdio};
 
@@ -9,11 +10,11 @@ use crate::rows::Rows;
 use crate::settings::Settings;
 use crate::trees::Trees;
 
-/// A measurement that did not come to its end.
+/// An incomplete measurement.
 #[derive(Debug)]
 pub struct Failed {
     pub why: String,
-    /// What was measured until then.
+    /// What was measured so far.
     pub figures: Map<String, Value>,
 }
 
@@ -54,7 +55,7 @@ fn run_child(
         .arg(name);
     command.arg("--trees").arg(&trees.trees).args(settings.arguments());
     let output = command.stderr(Stdio::inherit()).output().map_err(|error| format!("timeout: {error}"))?;
-    // Each line is an object; the last one says all, if it came to that.
+    // Each line is an object; the last one contains everything, if the run was complete.
     for line in output.stdout.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n")) {
         let line: Map<String, Value> =
             serde_json::from_slice(line).map_err(|error| format!("what the measurement printed: {error}"))?;
@@ -77,7 +78,7 @@ fn word(kind: Kind) -> &'static str {
     }
 }
 
-/// Fails if two measurements of one tree don't agree on what it holds.
+/// Fails if two measurements of one tree disagree about its contents.
 pub fn same(a: &Outcome, b: &Outcome) -> Result<(), String> {
     let facts =
         |outcome: &Outcome| (outcome.nodes, outcome.node_bytes, outcome.opened, outcome.drawn, outcome.sum);
@@ -105,7 +106,7 @@ pub fn run(
                 let key = json!({ "tree": tree.name, "kind": kind, "settings": of, "repeat": repeat });
                 let outcome = measured("operations", &key, rows, || {
                     if malloc.is_empty() && kind == Kind::Malloc {
-                        // Into the caches of the kernel: what the disk takes is not the question.
+                        // Fills the kernel's caches: the speed of the disk is not the question.
                         child(kind, name, trees, of, 600)?;
                     }
                     Ok(child(kind, name, trees, of, 600)?)
@@ -121,7 +122,7 @@ pub fn run(
     Ok(())
 }
 
-/// A row from the file, or measured now.
+/// A row, from the file or measured now.
 pub fn measured(
     section: &str,
     key: &Value,

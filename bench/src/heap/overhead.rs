@@ -1,9 +1,10 @@
-//! dalloc's figure 2: ten thousand times a thousand nodes of 16 bytes, and what each of them takes, with its headers of 24 and of 8 bytes, with
-//! malloc, and in the heap.
+//! dalloc's figure 2: ten thousand times a thousand nodes of 16 bytes, and the size of each node with dalloc's
+//! headers of 24 and of 8 bytes, with malloc, and in the heap.
 //!
 //! - time: allocating a thousand nodes and freeing them in the same order, ten thousand times: seconds of CPU.
-//! - bytes of a node: of a million live ones. The heap's are told apart: what a block spends on a node (uncompressed, all resident), and what all
-//!   of its memory comes to, tables and buffers too; and the same when but 16 blocks are resident and the rest is compressed.
+//! - bytes per node, for a million live ones. The heap's are split: what a block spends on a node (uncompressed,
+//!   all resident), and the share of all of its memory, including tables and buffers; and the same when only 16
+//!   blocks are resident and the rest is compressed.
 //!
 //! dalloc itself rounds to eight bytes; its figures follow from that and are not measured.
 
@@ -22,9 +23,9 @@ const LIVE: usize = 1_000_000;
 struct Taken {
     name: &'static str,
     seconds: Option<f64>,
-    /// In its block, headers and rounding.
+    /// In its block, including headers and rounding.
     block: f64,
-    /// With everything else.
+    /// Including everything else.
     all: Option<f64>,
 }
 

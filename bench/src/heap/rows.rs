@@ -1,11 +1,11 @@
-//! Rows of figures, kept as JSON in the form in which `bench/run` keeps its own.
+//! Rows of figures, kept as JSON in the same form as by `bench/run`.
 //!
 //! ```text
 //!   { "version": 1, "machine": {...}, "sections": { NAME: { "rows": [ {...}, ... ] }, ... } }
 //! ```
 //!
-//! The file is written after each row. A row that is in it already is not measured again, so that a run that was cut short can be
-//! taken up where it ended.
+//! The file is written after each row. A row that it already contains is not measured again, so that an
+//! interrupted run can be resumed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Those of a file, or none yet. Without a file nothing is kept.
+    /// The rows of a file, if it exists. Without a file nothing is kept.
     pub fn open(file: Option<&Path>) -> Result<Self, String> {
         let there = file.filter(|file| file.exists());
         let all = match there {
@@ -48,7 +48,7 @@ impl Rows {
         rows.iter().find(|row| wanted.iter().all(|(name, value)| row.get(name) == Some(value)))
     }
 
-    /// Adds a row, which is `key` and what was measured.
+    /// Adds a row that consists of `key` and the measured fields.
     pub fn add(&mut self, section: &str, key: &Value, measured: Value) -> Result<(), String> {
         let mut row: Map<String, Value> = key.as_object().cloned().unwrap_or_default();
         row.extend(measured.as_object().cloned().unwrap_or_default());
@@ -59,7 +59,7 @@ impl Rows {
         rows.as_array_mut().ok_or("a section without rows")?.push(Value::Object(row));
         let Some(file) = &self.file else { return Ok(()) };
         let failed = |error: std::io::Error| format!("{}: {error}", file.display());
-        // Whole or not at all: the rows before are worth hours.
+        // Whole or not at all: the earlier rows are worth hours.
         let (new, text) = (
             file.with_extension("new"),
             serde_json::to_string_pretty(&self.all).map_err(|error| error.to_string())?,
@@ -68,7 +68,7 @@ impl Rows {
     }
 }
 
-/// What the figures were measured on.
+/// The machine on which the figures were measured.
 fn machine() -> Value {
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {

@@ -1,4 +1,4 @@
-//! How the heap is to be, on command lines and in rows.
+//! Options of the heap, on command lines and in rows.
 
 use clap::Args;
 use memfold::heap::{Limit, Options, PolicyKind};
@@ -31,7 +31,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The heap's own form of them.
+    /// The heap's own form of these options.
     pub fn options(&self) -> Options {
         let mut options = Options::new().limit(Limit::Share);
         if let Some(bytes) = self.block_size {
@@ -52,7 +52,7 @@ impl Settings {
         options
     }
 
-    /// The command line that gives them.
+    /// The command line for these options.
     pub fn arguments(&self) -> Vec<String> {
         let given = [
             ("--block-size", self.block_size.map(|bytes| bytes.to_string())),

@@ -1,8 +1,8 @@
-//! The paper's tables 4.1, 4.2, 4.4 and 4.5: what a directory tree's nodes take in blocks, and to what these compress, with nodes as a whole
-//! in blocks, and with each of their elements in blocks of its own.
+//! The paper's tables 4.1, 4.2, 4.4 and 4.5: the size of a directory tree's nodes in blocks, and the size to
+//! which these compress, with whole nodes in blocks, and with each of their elements in its own blocks.
 //!
-//! The paper filled one block with each setting; here the whole tree is, and numbers are means of all full blocks. Each codec compresses
-//! at most [`SAMPLES`] of them, evenly spread.
+//! The paper filled one block with each setting; here the whole tree is stored, and numbers are means over all
+//! full blocks. Each codec compresses at most [`SAMPLES`] of them, evenly spread.
 
 use memfold::heap::{Heap, Limit, Options};
 use serde_json::{Value, json};
@@ -44,7 +44,7 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
     Ok(())
 }
 
-/// Table 4.1, and what the heap's own layout makes of the same nodes.
+/// Table 4.1, and the heap's own layout of the same nodes.
 fn by_node(tree: &Tree, packed: &[Packed], rows: &mut Rows) -> Result<(), String> {
     println!("{}: bytes of a block of nodes (4.1), beside the heap's own", tree.name);
     println!(
@@ -76,7 +76,7 @@ fn by_node(tree: &Tree, packed: &[Packed], rows: &mut Rows) -> Result<(), String
     Ok(())
 }
 
-/// The share of the heap's blocks that is not nodes, and nodes of a block.
+/// The share of the heap's blocks that is not nodes, and nodes per block.
 fn own_layout(tree: &Tree, block_size: usize) -> Result<(f64, f64), String> {
     let options = Options::new().block_size(block_size).limit(Limit::Blocks(16)).codec("lz4");
     let heap = Heap::new(options).map_err(|bad| bad.to_string())?;
@@ -149,7 +149,8 @@ fn ratios(tree: &Tree, packed: &[Packed], elements: &[Elements], rows: &mut Rows
     Ok(())
 }
 
-/// Columns and names as they would be stored, each block on its own: bytes of all groups as the samples have them, and time of a group.
+/// Columns and names as they would be stored, each block separately: bytes of all groups extrapolated from the
+/// samples, and time per group.
 fn grouped(codec: &'static dyn memfold_codec::Codec, elements: &Elements) -> Made {
     let mut sum = Made::default();
     for column in &elements.columns {
@@ -170,7 +171,7 @@ fn grouped(codec: &'static dyn memfold_codec::Codec, elements: &Elements) -> Mad
     sum
 }
 
-/// Adds a row, unless it is there already.
+/// Adds a row, unless it exists already.
 fn add(rows: &mut Rows, section: &str, key: &Value, measured: Value) -> Result<(), String> {
     if rows.find(section, key).is_some() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Which tree is meant: the name of a model, or a directory.
+//! Finds a tree by the name of a model or by a directory.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Trees {
 }
 
 impl Trees {
-    /// A tree by what it is called on the command line: a directory has a slash in it.
+    /// A tree by its name on the command line: a directory contains a slash.
     pub fn find(&self, name: &str) -> Result<Tree, String> {
         if name.contains('/') {
             let path = PathBuf::from(name);

@@ -1,4 +1,4 @@
-//! Arrays outside of any allocator that is being measured.
+//! Arrays outside of every allocator that is measured.
 
 use std::ops::{Deref, DerefMut};
 

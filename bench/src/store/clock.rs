@@ -1,4 +1,4 @@
-//! Time and memory of this process, as the kernel counts them.
+//! Time and memory of this process, as the kernel reports them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub fn thread_cpu() -> Duration {
 
 /// User and system time of all threads but the calling one.
 pub fn others_cpu() -> Duration {
-    // Read in this order, what the calling thread does in between is its own.
+    // In this order, time that the calling thread uses in between counts as its own.
     let own = thread_cpu();
     clock(libc::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(own)
 }

@@ -1,4 +1,4 @@
-//! Those who keep the blobs: the store, and the allocators.
+//! The contenders that keep the blobs: the store, and the allocators.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::area::Area;
 /// One slot of eight bytes for each blob.
 pub type Slots = Area<AtomicU64>;
 
-/// Keeps blobs under numbers.
+/// Keeps blobs by number.
 pub trait Keeper {
     /// Keeps a copy of `bytes` as blob `i`.
     fn put(&self, i: usize, bytes: &[u8]);
@@ -21,7 +21,7 @@ pub trait Keeper {
     fn free(&self, i: usize);
     /// Whether blob `i` is `bytes`.
     fn is(&self, i: usize, bytes: &[u8]) -> bool;
-    /// What it knows about itself, for a closing line.
+    /// What it reports about itself, for a closing line.
     fn report(&self) -> String {
         String::new()
     }
@@ -36,7 +36,7 @@ pub struct Malloc {
 
 impl Keeper for Malloc {
     fn put(&self, i: usize, bytes: &[u8]) {
-        // SAFETY: a malloc, and as many bytes as were asked for.
+        // SAFETY: a malloc, and exactly as many bytes as were requested.
         unsafe {
             let to = (self.malloc)(bytes.len()).cast::<u8>();
             assert!(!to.is_null());
@@ -74,10 +74,9 @@ struct Shared {
 
 struct Held(Slots);
 
-/// Bytes that the background thread moves or gives back before it looks at
-/// the clock again.
+/// Bytes that the background thread moves or releases before it looks at the clock again.
 const BUDGET: usize = 8 << 20;
-/// Bytes that the program itself takes, about.
+/// Approximate bytes of the program itself.
 const PROGRAM: u64 = 6 << 20;
 /// The bit that pins a slot.
 const PIN: u64 = 1 << 63;
@@ -126,8 +125,7 @@ impl Kept {
 }
 
 impl Shared {
-    /// All in all, 9/8 of the payload is what this user allows himself. What
-    /// he spends on slots and on the program leaves the rest to the store.
+    /// This user allows itself a total of 9/8 of the payload. After slots and program, the rest is the store's.
     fn be_as_loose_as_promised(&self) {
         let stats = self.store.stats();
         let outside = self.slots.0.len() as u64 * 8 + PROGRAM;

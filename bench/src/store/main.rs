@@ -1,22 +1,18 @@
 //! Memory for compressed blobs: the store against allocators.
 //!
-//! A million blobs of 200 to 3000 bytes are put, then five times half of
-//! them, chosen at random, are deleted and as many put again, then 90 % are
-//! deleted. An operation is one put, which copies the payload in, or one
-//! deletion. Each contender runs in a process of its own with the same random
-//! sequence. Columns:
+//! A million blobs of 200 to 3000 bytes are put. Then, five times, a random half of them is deleted and as many
+//! are put again. Finally 90 % are deleted. An operation is one put, which copies the payload, or one deletion.
+//! Each contender runs in its own process with the same random sequence. Columns:
 //!
 //! - `RSS/payload`: after the phase; after a deletion, 99 ms later.
-//! - `worst`: while blobs are deleted and the 99 ms after, the resident size at
-//!   any moment divided by the most payload there was in the 100 ms before.
+//! - `worst`: while blobs are deleted and for 99 ms after, the resident size at any moment divided by the largest
+//!   payload in the 100 ms before.
 //! - `wall`: of the operations.
-//! - `CPU`: user and system, of the operations and of all other threads since
-//!   the phase before: what a background thread does is never for free.
-//!
-//! The resident size is the process's whole `VmRSS`, so the array of slots (8
-//! bytes a blob, for all), the program and the source of payloads count; only
-//! the shuffled order of operations does not. After each phase every blob is
-//! compared with what was put.
+//! - `CPU`: user and system time of the operations, and of all other threads since the phase before: a background
+//!   thread's work is never free.
+//! The resident size is the process's whole `VmRSS`, so the array of slots (8 bytes per blob, for all
+//! contenders), the program and the source of payloads count; only the shuffled order of operations does not.
+//! After each phase every blob is compared with what was put.
 
 mod area;
 mod clock;

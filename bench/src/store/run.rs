@@ -17,7 +17,7 @@ const SOURCE: usize = 512 << 10;
 const ROUNDS: u32 = 5;
 const DELETED: u8 = 128;
 
-/// One contender on its way.
+/// One contender's run.
 pub struct Run<'a> {
     name: &'a str,
     json: bool,
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Fill, five rounds, and the great deletion.
+    /// Fill, five rounds, and the final deletion.
     pub fn all(mut self) {
         let blobs = self.versions.len();
         let everything = self.order(blobs);
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
     }
 
     fn delete(&mut self, phase: &str, which: &[u32], own: usize) {
-        // Measuring takes a moment too.
+        // Measuring takes a moment, too.
         let wait = ALLOWED - Duration::from_millis(1);
         self.measure(phase, which, own, wait, |run, i| {
             run.payload -= piece(i, run.versions[i]).len();
@@ -121,8 +121,8 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Runs a phase, measures, prints and verifies. `own` are bytes of orders
-    /// of operations, which are the bench's and not the contender's.
+    /// Runs a phase, measures, prints and verifies. `own` is the size of the orders of operations, which belong
+    /// to the bench and not to the contender.
     fn measure(
         &mut self,
         phase: &str,
@@ -143,8 +143,8 @@ impl<'a> Run<'a> {
         std::thread::sleep(wait);
         let rss = (resident_bytes() - own) as f64 / self.payload as f64;
         let worst = if wait.is_zero() { rss } else { self.watch.worst() };
-        // What other threads did since the last phase was measured, while
-        // its blobs were verified for instance, is part of the cost.
+        // The cost includes what other threads did since the last phase was measured, for example while its blobs
+        // were verified.
         let others = others_cpu();
         let cpu = cpu + others - self.others;
         self.others = others;
@@ -186,7 +186,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The piece of the source that is blob `i` when put for the n-th time.
+/// The piece of the source for blob `i` when it is put for the n-th time.
 fn piece(i: usize, version: u8) -> Range<usize> {
     let mut random = Random(i as u64 * 64 + u64::from(version & 63));
     let bits = random.next() as usize;

@@ -1,5 +1,5 @@
-//! A thread that looks at the resident size every few milliseconds: what is
-//! promised for 100 ms after any deletion is promised at every moment.
+//! A thread that reads the resident size every few milliseconds: the promise for 100 ms after any deletion
+//! applies at every moment.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,19 +9,18 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long memory may stay after what it held was deleted.
+/// How long memory may stay resident after its contents were deleted.
 pub const ALLOWED: Duration = Duration::from_millis(100);
 const EVERY: Duration = Duration::from_millis(4);
 
-/// What the watching thread needs to know, and what it found.
+/// What the watching thread needs to know, and its findings.
 #[derive(Default)]
 pub struct Shared {
-    /// Bytes of payload that are held now.
+    /// Bytes of payload at present.
     pub payload: AtomicUsize,
-    /// Resident bytes that are the bench's own.
+    /// Resident bytes that belong to the bench.
     pub own: AtomicUsize,
-    /// The largest resident size, in thousandths of the largest payload of
-    /// the 100 ms before.
+    /// The largest resident size, in thousandths of the largest payload in the 100 ms before.
     worst: AtomicU64,
     stop: AtomicBool,
     recent: Mutex<VecDeque<(Instant, usize)>>,
@@ -50,7 +49,7 @@ impl Watch {
         Watch { shared, thread: Some(thread) }
     }
 
-    /// What is shared with the thread.
+    /// The state shared with the thread.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
@@ -64,7 +63,7 @@ impl Watch {
 impl Shared {
     fn look(&self, statm: &File) {
         let mut text = [0; 128];
-        // The payload first: what is put in between would only flatter.
+        // The payload first: anything put in between would only improve the ratio.
         let payload = self.payload.load(Ordering::Relaxed);
         let n = statm.read_at(&mut text, 0).expect("statm");
         let fields = std::str::from_utf8(&text[..n]).expect("text");

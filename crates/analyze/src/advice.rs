@@ -1,12 +1,13 @@
-//! A limit, and what it is expected to cost.
+//! Recommends a limit and predicts its cost.
 //!
 //! ```text
 //!  |  working set, kept as it is  |  the rest, compressed  | fixed |
 //!  |<------------------------- limit ---------------------------->|
 //! ```
 //!
-//! With a limit `L` for `R` resident bytes, of which the compressed form takes the share `s`, so much is kept uncompressed: `K = (L - fixed - s R) / (1 - s)`. The working
-//! set says how many faults that makes, and each takes the kernel's way and the decompression.
+//! With a limit `L` for `R` resident bytes, whose compressed form takes the share `s`, the amount kept
+//! uncompressed is `K = (L - fixed - s R) / (1 - s)`. The working set determines how many faults that causes, and
+//! each costs the way through the kernel and a decompression.
 
 use serde::Serialize;
 
@@ -14,51 +15,53 @@ use crate::PAGE;
 use crate::idle::WorkingSet;
 use crate::odds::{Chance, Odds};
 
-/// Memory of `memfold run` itself: threads, tables, buffers. 8 MiB is the least limit there is.
+/// Memory of `memfold run` itself: threads, tables, buffers. The least possible limit is 8 MiB.
 const FIXED: u64 = 6 << 20;
-/// What the store takes for each compressed byte, with headers, rounding and holes, and for the pages' entries.
+/// What the store takes per compressed byte, including headers, rounding, holes and the pages' entries.
 const STORE: f64 = 1.06;
 /// Entries of a page in the tables, bytes.
 const ENTRY: f64 = 10.0;
-/// A fault's way through the kernel and back, besides decompressing, microseconds.
+/// The way of a fault through the kernel and back, without decompression, in microseconds.
 const FAULT_US: f64 = 9.0;
-/// Limits below this part of what is resident are not looked at: nothing is known of programs that do nothing but fault.
+/// Limits below this share of the resident memory are not considered: nothing is known about programs that only
+/// fault.
 const LEAST: f64 = 0.1;
 
-/// What a limit means.
+/// The consequences of a limit.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outlook {
     /// The limit.
     pub limit_bytes: u64,
     /// What can be kept uncompressed within it.
     pub kept_bytes: u64,
-    /// Pages a second that have to be brought back.
+    /// Pages per second that must be restored.
     pub faults_per_second: f64,
-    /// The part of the time that threads wait for them, if one waits at a time.
+    /// The share of time that threads wait for them, if one waits at a time.
     pub slowdown: f64,
-    /// The decimal logarithm of the chance that what is not in use takes more than is left for it beside the working set.
+    /// The decimal logarithm of the chance that idle memory takes more than the limit leaves for it beside the
+    /// working set.
     pub log10_exceeds: Chance,
 }
 
-/// What limits mean for one process.
+/// The consequences of limits for one process.
 pub struct Outlooks<'a> {
     /// Its working set.
     pub set: &'a WorkingSet,
-    /// Compressed bytes for each byte.
+    /// Compressed bytes per byte.
     pub share: f64,
     /// Microseconds to decompress a page.
     pub decompress_us: f64,
-    /// The distribution of the share, for so many pages as are given.
+    /// The distribution of the share for this many pages.
     pub odds: &'a dyn Fn(f64) -> Option<Odds>,
 }
 
 impl Outlooks<'_> {
-    /// What a stored byte takes in all.
+    /// What a stored byte takes in total.
     fn stored(&self) -> f64 {
         stored(self.share)
     }
 
-    /// Of one limit.
+    /// The outlook for one limit.
     pub fn of(&self, limit: u64) -> Outlook {
         let (resident, stored) = (self.set.resident_bytes as f64, self.stored());
         let left = limit as f64 - FIXED as f64 - stored * resident;
@@ -82,8 +85,9 @@ impl Outlooks<'_> {
         }
     }
 
-    /// The lowest limit that is expected to cost no more than `slowdown`, even if what is compressed takes more by `margin` than it is expected to; `None` if
-    /// there is none that saves a twentieth of what is resident now. How likely pages like these take still more is the outlook's to say.
+    /// The lowest limit that is expected to cost no more than `slowdown`, even if compressed data exceed the
+    /// expected size by `margin`; `None` if no limit saves a twentieth of the memory that is resident now. The
+    /// outlook tells how likely pages like these are to take still more.
     pub fn recommended(&self, slowdown: f64, margin: f64) -> Option<Outlook> {
         let resident = self.set.resident_bytes;
         let least = (resident as f64 * LEAST) as u64;
@@ -100,17 +104,17 @@ impl Outlooks<'_> {
             let middle = low + (high - low) / 2;
             if fits(middle) { high = middle } else { low = middle }
         }
-        // A limit is a round number, which somebody types.
+        // A limit is a round number, because somebody types it.
         Some(self.of(high.next_multiple_of(1 << 20)))
     }
 }
 
-/// What each byte takes that is stored, for a share of compressed bytes.
+/// What each stored byte takes in total, for a share of compressed bytes.
 pub fn stored(share: f64) -> f64 {
     share * STORE + ENTRY / PAGE as f64
 }
 
-/// What so many bytes take if a part of them stays uncompressed: for memory of which nobody knows what is in use.
+/// What this many bytes take if a part of them stays uncompressed: for memory whose working set is unknown.
 pub fn needs(bytes: u64, share: f64, in_use: f64) -> u64 {
     (FIXED as f64 + bytes as f64 * (in_use + (1.0 - in_use) * stored(share))) as u64
 }
@@ -135,15 +139,16 @@ mod tests {
         let odds = |count: f64| Odds::new(&pages, count, 5.0, 0.001);
         let outlooks = Outlooks { set: &set, share: 0.25, decompress_us: 3.0, odds: &odds };
         let best = outlooks.recommended(0.01, 0.05).unwrap();
-        // About 200 MiB in use, a quarter of 820, and 90 so that what is in use stays until what is new has been used again: another MiB is each second.
+        // About 200 MiB in use, a quarter of 820, and 90 so that memory in use stays resident until it is used
+        // again: each second one more MiB is new.
         assert!((480 << 20..520 << 20).contains(&best.limit_bytes), "{best:?}");
         assert!(best.slowdown <= 0.01 && best.log10_exceeds.value() < 1e-6);
-        // Less careful, it is lower; and lower still it would not suffice.
+        // With less margin the limit is lower; still lower, it would not suffice.
         let lower = outlooks.recommended(0.01, 0.0).unwrap();
         assert!(lower.limit_bytes < best.limit_bytes);
         assert!(outlooks.of(lower.limit_bytes - (15 << 20)).slowdown > 0.01);
         assert!(outlooks.of(400 << 20).log10_exceeds.value() > 0.5);
-        // With all of it as limit nothing is brought back; with nearly nothing everything is.
+        // With all of it as the limit nothing is restored; with nearly nothing everything is.
         assert_eq!(outlooks.of(2 << 30).faults_per_second, 0.0);
         assert!(outlooks.of(100 << 20).faults_per_second > 100_000.0);
         assert_eq!(outlooks.of(100 << 20).log10_exceeds.value(), 1.0);

@@ -1,8 +1,9 @@
-//! How much pages depend on their neighbours.
+//! Measures how much pages depend on their neighbours.
 //!
-//! The sum of `n` pages that have nothing to do with each other varies as `n` times the variance of one. Pages of one array are alike, and then it varies
-//! `1 + 2 * (sum of the correlations at all distances)` times as much: as if there were fewer pages, each counting for several. CRAMES (section 6.3) assumes that
-//! the correlation is weak; here it is measured.
+//! The variance of the sum of `n` independent pages is `n` times the variance of one. Pages of one array are
+//! similar, and then the variance is `1 + 2 * (sum of the correlations at all distances)` times as large: as if
+//! there were fewer pages, each counting for several. CRAMES (section 6.3) assumes that the correlation is weak;
+//! this module measures it.
 //!
 //! ```text
 //!   correlation
@@ -15,19 +16,19 @@
 use crate::measure::Page;
 use crate::sample::CLUSTER;
 
-/// Pairs of pages that a correlation is taken from, at least.
+/// The least number of pairs of pages for a correlation.
 const PAIRS: usize = 256;
 
 /// How much pages depend on their neighbours.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Dependence {
-    /// Correlation at distances in pages: of neighbours first.
+    /// Correlations by distance in pages, beginning with adjacent pages.
     pub correlations: Vec<(u64, f64)>,
-    /// The sum of many pages varies so many times as much as if they were independent.
+    /// The variance of the sum of many pages is this many times that of independent ones.
     pub inflation: f64,
 }
 
-/// Of sampled pages, of which there are `all`.
+/// Measures it on sampled pages; `all` is the number of pages that they were sampled from.
 pub fn measure(pages: &[Page], all: u64) -> Dependence {
     let mut pages = pages.to_vec();
     pages.sort_unstable_by_key(|page| page.number);
@@ -43,7 +44,7 @@ pub fn measure(pages: &[Page], all: u64) -> Dependence {
         return none;
     }
 
-    // Within clusters, each distance; a page may be missing.
+    // Within clusters: each distance. A page may be missing.
     let mut correlations = Vec::new();
     let mut sum = 0.0;
     let all = all as f64;
@@ -66,7 +67,7 @@ pub fn measure(pages: &[Page], all: u64) -> Dependence {
         sum += correlation * (1.0 - distance as f64 / all).max(0.0);
     }
 
-    // Farther, by doublings, as long as there is something to be seen.
+    // Farther away: by doublings, as long as there is something to see.
     let clusters = clusters(&pages, off);
     let mut from = CLUSTER as u64;
     let mut state = 1_u64;
@@ -92,7 +93,8 @@ pub fn measure(pages: &[Page], all: u64) -> Dependence {
             correlations.push((from * 3 / 2, correlation));
             sum += correlation * from as f64 * (1.0 - from as f64 * 1.5 / all);
         } else if let Some((_, last)) = correlations.last() {
-            // The sample is too thin for this distance: it is taken to fall by half, as it does if it falls exponentially.
+            // The sample is too thin for this distance: assume that the correlation falls by half, as an
+            // exponential decay would.
             let guess = last / 2.0;
             if guess < 0.01 {
                 break;
@@ -105,7 +107,7 @@ pub fn measure(pages: &[Page], all: u64) -> Dependence {
     Dependence { correlations, inflation: (1.0 + 2.0 * sum).clamp(1.0, all) }
 }
 
-/// How many clusters there are, and the variance of their means.
+/// The number of clusters, and the variance of their means.
 fn clusters(pages: &[Page], off: impl Fn(&Page) -> f64) -> (usize, f64) {
     let cluster = |page: &Page| page.number / CLUSTER as u64;
     let means = pages
@@ -155,7 +157,7 @@ mod tests {
     #[test]
     fn a_thin_sample_finds_it_too() {
         let mut random = Random(5);
-        // Of 16 clusters one.
+        // One of 16 clusters.
         let pages: Vec<Page> =
             chain(&mut random, 600_000, 0.9).into_iter().filter(|it| it.number / 16 % 16 == 0).collect();
         let found = measure(&pages, 600_000).inflation;

@@ -1,4 +1,4 @@
-//! What can go wrong with what is to be looked at.
+//! Errors of the analysis.
 
 use std::fmt;
 use std::io;
@@ -13,13 +13,13 @@ pub enum Error {
     Process(i32, io::Error),
     /// A process has no memory of its own, or none that is resident.
     NoMemory(i32),
-    /// It ended while it was looked at.
+    /// It ended during the analysis.
     Vanished(i32),
     /// A file cannot be read.
     File(PathBuf, io::Error),
-    /// A core is not whole, or none.
+    /// A core is incomplete or not a core.
     Core(PathBuf, String),
-    /// There is not one page in these files.
+    /// These files contain no complete page.
     NoPages(PathBuf),
 }
 

@@ -1,11 +1,13 @@
-//! What of a process is in use: its working set over some seconds.
+//! Measures what a process uses: its working set over some seconds.
 //!
-//! The kernel's referenced bits of all its pages are cleared once (`clear_refs`), and then looked at again and again without clearing them (`smaps`): so after `t`
-//! seconds one sees all that was used within them, the working set `W(t)` of Denning (1968). From it follows how many pages come and go if just so much
-//! is kept uncompressed, under a policy that is known: see `faults_per_second`.
+//! The kernel's referenced bits of all its pages are cleared once (`clear_refs`), and then read several times
+//! without clearing them (`smaps`). So after `t` seconds they show everything that was used within that time: the
+//! working set `W(t)` of Denning (1968). It determines how many pages are evicted and restored if a given amount
+//! is kept uncompressed under a known policy: see `faults_per_second`.
 //!
-//! Pages of a huge page have one bit together; so where there are huge pages, more seems to be in use than is. Bits that were set for the kernel's own reclaim are
-//! lost, which it finds again within one round.
+//! The pages of a huge page share one bit, so where there are huge pages more memory seems to be in use than
+//! really is. Bits that were set for the kernel's own reclaim are lost; reclaim finds them again within one
+//! round.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,7 +21,7 @@ use serde::Serialize;
 use crate::Error;
 use crate::source::several;
 
-/// Looks: after all of the time, half of it, a quarter and so on.
+/// Number of readings: after the whole time, half of it, a quarter and so on.
 const LOOKS: i32 = 6;
 
 /// What was used, and when.
@@ -27,20 +29,20 @@ const LOOKS: i32 = 6;
 pub struct WorkingSet {
     /// Private anonymous memory, bytes.
     pub resident_bytes: u64,
-    /// After so many seconds, so many bytes of it had been used.
+    /// Pairs of seconds and the bytes used within that time.
     pub points: Vec<(f64, u64)>,
-    /// By the first address of each mapping: resident and used bytes, at the end.
+    /// By the first address of each mapping: resident and used bytes at the end.
     #[serde(skip)]
     pub by_mapping: HashMap<u64, (u64, u64)>,
 }
 
 impl WorkingSet {
-    /// Bytes used in all of the time.
+    /// Bytes used within the whole time.
     pub fn used_bytes(&self) -> u64 {
         self.points.last().map_or(0, |it| it.1)
     }
 
-    /// How long it was looked at.
+    /// How long it was watched.
     pub fn seconds(&self) -> f64 {
         self.points.last().map_or(0.0, |it| it.0)
     }
@@ -50,10 +52,11 @@ impl WorkingSet {
         1.0 - self.used_bytes() as f64 / self.resident_bytes.max(1) as f64
     }
 
-    /// Pages a second that have to be brought back if so many bytes are kept uncompressed, those that came last: the runtime takes away first what
-    /// came first. A page then goes after a time `T` however often it was used, and of pages used independently of each other as many are present
-    /// as if each stayed for a random time with that mean (Gelenbe, 1973). So `K` are present if `K` is the mean of `W` over exponentially
-    /// distributed times with the mean `T`, and `K / T` go and come each second.
+    /// Pages per second that must be restored if this many bytes are kept uncompressed, namely those restored
+    /// last: the runtime evicts in the order in which pages came. A page is then evicted after a time `T` however
+    /// often it was used. Of pages used independently of each other, as many are resident as if each stayed for a
+    /// random time with that mean (Gelenbe, 1973). So `K` are resident if `K` is the mean of `W` over
+    /// exponentially distributed times with the mean `T`, and `K / T` pages are evicted and restored each second.
     pub fn faults_per_second(&self, kept: u64) -> f64 {
         if kept >= self.resident_bytes {
             return 0.0;
@@ -77,13 +80,14 @@ impl WorkingSet {
         kept as f64 / crate::PAGE as f64 / high
     }
 
-    /// The curve in straight pieces: from, to, and bytes a second. Beyond what was seen it goes on as it ended, which is more than it will.
+    /// The curve in straight pieces: from, to, and bytes per second. Beyond the observed time the last slope
+    /// continues, which overestimates it.
     fn pieces(&self) -> Vec<(f64, f64, f64)> {
         let mut pieces = Vec::new();
         let (mut before, mut slope, mut bytes_before) = ((0.0, 0), f64::INFINITY, 0.0);
         for &(time, bytes) in &self.points {
             let seconds = (time - before.0).max(1e-6);
-            // A working set grows ever more slowly: what looks otherwise is chance.
+            // A working set grows more and more slowly: any other appearance is chance.
             slope = slope.min(bytes.saturating_sub(before.1) as f64 / seconds);
             pieces.push((before.0, time, slope));
             bytes_before += slope * seconds;
@@ -97,25 +101,25 @@ impl WorkingSet {
     }
 }
 
-/// What was seen of several processes.
+/// What was observed of several processes.
 #[derive(Debug)]
 pub struct Watched {
-    /// Those that could not be watched to the end, by their places in the list.
+    /// Processes that could not be watched to the end, by their index in the list.
     pub failed: Vec<(usize, Error)>,
-    /// When it was looked, and what each had then: resident and used bytes.
+    /// The time of each reading, and each process's resident and used bytes then.
     looks: Vec<(f64, Vec<(u64, u64)>)>,
     by_mapping: HashMap<u64, (u64, u64)>,
 }
 
 impl Watched {
-    /// What those use together whose places count.
+    /// The joint working set of the processes whose index counts.
     pub fn set(&self, counts: impl Fn(usize) -> bool) -> WorkingSet {
         let mut set = WorkingSet { resident_bytes: 0, points: Vec::new(), by_mapping: HashMap::new() };
         for (seconds, each) in &self.looks {
             let those = each.iter().enumerate().filter(|(place, _)| counts(*place));
             let sum = those.fold((0, 0), |sum, (_, it)| (sum.0 + it.0, sum.1 + it.1));
             set.resident_bytes = sum.0;
-            // What was used and is there no more makes it smaller; it was used all the same.
+            // Memory that was used and then released makes it smaller, but was used all the same.
             let used = set.used_bytes().max(sum.1).min(sum.0);
             set.points.push((*seconds, used));
         }
@@ -125,8 +129,8 @@ impl Watched {
     }
 }
 
-/// Watches these processes for that long, or until none of them can be watched any more. `progress` is told
-/// how much of the time has passed. Addresses are those of [`several`].
+/// Watches these processes for this long, or until none of them can be watched any more. `progress` receives the
+/// fraction of the time that has passed. Addresses are those of [`several`].
 pub fn watch(pids: &[i32], time: Duration, mut progress: impl FnMut(f64)) -> Watched {
     let (mut failed, mut looks, mut by_mapping) = (Vec::new(), Vec::new(), HashMap::new());
     let fail = |pid: i32, error: io::Error| match error.raw_os_error() {
@@ -153,11 +157,11 @@ pub fn watch(pids: &[i32], time: Duration, mut progress: impl FnMut(f64)) -> Wat
         let mut sums = vec![(0, 0); pids.len()];
         by_mapping.clear();
         each(&mut watch, &mut |place, pid| {
-            // Names in it may have any bytes.
+            // Names in it may contain any bytes.
             let text = match fs::read(format!("/proc/{pid}/smaps")) {
                 Ok(text) if !text.is_empty() => text,
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(pid, error)),
-                // It was there a moment ago.
+                // It existed a moment ago.
                 _ => return Err(Error::Vanished(pid)),
             };
             let found = private_of(&String::from_utf8_lossy(&text));
@@ -171,7 +175,7 @@ pub fn watch(pids: &[i32], time: Duration, mut progress: impl FnMut(f64)) -> Wat
     Watched { failed, looks, by_mapping }
 }
 
-/// The private mappings of `smaps`: anonymous bytes, and those of them that were referenced.
+/// The private mappings in `smaps`: anonymous bytes, and referenced ones among them.
 fn private_of(text: &str) -> HashMap<u64, (u64, u64)> {
     let mut mappings = HashMap::new();
     let mut start = None;
@@ -193,7 +197,7 @@ fn private_of(text: &str) -> HashMap<u64, (u64, u64)> {
             "Referenced" => referenced = bytes(),
             "Anonymous" => {
                 let anonymous = bytes();
-                // Of a file's mapping some pages are the file's, and which of them were used nobody says.
+                // Some pages of a file's mapping belong to the file, and nothing tells which of them were used.
                 let used = referenced.saturating_sub(resident.saturating_sub(anonymous)).min(anonymous);
                 if anonymous > 0 {
                     mappings.insert(start, (anonymous, used));
@@ -231,7 +235,7 @@ Anonymous:           100 kB
         assert_eq!(found[&0x8000], (40 << 10, 10 << 10));
     }
 
-    /// Of pages that are used with so many rates, and a memory that takes away first what came first, step by step.
+    /// Simulates, step by step, pages that are used at these rates in a memory with FIFO eviction.
     fn simulated(rates: &[(usize, f64)], kept: usize) -> f64 {
         let pages: Vec<f64> =
             rates.iter().flat_map(|(count, rate)| std::iter::repeat_n(*rate, *count)).collect();
@@ -268,7 +272,7 @@ Anonymous:           100 kB
     #[test]
     fn rates_are_those_of_first_in_first_out() {
         let page = crate::PAGE as u64;
-        // Uses a second: much used, used now and then, hardly used.
+        // Uses per second: often, now and then, hardly ever.
         let rates: [(usize, f64); 3] = [(2000, 20.0), (3000, 0.8), (5000, 0.02)];
         let used = |time: f64| -> f64 {
             rates.iter().map(|(count, rate)| *count as f64 * (1.0 - (-rate * time).exp())).sum()
@@ -281,11 +285,11 @@ Anonymous:           100 kB
         let set = WorkingSet { resident_bytes: 10_000 * page, points, by_mapping: HashMap::new() };
         for kept in [2100, 2500, 4000, 5200, 7000] {
             let (told, found) = (set.faults_per_second(kept * page), simulated(&rates, kept as usize));
-            // It is seen at six times only, and for four seconds: the rest is less than it is taken for.
+            // There are only six readings within four seconds: the rest is overestimated.
             let most = if kept * page > set.used_bytes() / 10 * 9 { 2.5 } else { 1.3 };
             assert!((0.75..most).contains(&(told / found)), "{kept} pages kept: {told} told, {found} found");
         }
-        // Far beyond that it is never told less.
+        // Far beyond that, it is never underestimated.
         assert!(set.faults_per_second(9000 * page) > simulated(&rates, 9000));
         assert_eq!(set.faults_per_second(10_000 * page), 0.0);
         assert!((set.idle() - 0.5).abs() < 0.03, "{}", set.idle());
@@ -301,7 +305,7 @@ Anonymous:           100 kB
         assert!((set.idle() - 0.76).abs() < 1e-9);
     }
 
-    /// A part of this process's memory is used all the time, and a larger one never.
+    /// A part of this process's memory is used all the time, and a larger part never.
     #[test]
     fn what_a_process_uses_is_seen() {
         use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

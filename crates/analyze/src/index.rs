@@ -1,4 +1,4 @@
-//! All pages of a source by number, in the order of their addresses.
+//! Numbers all pages of a source in the order of their addresses.
 //!
 //! ```text
 //!   mapping 0              mapping 1
@@ -8,10 +8,10 @@
 
 use crate::PAGE;
 
-/// Pages that follow each other.
+/// Adjacent pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// Where the first begins.
+    /// The address of the first.
     pub address: u64,
     /// How many.
     pub pages: u64,
@@ -20,31 +20,31 @@ pub struct Run {
 /// A part of a source with a name: a mapping, a segment of a core, a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its name, which may have any bytes.
+    /// Its name, which may contain any bytes.
     pub name: Vec<u8>,
-    /// The address that it begins with.
+    /// Its first address.
     pub start: u64,
-    /// The pages that are there.
+    /// Its resident pages.
     pub runs: Vec<Run>,
 }
 
 impl Mapping {
-    /// How many pages are there.
+    /// The number of its resident pages.
     pub fn pages(&self) -> u64 {
         self.runs.iter().map(|run| run.pages).sum()
     }
 }
 
-/// See the module.
+/// The index; see the module.
 #[derive(Debug)]
 pub struct Index {
-    /// The number of its first page, the run, and the mapping's place in the list.
+    /// The number of its first page, the run, and the mapping's index in the list.
     runs: Vec<(u64, Run, usize)>,
     pages: u64,
 }
 
 impl Index {
-    /// Of the pages of these mappings.
+    /// The index of the pages of these mappings.
     pub fn new(mappings: &[Mapping]) -> Self {
         let (mut runs, mut pages) = (Vec::new(), 0);
         for (place, mapping) in mappings.iter().enumerate() {
@@ -56,12 +56,12 @@ impl Index {
         Index { runs, pages }
     }
 
-    /// How many pages there are.
+    /// The number of pages.
     pub fn pages(&self) -> u64 {
         self.pages
     }
 
-    /// Where page `number` and those behind it are, as far as they follow each other, and in which mapping.
+    /// Page `number` and the adjacent pages after it, and their mapping.
     pub fn find(&self, number: u64) -> Option<(Run, usize)> {
         let at = self.runs.partition_point(|(first, ..)| *first <= number).checked_sub(1)?;
         let (first, run, mapping) = self.runs[at];
@@ -71,7 +71,7 @@ impl Index {
     }
 }
 
-/// The places of those mappings that have most pages.
+/// The indices of the mappings with the most pages.
 pub fn largest(mappings: &[Mapping], most: usize) -> Vec<usize> {
     let mut places: Vec<usize> = (0..mappings.len()).collect();
     places.sort_by_key(|place| std::cmp::Reverse(mappings[*place].pages()));

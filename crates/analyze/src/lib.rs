@@ -1,4 +1,4 @@
-//! Would compressed memory help, and how far could one go?
+//! Would compressed memory help, and how low could the limit be?
 //!
 //! ```text
 //!  source (process, core, file) -> index (pages by number) -> sample (clusters, spread evenly)
@@ -10,8 +10,8 @@
 //!  idle (a process's working set over some seconds) -> advice: a limit, and what it costs
 //! ```
 //!
-//! What holds: nothing is written to whatever is looked at, and a process is never stopped. All figures but counts of pages come from a sample, and
-//! say how far off they may be.
+//! Rules: nothing is written to the subject, and a process is never stopped. All figures except counts of pages
+//! come from a sample, and report their possible error.
 
 pub mod advice;
 pub mod depend;

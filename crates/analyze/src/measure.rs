@@ -1,10 +1,12 @@
-//! What codecs make of the sampled clusters, with intervals.
+//! Measures codecs on the sampled clusters, with confidence intervals.
 //!
-//! Ratios are sums over sums, and their errors those of a ratio of means of clusters (Cochran, Sampling Techniques, section 6.4): pages of one cluster are alike,
-//! so the cluster, not the page, is what counts as independent.
+//! Ratios are sums over sums, and their errors are those of a ratio of means of clusters (Cochran, Sampling
+//! Techniques, section 6.4): pages of one cluster are similar, so the cluster, not the page, counts as
+//! independent.
 //!
-//! The first codec is fast and is given all clusters; slower ones are given some, and what they make of those is compared with what the first makes of the same
-//! ones (double sampling, section 12.9). What compresses well with one does so with the other, so little is lost by that.
+//! The first codec is fast and gets all clusters; slower ones get some, and their results on those are compared
+//! with the first codec's results on the same clusters (double sampling, section 12.9). Data that compress well
+//! with one codec do so with another, so this loses little.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -17,21 +19,21 @@ use crate::sample::{CLUSTER, Cluster};
 
 /// Bytes that a same-filled block takes.
 const SAME: u64 = 8;
-/// A block whose compressed form would take more than so many 64ths of it is kept as it is, as the store does it.
+/// A block whose compressed form would exceed this many 64ths of it is kept uncompressed, as in the store.
 const THRESHOLD: usize = 60;
-/// 95 % of a normal distribution are within so many deviations.
+/// 95 % of a normal distribution are within this many standard deviations.
 const SIGMAS: f64 = 1.96;
 
-/// Sums over clusters: of what there is, or of what the first codec makes of it, and of what a codec makes of it.
+/// Sums over clusters: of the original size or the first codec's result, and of a codec's result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sums {
     /// Clusters with at least one page.
     pub clusters: u64,
     original: f64,
     compressed: f64,
-    /// Of squares and products.
+    /// Sums of squares and products.
     squares: [f64; 3],
-    /// Blocks, and those of them that are kept as they are.
+    /// Blocks, and those of them that are stored raw.
     pub blocks: u64,
     #[allow(missing_docs)]
     pub raw: u64,
@@ -50,13 +52,13 @@ impl Sums {
         self.squares = [self.squares[0] + x * x, self.squares[1] + x * y, self.squares[2] + y * y];
     }
 
-    /// Original bytes for each compressed byte; `None` before there is anything.
+    /// Original bytes per compressed byte; `None` before there is anything.
     pub fn ratio(&self) -> Option<f64> {
         (self.compressed > 0.0).then(|| self.original / self.compressed)
     }
 
-    /// Half of the interval that has the share of compressed bytes in 95 of 100 cases, as a part of that share. `all`
-    /// are the clusters that there are.
+    /// Half of the 95 % confidence interval of the share of compressed bytes, relative to that share. `all` is
+    /// the number of existing clusters.
     pub fn relative_error(&self, all: u64) -> f64 {
         let n = self.clusters as f64;
         if n >= all as f64 {
@@ -72,7 +74,7 @@ impl Sums {
         SIGMAS * error / (self.compressed / n)
     }
 
-    /// Microseconds for a block.
+    /// Microseconds per block.
     pub fn microseconds(&self) -> (f64, f64) {
         let each = |ns: u64| if self.blocks == 0 { 0.0 } else { ns as f64 / 1000.0 / self.blocks as f64 };
         (each(self.compress_ns), each(self.decompress_ns))
@@ -85,14 +87,14 @@ pub struct Trial {
     pub codec: &'static dyn Codec,
     /// Pages of a block.
     pub pages: usize,
-    /// What came of it.
+    /// The results.
     pub sums: Sums,
     compress: Scratch<'static>,
     decompress: Scratch<'static>,
 }
 
 impl Trial {
-    /// Nothing was compressed yet. The memory that it works in stays until the process ends.
+    /// A trial without results. Its working memory stays until the process ends.
     pub fn new(codec: &'static dyn Codec, pages: usize) -> Self {
         let len = pages * PAGE;
         Trial {
@@ -105,7 +107,7 @@ impl Trial {
     }
 }
 
-/// A page as it was compressed.
+/// A page with its compressed size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
     /// Its number.
@@ -118,17 +120,17 @@ pub struct Page {
 
 /// All that is measured.
 pub struct Measure {
-    /// Codecs and block sizes; the first has single pages, and its pages are kept.
+    /// Codecs and block sizes; the first uses single pages, whose results are kept.
     trials: Vec<Trial>,
-    /// Time that went to the others.
+    /// Time spent on the others.
     aside: Duration,
     /// The pages, as the first trial compresses them.
     pub pages: Vec<Page>,
     /// The same by mapping.
     pub by_mapping: HashMap<usize, Sums>,
-    /// Words by their patterns, of pages that are not same-filled.
+    /// Words by their patterns, in pages that are not same-filled.
     pub patterns: Patterns,
-    /// Pages of zeros, and of another repeated word.
+    /// Pages of zeros, and pages of another repeated word.
     pub zeros: u64,
     #[allow(missing_docs)]
     pub same: u64,
@@ -136,12 +138,12 @@ pub struct Measure {
     again: Vec<u8>,
 }
 
-/// A codec gave back something else: a fault of memfold's.
+/// A codec returned other data than it was given: a bug in memfold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch(pub String);
 
 impl Measure {
-    /// With single pages of `main`, and with others.
+    /// With single pages for `main`, and with other trials.
     pub fn new(
         main: &'static dyn Codec,
         others: impl IntoIterator<Item = (&'static dyn Codec, usize)>,
@@ -162,7 +164,7 @@ impl Measure {
         }
     }
 
-    /// Measures one cluster: by the first codec, or by all.
+    /// Measures one cluster with the first codec, or with all.
     pub fn add(&mut self, cluster: &Cluster, by_all: bool) -> Result<(), Mismatch> {
         if cluster.pages.is_empty() {
             return Ok(());
@@ -205,18 +207,18 @@ impl Measure {
         Ok(())
     }
 
-    /// The codecs and block sizes, the first one first.
+    /// The codecs and block sizes, in order.
     pub fn trials(&self) -> &[Trial] {
         &self.trials
     }
 
-    /// Time that went to all but the first codec.
+    /// Time spent on all but the first codec.
     pub fn aside(&self) -> Duration {
         self.aside
     }
 
-    /// Compressed bytes for each byte by a trial, and half of its interval as a part of it; `all` are the clusters that there are. `None`
-    /// before there is anything.
+    /// Compressed bytes per byte in a trial, and half of its confidence interval relative to that; `all` is the
+    /// number of existing clusters. `None` before there is anything.
     pub fn share(&self, trial: usize, all: u64) -> Option<(f64, f64)> {
         let first = &self.trials[0].sums;
         let (share, error) = (1.0 / first.ratio()?, first.relative_error(all));
@@ -224,13 +226,13 @@ impl Measure {
             return Some((share, error));
         }
         let sums = &self.trials[trial].sums;
-        // Of the clusters that the first was given, all but those are unknown here.
+        // Of the clusters that the first codec got, all but these are unknown here.
         let own = sums.relative_error(all);
         Some((share / sums.ratio()?, own.hypot(error)))
     }
 }
 
-/// Compresses a block, sees that it comes back, and returns what it takes.
+/// Compresses a block, checks that it is restored, and returns its stored size.
 fn compress(trial: &mut Trial, block: &[u8], form: &mut [u8], again: &mut [u8]) -> Result<u64, Mismatch> {
     trial.sums.blocks += 1;
     if same_filled(block).is_some() {
@@ -257,7 +259,8 @@ fn compress(trial: &mut Trial, block: &[u8], form: &mut [u8], again: &mut [u8]) 
 mod tests {
     use super::*;
 
-    /// Of 2,000 clusters of two kinds, samples of 100: the interval has the true ratio about 95 times of 100.
+    /// From 2,000 clusters of two kinds, samples of 100: the interval contains the true ratio about 95 times out
+    /// of 100.
     #[test]
     fn intervals_hold_what_they_promise() {
         let mut state = 7_u64;

@@ -1,13 +1,17 @@
-//! The chance that pages compress worse than is counted on (CRAMES, section 6.3).
+//! The chance that pages compress worse than planned for (CRAMES, section 6.3).
 //!
-//! The paper convolves the distribution of one page's compressed size with itself, once for each page. Here the tail of that convolution is computed by its
-//! saddlepoint approximation (Lugannani and Rice, 1980), which has a small relative error however improbable the event is; a convolution by Fourier transform
-//! would lose everything below 1e-16. Two things that the paper assumes away are in it:
+//! The paper convolves the distribution of one page's compressed size with itself, once for each page. This
+//! module computes the tail of that convolution by its saddlepoint approximation (Lugannani and Rice, 1980),
+//! which has a small relative error however improbable the event is; a convolution by Fourier transform would
+//! lose everything below 1e-16. It includes two effects that the paper assumes away:
 //!
-//! - Neighbours are alike: `n` pages count as `n / inflation` independent ones, each standing for `inflation` pages ([`crate::depend`]).
-//! - The distribution is that of a sample: its mean may be off, by a normal distribution with the sample's own error, over which the chance is averaged.
+//! - Neighbours are similar: `n` pages count as `n / inflation` independent ones, each standing for `inflation`
+//!   pages ([`crate::depend`]).
+//! - The distribution is that of a sample: its mean may be off by a normally distributed amount with the sample's
+//!   own error, over which the chance is averaged.
 //!
-//! It is the chance that other pages of the same kind, as many, take more; not that the program comes to do something else.
+//! It is the chance that the same number of other pages of the same kind take more; it does not cover a program
+//! that changes its behaviour.
 
 use std::f64::consts::{LN_10, PI};
 
@@ -16,34 +20,34 @@ use serde::Serialize;
 use crate::PAGE;
 use crate::measure::Page;
 
-/// Below this the normal approximation is used in the middle, where the other is 0 / 0.
+/// Closer to the mean than this, the normal approximation is used, because the other one is 0 / 0 there.
 const MIDDLE: f64 = 1e-5;
-/// Points of the mean's error that are averaged over, to so many deviations on each side.
+/// Points over which the mean's error is averaged, and the standard deviations covered on each side.
 const POINTS: i32 = 200;
 const DEVIATIONS: f64 = 10.0;
 
 /// The distribution of the mean compressed size of many pages, as a share of a page.
 #[derive(Debug, Clone)]
 pub struct Odds {
-    /// Sizes as shares of a page, with the frequency of each, in order.
+    /// Sizes as shares of a page, in order, with their frequencies.
     sizes: Vec<(f64, f64)>,
-    /// Independent pages that all of them are worth.
+    /// The equivalent number of independent pages.
     units: f64,
-    /// Standard deviation of the mean by which the sample may be off.
+    /// The standard deviation of the sample's mean.
     error: f64,
 }
 
-/// A probability as its natural logarithm: it may be too small for a number.
+/// A probability by its natural logarithm, since it may be too small for a floating-point number.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Chance(pub f64);
 
 impl Chance {
-    /// As a number; 0 where that is too small.
+    /// As a number; 0 if it is too small.
     pub fn value(self) -> f64 {
         self.0.exp()
     }
 
-    /// Its decimal logarithm, as JSON has no infinity: at least -1e9.
+    /// Its decimal logarithm, at least -1e9, because JSON has no infinity.
     pub fn log10(self) -> f64 {
         (self.0 / LN_10).max(-1e9)
     }
@@ -68,14 +72,14 @@ impl Serialize for Chance {
 }
 
 impl Odds {
-    /// Of the mean of `count` pages like these. `None` if there are none.
+    /// The distribution for `count` pages like these. `None` if there are none.
     pub fn new(pages: &[Page], count: f64, inflation: f64, error: f64) -> Option<Self> {
         let sizes = histogram(pages);
         let units = (count / inflation).max(1.0);
         (!sizes.is_empty()).then_some(Odds { sizes, units, error })
     }
 
-    /// Of one page, for comparison.
+    /// The distribution for one page, for comparison.
     pub fn of_one(pages: &[Page]) -> Option<Self> {
         Self::new(pages, 1.0, 1.0, 0.0)
     }
@@ -100,12 +104,13 @@ impl Odds {
         self.sizes.iter().map(|(size, weight)| (size - mean).powi(2) * weight).sum()
     }
 
-    /// The chance that the mean share is more than `share`.
+    /// The chance that the mean share exceeds `share`.
     pub fn exceeds(&self, share: f64) -> Chance {
         if self.error == 0.0 {
             return Chance(self.tail(share));
         }
-        // Where the integrand is largest need not be near zero: the error may be what makes it possible at all.
+        // The largest value of the integrand need not be near zero: the event may be possible only because of the
+        // error.
         let step = 2.0 * DEVIATIONS / f64::from(POINTS);
         let terms = (-POINTS / 2..=POINTS / 2).map(|i| {
             let z = f64::from(i) * step;
@@ -113,7 +118,7 @@ impl Odds {
         });
         let terms: Vec<f64> = terms.collect();
         let within = log_sum(&terms) + (step / (2.0 * PI).sqrt()).ln();
-        // An error larger than that would be enough by itself.
+        // An error larger than that would be sufficient by itself.
         let beyond = log_normal_tail(DEVIATIONS);
         Chance(log_sum(&[within, beyond.min(log_normal_tail((share - self.mean()) / self.error))]).min(0.0))
     }
@@ -147,7 +152,7 @@ impl Odds {
         (ends.0.map_or(0.0, |it| it.0), ends.1.map_or(0.0, |it| it.0))
     }
 
-    /// The logarithm of the chance of more than `share`.
+    /// The logarithm of the chance of exceeding `share`.
     fn tail(&self, share: f64) -> f64 {
         let (least, most) = self.range();
         if share < least {
@@ -165,8 +170,8 @@ impl Odds {
         if r.abs() < MIDDLE || u == 0.0 {
             return log_normal_tail((share - self.mean()) / (self.variance() / n).sqrt());
         }
-        // Below the mean the other tail is computed. It is less than a half or so: where sizes are few the approximation may say otherwise, and is not
-        // believed.
+        // Below the mean the other tail is computed. It is at most about a half; with few sizes the approximation
+        // may say otherwise, and is then ignored.
         let (r, u, above) = (r.abs(), u.abs(), r > 0.0);
         let factor = mills(r) - 1.0 / r + 1.0 / u;
         let factor = if factor > 0.0 { factor } else { mills(r) };
@@ -174,7 +179,8 @@ impl Odds {
         if above { log } else { (-log.exp()).ln_1p().max(-std::f64::consts::LN_2) }
     }
 
-    /// Where the cumulant function's slope is `share`, which is within the range: by Newton's steps, and by halving where they lead astray.
+    /// The point where the slope of the cumulant function is `share`, which must be within the range: by Newton's
+    /// method, with bisection where that fails.
     fn saddle(&self, share: f64) -> f64 {
         let (mut low, mut high) = (f64::NEG_INFINITY, f64::INFINITY);
         let mut theta = 0.0;
@@ -232,7 +238,7 @@ fn histogram(pages: &[Page]) -> Vec<(f64, f64)> {
     sizes.chunk_by(|a, b| a == b).map(group).collect()
 }
 
-/// The normal distribution's tail beyond `x` over its density there, for `x` of at least 0.
+/// The tail of the normal distribution beyond `x` divided by the density at `x`, for `x` of at least 0.
 fn mills(x: f64) -> f64 {
     if x < 25.0 {
         return libm::erfc(x / std::f64::consts::SQRT_2) / 2.0 * (2.0 * PI).sqrt() * (x * x / 2.0).exp();
@@ -248,7 +254,7 @@ fn log_normal_tail(x: f64) -> f64 {
     -x * x / 2.0 - (2.0 * PI).sqrt().ln() + mills(x).ln()
 }
 
-/// The logarithm of a sum of numbers that are given by theirs.
+/// The logarithm of a sum of numbers that are given by their logarithms.
 fn log_sum(terms: &[f64]) -> f64 {
     let top = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if top == f64::NEG_INFINITY {
@@ -266,7 +272,7 @@ mod tests {
         Page { number, mapping: 0, bytes }
     }
 
-    /// Sizes as programs have them: many of few bytes, a broad hump, some that do not compress.
+    /// Sizes typical of programs: many of few bytes, a broad hump, some that do not compress.
     fn pages() -> Vec<Page> {
         (0..1000_u64)
             .map(|i| {
@@ -280,7 +286,7 @@ mod tests {
             .collect()
     }
 
-    /// The sum of `count` pages by convolving one by one, on a grid of a byte.
+    /// The sum of `count` pages by repeated convolution, on a grid of one byte.
     fn convolved(pages: &[Page], count: usize) -> Vec<f64> {
         let one = histogram(pages);
         let mut sum = vec![1.0];
@@ -309,7 +315,7 @@ mod tests {
                     continue;
                 }
                 let found = odds.exceeds(share).value();
-                // Where nearly all pages have to be of the largest kind it is less exact.
+                // It is less exact where nearly all pages must be of the largest kind.
                 let most = if truth > 1e-9 { 0.05 } else { 0.5 };
                 let off = (found / truth).log10().abs();
                 assert!(off < most, "{count}, {sigmas}: {found:e}, and {truth:e} is right");
@@ -326,7 +332,7 @@ mod tests {
         let chance = odds.exceeds(0.5);
         assert!(chance.log10() < -100.0 && chance.log10() > -1e5, "{chance}");
         assert!(chance.to_string().starts_with("10^-"));
-        // Within 2 % of the mean it always is.
+        // It practically always exceeds 98 % of the mean.
         assert!((odds.exceeds(odds.mean() * 0.98).value() - 1.0).abs() < 1e-9);
         assert_eq!(odds.exceeds(0.9999).value(), 0.0);
     }
@@ -340,7 +346,7 @@ mod tests {
         }
     }
 
-    /// Pages in runs of one kind, 9 on average, each kind with sizes of its own.
+    /// Pages in runs of one kind, 9 pages long on average; each kind has its own sizes.
     fn run_of_pages(random: &mut Random, count: usize) -> Vec<Page> {
         let mut kind = random.next() % 3;
         (0..count as u64)
@@ -375,7 +381,7 @@ mod tests {
             let found = odds.exceeds(share).value();
             assert!((0.6..1.6).contains(&(found / wanted)), "{found} for {wanted}, inflation {inflation}");
         }
-        // Without looking at neighbours the rare would seem impossible.
+        // If neighbours were ignored, the rare event would seem impossible.
         let rare = sums[(0.996 * f64::from(times)) as usize];
         assert!(naive.exceeds(rare).value() < 0.0001);
     }
@@ -384,7 +390,7 @@ mod tests {
     fn the_error_of_a_sample_is_part_of_it() {
         let mut random = Random(23);
         let all: Vec<Page> = (0..4000).map(|i| page(i, (500 + random.next() % 3000) as u16)).collect();
-        // A hundred of them are known, and a thousand others are to be foretold, again and again.
+        // A hundred of them are known, and a thousand others are predicted, again and again.
         let (mut held, times) = (0, 2000);
         let pick = |random: &mut Random, count: usize| -> Vec<Page> {
             (0..count).map(|_| all[(random.next() % 4000) as usize]).collect()
@@ -398,7 +404,7 @@ mod tests {
             let mean = others.iter().map(|it| f64::from(it.bytes)).sum::<f64>() / 1000.0 / PAGE as f64;
             held += u32::from(odds.exceeds(mean).value() < 0.05);
         }
-        // The rarest twentieth comes one time in twenty.
+        // An event with a chance of one twentieth occurs one time in twenty.
         assert!((60..145).contains(&held), "{held} of {times}");
     }
 

@@ -1,8 +1,9 @@
-//! Which pages are looked at: clusters of 16 that follow each other, so that blocks of several pages and the likeness of neighbours
-//! can be measured, spread over all pages.
+//! Selects the pages to sample: clusters of 16 adjacent pages, so that blocks of several pages and the similarity
+//! of neighbours can be measured, spread over all pages.
 //!
-//! The order is such that any beginning of it is spread evenly: the first cluster is taken anywhere, the next two from the two halves, the next four from the
-//! quarters, and so on, at random within each part, since what is laid out in powers of two would show the same place of everything otherwise.
+//! In this order every prefix is evenly spread: the first cluster is drawn from anywhere, the next two from the
+//! two halves, the next four from the quarters, and so on. The position within each part is random, because data
+//! laid out in powers of two would otherwise always show the same place.
 
 use std::collections::HashSet;
 
@@ -13,7 +14,7 @@ use crate::source::Source;
 /// Pages of a cluster.
 pub const CLUSTER: usize = 16;
 
-/// Numbers of clusters, each once.
+/// The numbers of clusters, each once.
 #[derive(Debug)]
 pub struct Order {
     clusters: u64,
@@ -23,17 +24,17 @@ pub struct Order {
 }
 
 impl Order {
-    /// Of so many pages.
+    /// An order for this many pages.
     pub fn new(pages: u64) -> Self {
         Order { clusters: pages.div_ceil(CLUSTER as u64), taken: HashSet::new(), drawn: 0, state: 1 }
     }
 
-    /// How many clusters there are.
+    /// The number of clusters.
     pub fn clusters(&self) -> u64 {
         self.clusters
     }
 
-    /// The same numbers each time, so that two runs look at the same pages.
+    /// The same numbers each time, so that two runs sample the same pages.
     fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -47,7 +48,7 @@ impl Iterator for Order {
 
     fn next(&mut self) -> Option<u64> {
         while (self.taken.len() as u64) < self.clusters {
-            // Draws 2^r to 2^(r+1) go to 2^r parts.
+            // Draws 2^r to 2^(r+1) are spread over 2^r parts.
             self.drawn += 1;
             let level = self.drawn.ilog2();
             let part = self.drawn - (1 << level);
@@ -68,16 +69,16 @@ impl Iterator for Order {
     }
 }
 
-/// Pages that follow each other, as they were read.
+/// Adjacent pages as they were read.
 #[derive(Debug, Default)]
 pub struct Cluster {
-    /// The number of each page and the mapping it is in.
+    /// Each page's number and its mapping.
     pub pages: Vec<(u64, usize)>,
-    /// What they hold, one behind the other.
+    /// Their contents, one after the other.
     pub bytes: Vec<u8>,
 }
 
-/// Reads cluster `number`. Pages that have gone are left out.
+/// Reads cluster `number`. Pages that are gone are left out.
 pub fn read(source: &dyn Source, index: &Index, number: u64) -> Cluster {
     let first = number * CLUSTER as u64;
     let end = (first + CLUSTER as u64).min(index.pages());
@@ -91,7 +92,7 @@ pub fn read(source: &dyn Source, index: &Index, number: u64) -> Cluster {
         let got = source.read(run.address, &mut cluster.bytes[begin..]) / PAGE;
         cluster.bytes.truncate(begin + got * PAGE);
         cluster.pages.extend((at..at + got as u64).map(|page| (page, mapping)));
-        // Behind one that has gone others may be.
+        // After a page that is gone, others may follow.
         at += if (got as u64) < wanted { got as u64 + 1 } else { wanted };
     }
     cluster
@@ -115,7 +116,7 @@ mod tests {
             let even = taken / 10;
             assert!(tenths.iter().all(|it| it.abs_diff(even) <= even / 4 + 2), "{taken}: {tenths:?}");
         }
-        // Not always the same place of what is laid out in powers of two.
+        // Not always the same place in data laid out in powers of two.
         let places: HashSet<u64> = Order::new(1 << 24).take(256).map(|it| it % 32).collect();
         assert!(places.len() > 24);
     }

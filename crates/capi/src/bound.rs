@@ -1,7 +1,8 @@
 //! A session together with its heap.
 //!
-//! Sessions borrow their heap, and C has no lifetimes: so a session here holds a count of the heap, and both lie where they don't move. A heap
-//! in which there was a panic may have locks that nobody gives back: it is **broken**, and neither it nor its sessions are touched any more.
+//! Sessions borrow their heap, and C has no lifetimes. So a session here holds a count of the heap, and both are
+//! at fixed addresses. A heap in which a panic occurred may have locks that are never released: it is **broken**,
+//! and neither it nor its sessions are touched any more.
 
 use std::mem;
 use std::ptr::NonNull;
@@ -13,14 +14,16 @@ use memfold::heap::{Error, Handle, Heap, Session};
 use crate::callbacks::Callbacks;
 use crate::error::{Code, Failure};
 
-/// Damaged blocks that an allocation passes.
+/// The number of damaged blocks that an allocation skips.
 const DAMAGED: usize = 16;
 
-/// A heap, for all that use it.
+/// A heap, shared by everything that uses it.
 pub struct Shared {
-    /// Sessions refer to it without the lock as long as they are counted: who takes it to write looks at the count first.
+    /// Sessions refer to it without the lock while they are counted: code that takes the lock to write checks the
+    /// count first.
     heap: RwLock<Heap>,
-    /// Sessions that are open, or about to be: seats are taken while the table of heaps is locked, so that nobody destroys the heap in between.
+    /// Sessions that are open or about to be opened. Seats are taken with the table of heaps locked, so that
+    /// nobody destroys the heap in between.
     pub sessions: AtomicUsize,
     pub callbacks: Option<Arc<Callbacks>>,
     broken: AtomicBool,
@@ -40,7 +43,8 @@ impl Shared {
         self.heap.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For what needs the heap alone; an error as long as there are sessions. Who opens one meanwhile waits.
+    /// Exclusive access to the heap; an error while there are sessions. A thread that opens a session meanwhile
+    /// waits.
     pub fn alone(&self) -> Result<RwLockWriteGuard<'_, Heap>, Failure> {
         let heap = self.heap.write().unwrap_or_else(PoisonError::into_inner);
         if self.sessions.load(Acquire) == 0 { Ok(heap) } else { Err(Code::Open.into()) }
@@ -50,14 +54,14 @@ impl Shared {
         self.broken.load(Acquire)
     }
 
-    /// Does something with the heap, unless it is broken. A panic breaks it, and goes on.
+    /// Runs `work` on the heap, unless the heap is broken. A panic marks the heap as broken and propagates.
     #[inline(always)]
     pub fn guarded<R>(self: &Arc<Self>, work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failure> {
         struct Armed<'a>(&'a Arc<Shared>);
         impl Drop for Armed<'_> {
             fn drop(&mut self) {
                 self.0.broken.store(true, Release);
-                // Others may be at it, for ever: it is never given back.
+                // Other threads may be using it, for ever: it is never freed.
                 mem::forget(Arc::clone(self.0));
             }
         }
@@ -71,7 +75,7 @@ impl Shared {
     }
 }
 
-/// A place in the count of a heap's sessions. Both sessions that one of C's may need share it.
+/// A place in the count of a heap's sessions. The two sessions that one C session may need share it.
 pub struct Seat(Arc<Shared>);
 
 impl Seat {
@@ -91,7 +95,7 @@ impl Drop for Seat {
     }
 }
 
-/// See the module.
+/// The session and its seat; see the module.
 pub struct Bound {
     session: NonNull<Session<'static>>,
     seat: Arc<Seat>,
@@ -103,14 +107,14 @@ const _: () = {
     is_send::<Arc<Seat>>();
 };
 
-// SAFETY: it is a session and a seat, and both may go from thread to thread.
+// SAFETY: it consists of a session and a seat, and both may move between threads.
 unsafe impl Send for Bound {}
 
 impl Bound {
     pub fn new(seat: &Arc<Seat>) -> Result<Self, Error> {
         let heap: *const Heap = &*seat.0.read();
-        // SAFETY: the heap lies in what the seat keeps, and this keeps the seat longer than the session. As long as a seat is taken, nobody
-        // gets the heap to write.
+        // SAFETY: the seat owns the heap, and this value keeps the seat longer than the session. While a seat is
+        // taken, nobody gets write access to the heap.
         let session = unsafe { &*heap }.session()?;
         Ok(Bound { session: NonNull::from(Box::leak(Box::new(session))), seat: Arc::clone(seat) })
     }
@@ -120,26 +124,28 @@ impl Bound {
     }
 
     pub fn session(&self) -> &Session<'static> {
-        // SAFETY: it is there until `drop`.
+        // SAFETY: it exists until `drop`.
         unsafe { self.session.as_ref() }
     }
 
     pub fn session_mut(&mut self) -> &mut Session<'static> {
-        // SAFETY: as above, and what `session` gave out borrows this.
+        // SAFETY: as above, and everything that `session` returned borrows this value.
         unsafe { self.session.as_mut() }
     }
 
-    /// The session for what is to live as long as this.
+    /// The session, for values that live as long as this one.
     ///
     /// # Safety
-    /// Whatever borrows it is gone before this is, and `session_mut` is not called meanwhile.
+    /// Everything that borrows it must be gone before this value is, and `session_mut` must not be called
+    /// meanwhile.
     pub unsafe fn session_static(&self) -> &'static Session<'static> {
-        // SAFETY: the caller looks to it.
+        // SAFETY: the caller guarantees it.
         unsafe { self.session.as_ref() }
     }
 
-    /// Allocates by `alloc`. A block from which the session allocates, or one with room that others left, may turn out to be damaged: then
-    /// a new session begins, with other blocks. It must not be lent for longer (`session_static`).
+    /// Allocates by calling `alloc`. The block from which the session allocates, or one in which others left
+    /// room, may turn out to be damaged: then a new session begins, with other blocks. The session must not be
+    /// lent for longer (`session_static`).
     pub fn alloc(
         &mut self,
         alloc: impl Fn(&Session<'static>) -> Result<Handle, Error>,
@@ -156,7 +162,7 @@ impl Bound {
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        // Ending a session takes locks, which in a broken heap nobody may ever give back.
+        // Ending a session takes locks, which in a broken heap may never be released.
         if !self.seat.0.is_broken() {
             // SAFETY: made by `Box::leak`, and nobody uses it after this.
             drop(unsafe { Box::from_raw(self.session.as_ptr()) });

@@ -1,6 +1,7 @@
 //! Codecs that are callbacks.
 //!
-//! The heap checks that blocks come back as they were (`memfold::heap::Options::own_codec`). Here is looked at what the callbacks say:
+//! The heap checks that blocks are restored correctly (`memfold::heap::Options::own_codec`). This module checks
+//! what the callbacks return:
 //!
 //! ```text
 //!   scratch   | room for what the callback makes: len + len / 6 + 1024 |      what is worth it is copied to the store
@@ -26,7 +27,7 @@ pub type compll_compress_callback =
 pub type compll_decompress_callback =
     Option<unsafe extern "C" fn(*const c_uchar, c_uint, *mut c_uchar, c_uint)>;
 
-/// What C gave, known not to be null.
+/// The pair of callbacks from C, known not to be null.
 #[derive(Clone, Copy)]
 pub enum Pair {
     Memfold {
@@ -40,22 +41,23 @@ pub enum Pair {
     },
 }
 
-/// See the module.
+/// A codec made of callbacks; see the module.
 pub struct Callbacks {
     pair: Pair,
-    /// How often they said what can't be, or did not give back what they got.
+    /// How often they returned something impossible or did not restore a block.
     faults: AtomicU64,
 }
 
-// SAFETY: the context is handed on to the callbacks and not used otherwise; the headers say that these are called by any thread.
+// SAFETY: the context is passed on to the callbacks and not used otherwise; the headers say that any thread calls
+// these.
 unsafe impl Send for Callbacks {}
-// SAFETY: the same, and by several at once.
+// SAFETY: the same, and that several threads call them at once.
 unsafe impl Sync for Callbacks {}
 
 impl Callbacks {
     /// # Safety
-    /// The callbacks keep to what the headers say about memory: they write nowhere but to the memory that they are given, and no further than
-    /// its length.
+    /// The callbacks must behave as the headers say: they write only to the memory that they are given, and no
+    /// further than its length.
     pub unsafe fn new(pair: Pair) -> Self {
         Callbacks { pair, faults: AtomicU64::new(0) }
     }
@@ -69,12 +71,13 @@ impl Callbacks {
     }
 }
 
-/// Room for the worst that common libraries make of `len` bytes (lzo: len / 16 + 67 more, bzip2: len / 100 + 600, snappy: len / 6 + 32).
+/// Room for the worst case of the common libraries for `len` bytes (lzo: len / 16 + 67 more, bzip2: len / 100 +
+/// 600, snappy: len / 6 + 32).
 fn room(len: usize) -> usize {
     len + len / 6 + 1024
 }
 
-/// Blocks have 16 MiB at most, and a little for what the heap notes about them.
+/// Blocks have at most 16 MiB, plus a little that the heap notes about them.
 fn short(len: usize) -> c_uint {
     c_uint::try_from(len).unwrap_or(c_uint::MAX)
 }
@@ -109,7 +112,7 @@ impl Codec for Callbacks {
     ) -> Compressed {
         let to = scratch.bytes(room(src.len()));
         let (from, at) = (src.as_ptr(), to.as_mut_ptr());
-        // SAFETY: both are as long as is said, and do not overlap; the callbacks keep to that.
+        // SAFETY: both have the given lengths and do not overlap; the callbacks keep to the lengths.
         let made = callback(|| unsafe {
             match self.pair {
                 Pair::Memfold { compress, context, .. } => {

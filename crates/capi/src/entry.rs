@@ -1,4 +1,4 @@
-//! What is around every function that C calls.
+//! The frame around every function that C calls.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -13,8 +13,8 @@ thread_local! {
     static IN_CALLBACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs what a function does, and makes of the result what C gets. Panics end here; that a heap is out of use after one is up to who
-/// holds the heap, see [`Shared::guarded`](crate::bound::Shared::guarded).
+/// Runs the body of a function and converts its result for C. Panics end here. Marking a heap as broken after one
+/// is the job of [`Shared::guarded`](crate::bound::Shared::guarded).
 #[inline(always)]
 pub fn entry(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
     match attempt(work) {
@@ -37,12 +37,12 @@ fn caught(panic: Box<dyn Any + Send>) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     let text = format!("a fault of memfold itself: {}", text.as_deref().unwrap_or("a panic"));
-    // What was thrown may panic again when it is dropped.
+    // The payload of the panic may panic again when it is dropped.
     mem::forget(panic);
     Failure::new(Code::Bug, text)
 }
 
-/// Runs a callback of C's: meanwhile this thread can't come in again, since locks are held.
+/// Runs a callback of C. Meanwhile this thread cannot enter the library again, because locks are held.
 pub fn callback<R>(call: impl FnOnce() -> R) -> R {
     struct Back(bool);
     impl Drop for Back {
@@ -54,23 +54,23 @@ pub fn callback<R>(call: impl FnOnce() -> R) -> R {
     call()
 }
 
-/// A place of C's for a result.
+/// Where C wants a result.
 pub struct Out<T>(NonNull<T>);
 
 impl<T> Out<T> {
     /// # Safety
-    /// `place` is null, or a `T` may be written there as long as this lives.
+    /// `place` is null, or a `T` may be written there while this value lives.
     pub unsafe fn new(place: *mut T) -> Result<Self, Failure> {
         NonNull::new(place).map(Out).ok_or_else(|| Code::Null.into())
     }
 
     pub fn set(self, value: T) {
-        // SAFETY: as promised when this was made. C need not have aligned it.
+        // SAFETY: promised when this was made. C may not have aligned it.
         unsafe { self.0.as_ptr().write_unaligned(value) }
     }
 }
 
-/// Refuses lengths that no memory has.
+/// Refuses lengths that exceed any memory.
 #[inline]
 pub fn length(len: usize) -> Result<usize, Failure> {
     let fits = isize::try_from(len).is_ok();

@@ -10,7 +10,7 @@ use memfold::heap::{BadOption, Error};
 /// Gives the codes their numbers and texts.
 macro_rules! codes {
     ($($code:ident = $number:literal: $text:literal,)*) => {
-        /// What a function says to C.
+        /// The result that a function returns to C.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         #[repr(i32)]
         pub enum Code {
@@ -18,10 +18,10 @@ macro_rules! codes {
         }
 
         impl Code {
-            /// With their names.
+            /// All codes with their names.
             pub const ALL: &[(Code, &str)] = &[$((Code::$code, stringify!($code)),)*];
 
-            /// In a sentence.
+            /// The meaning in a sentence.
             pub fn text(self) -> &'static CStr {
                 match self {
                     $(Code::$code => $text,)*
@@ -62,7 +62,7 @@ codes! {
 #[derive(Debug)]
 pub struct Failure {
     pub code: Code,
-    /// In more detail; none: as the code says.
+    /// Details; None if the code says everything.
     text: Option<Box<str>>,
 }
 
@@ -95,7 +95,7 @@ impl From<Error> for Failure {
             other => return Failure::new(Code::Bug, other.to_string()),
         };
         match error {
-            // Those that say more than the code.
+            // Errors that say more than the code.
             Error::Size(_) | Error::Element(_) | Error::Mismatch { .. } | Error::Sessions => {
                 Failure::new(code, error.to_string())
             }
@@ -113,7 +113,7 @@ impl From<BadOption> for Failure {
 /// The last failure of a thread.
 struct Last {
     code: Code,
-    /// None: as the code says.
+    /// None if the code says everything.
     text: Option<CString>,
 }
 
@@ -121,25 +121,25 @@ thread_local! {
     static LAST: RefCell<Last> = const { RefCell::new(Last { code: Code::Ok, text: None }) };
 }
 
-/// What a code means, in a sentence.
+/// The meaning of a code in a sentence.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_strerror(error: c_int) -> *const c_char {
     let code = Code::ALL.iter().find(|(code, _)| *code as c_int == error);
     code.map_or(c"no error of memfold has this number", |(code, _)| code.text()).as_ptr()
 }
 
-/// Remembers why a function of this thread failed; its code.
+/// Remembers why a function of this thread failed, and returns its code.
 #[cold]
 pub fn report(failure: Failure) -> c_int {
     let Failure { code, text } = failure;
-    // No null is in it afterwards, so that it can't fail.
+    // The text then contains no null, so this cannot fail.
     let text = text.and_then(|text| CString::new(text.replace('\0', "?")).ok());
-    // A thread that is about to end may have no place for it any more.
+    // A thread that is about to end may no longer have a place for it.
     let _ = LAST.try_with(|last| last.replace(Last { code, text }));
     code as c_int
 }
 
-/// What went wrong in the last call of this thread that failed.
+/// Details of the last call of this thread that failed.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_last_error() -> *const c_char {
     let found = LAST.try_with(|last| {

@@ -1,4 +1,4 @@
-//! Heaps in files, and the 64 bits by which a program finds its way when it is back.
+//! Heaps in files, and the 64 bits by which a program finds its data after loading one.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -33,7 +33,7 @@ impl From<LoadError> for Failure {
 }
 
 /// # Safety
-/// `path` is null, or a text with a null at the end that nobody changes.
+/// `path` is null, or a null-terminated text that nobody changes.
 unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
     if path.is_null() {
         return Err(Code::Null.into());
@@ -46,7 +46,7 @@ unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Failure> {
 /// Saves a heap without sessions to a file.
 ///
 /// # Safety
-/// `file` is null or ends with a null.
+/// `file` is null or null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_heap_save(heap: *mut memfold_heap, file: *const c_char) -> c_int {
     entry(|| {
@@ -57,10 +57,10 @@ pub unsafe extern "C" fn memfold_heap_save(heap: *mut memfold_heap, file: *const
     })
 }
 
-/// Frees what the tier has lost of a heap without sessions.
+/// Frees those nodes of a heap without sessions that the tier has lost.
 ///
 /// # Safety
-/// `nodes` is null or leads to room for a number.
+/// `nodes` is null or points to room for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_heap_free_lost(heap: *mut memfold_heap, nodes: *mut u64) -> c_int {
     entry(|| {
@@ -74,10 +74,10 @@ pub unsafe extern "C" fn memfold_heap_free_lost(heap: *mut memfold_heap, nodes: 
     })
 }
 
-/// Makes a heap of a file.
+/// Makes a heap from a file.
 ///
 /// # Safety
-/// As for `memfold_heap_new`; `file` is null or ends with a null.
+/// As for `memfold_heap_new`; `file` is null or null-terminated.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_heap_load(
     file: *const c_char,
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn memfold_heap_load(
     })
 }
 
-/// 64 bits of the program's own, which are saved with the heap.
+/// 64 bits for the program's own use, which are saved with the heap.
 ///
 /// # Safety
 /// `root` is null, or a number can be written there.

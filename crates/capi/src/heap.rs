@@ -14,13 +14,13 @@ use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
 use crate::options::{limit, memfold_options, read};
 
-/// What C has in its hands: a number, see [`number`].
+/// C's view of a heap: a number, see [`number`].
 #[repr(C)]
 pub struct memfold_heap {
     _nothing: [u8; 0],
 }
 
-/// As in `memfold.h`. What is added to it is added at its end.
+/// As in `memfold.h`. New fields are added at the end.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct memfold_stats {
@@ -39,10 +39,12 @@ pub struct memfold_stats {
     pub spill_health: u64,
 }
 
-/// What numbers begin with: "mf". Addresses on processors of 64 bits begin with sixteen equal bits, so no memory has one of these.
+/// The prefix of the numbers: "mf". Addresses on 64-bit processors begin with sixteen equal bits, so no memory
+/// has such an address.
 const TAG: u64 = 0x6d66 << 48;
 
-/// A number for C, of what was made as the `serial`th of its kind. Heaps and sessions have different kinds, so neither is taken for the other.
+/// A number for C, for the `serial`th object of its kind. Heaps and sessions have different kinds, so neither is
+/// mistaken for the other.
 pub fn number(serial: u64, kind: u64) -> usize {
     const { assert!(size_of::<usize>() == 8, "numbers have 64 bits") };
     (TAG | serial << 2 & ((1 << 48) - 1) | kind) as usize
@@ -53,7 +55,7 @@ const HEAP: u64 = 1;
 
 /// All heaps.
 struct Heaps {
-    /// How many there ever were.
+    /// How many were ever made.
     made: u64,
     live: BTreeMap<usize, Arc<Shared>>,
 }
@@ -82,7 +84,7 @@ pub fn take_seat(heap: *mut memfold_heap) -> Result<Arc<Seat>, Failure> {
     Ok(Seat::take(shared.clone()))
 }
 
-/// What C gets for a heap that was made.
+/// Registers a heap and returns what C gets for it.
 pub fn add(heap: Heap, callbacks: Option<Arc<Callbacks>>) -> *mut memfold_heap {
     let shared = Shared::new(heap, callbacks);
     let mut heaps = heaps();
@@ -95,8 +97,8 @@ pub fn add(heap: Heap, callbacks: Option<Arc<Callbacks>>) -> *mut memfold_heap {
 /// Makes an empty heap.
 ///
 /// # Safety
-/// `options` is null or has as many bytes as its first field says; names in it end with a null, and callbacks do as the header says. A pointer can
-/// be written to `heap`, unless it is null.
+/// `options` is null or has as many bytes as its first field says; names in it are null-terminated, and callbacks
+/// behave as the header says. `heap` is null, or a pointer can be written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_heap_new(
     options: *const memfold_options,
@@ -116,7 +118,7 @@ pub unsafe extern "C" fn memfold_heap_new(
     })
 }
 
-/// Gives back all memory of a heap.
+/// Frees all memory of a heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_heap_destroy(heap: *mut memfold_heap) -> c_int {
     entry(|| {
@@ -130,13 +132,13 @@ pub extern "C" fn memfold_heap_destroy(heap: *mut memfold_heap) -> c_int {
         }
         let last = heaps.live.remove(&heap.addr());
         drop(heaps);
-        // A thread that looks at it right now is the one who gives it back.
+        // If another thread is just using it, that thread frees it.
         drop(last);
         Ok(())
     })
 }
 
-/// Gives a heap another limit.
+/// Changes the limit of a heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_heap_set_limit(
     heap: *mut memfold_heap,
@@ -150,7 +152,7 @@ pub extern "C" fn memfold_heap_set_limit(
     })
 }
 
-/// Looks at every invariant of the heap.
+/// Checks every invariant of the heap.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_heap_check(heap: *mut memfold_heap) -> c_int {
     entry(|| {
@@ -162,7 +164,7 @@ pub extern "C" fn memfold_heap_check(heap: *mut memfold_heap) -> c_int {
     })
 }
 
-/// Counts everything.
+/// Collects the statistics.
 ///
 /// # Safety
 /// `stats` is null, or `size` bytes can be written there.
@@ -202,7 +204,7 @@ pub unsafe extern "C" fn memfold_heap_stats(
         };
         let known = size.min(size_of::<memfold_stats>());
         let to = stats.cast::<u8>();
-        // SAFETY: `size` bytes are promised; those that are copied are plain numbers without gaps.
+        // SAFETY: the caller promises `size` bytes; the copied fields are plain numbers without padding.
         unsafe {
             ptr::copy_nonoverlapping((&raw const counted).cast(), to, known);
             to.add(known).write_bytes(0, size - known);

@@ -8,11 +8,14 @@
 //!   bound.rs      a session together with its heap
 //! ```
 //!
-//! What holds:
-//! - What C has in its hands are numbers, pointers by their type alone: they are looked up and never followed. So a heap that was destroyed, a
-//!   session that was closed, and any number that C invents are noticed. The numbers are addresses that no memory can have.
-//! - Sessions, and with them their lists, are found in a table of the calling thread: no other thread can use them, and nothing is shared on the way.
-//! - No panic gets to C: each function is an [`entry`](entry::entry). A heap in which there was one is not touched any more, and never given back.
+//! Rules:
+//! - C only has numbers, which are pointers by type alone: they are looked up and never followed. So a destroyed
+//!   heap, a closed session and any number that C invents are detected. The numbers are addresses that no memory
+//!   can have.
+//! - Sessions, and with them their lists, are found in a table of the calling thread: no other thread can use
+//!   them, and the lookup shares nothing.
+//! - No panic reaches C: each function is an [`entry`](entry::entry). A heap in which one occurred is not touched
+//!   any more, and never freed.
 //! - Functions that fail change nothing.
 #![expect(non_camel_case_types, reason = "types have the names that they have in C")]
 
@@ -35,7 +38,7 @@ mod tests;
 
 use std::ffi::c_char;
 
-/// The version, with the null that C wants behind it.
+/// The version, with the null that C needs at the end.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
 
 /// The version of the library that is loaded.

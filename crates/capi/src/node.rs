@@ -1,4 +1,4 @@
-//! What a session does with nodes.
+//! The functions for nodes.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::session::{in_session, memfold_session};
 /// As in `memfold.h`.
 pub type memfold_handle = u64;
 
-/// A node's copy on its way to C is kept for the next one, unless it was longer than this.
+/// The buffer for a node on its way to C is kept for the next one, unless it exceeds this.
 const KEPT: usize = 64 << 10;
 
 /// The handle, unless it is 0.
@@ -21,10 +21,10 @@ pub fn handle(node: memfold_handle) -> Result<Handle, Failure> {
     Handle::from_bits(node).ok_or_else(|| Code::Stale.into())
 }
 
-/// Memory of C's to write to.
+/// Memory of C to write to.
 ///
 /// # Safety
-/// `to` is null, or `len` bytes may be written there, by nobody else at the same time.
+/// `to` is null, or `len` bytes may be written there, and nobody else accesses them at the same time.
 pub unsafe fn memory<'a>(to: *mut c_void, len: usize) -> Result<&'a mut [u8], Failure> {
     let len = length(len)?;
     match (to.is_null(), len) {
@@ -35,7 +35,7 @@ pub unsafe fn memory<'a>(to: *mut c_void, len: usize) -> Result<&'a mut [u8], Fa
     }
 }
 
-/// Makes a node of `size` bytes, all zero.
+/// Allocates a node of `size` bytes, all zero.
 ///
 /// # Safety
 /// A handle can be written to `node`, unless it is null.
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn memfold_alloc_near(
     in_session(session, |open| {
         // SAFETY: as promised.
         let (out, near) = (unsafe { Out::new(node) }?, handle(near_to)?);
-        // If that one's block is damaged, so that it can't be looked at, this is no place for another.
+        // If that node's block is damaged, so that it cannot be read, no other node should go there.
         open.bound.session().size(near)?;
         out.set(open.bound.alloc(|session| session.alloc_near(size, near))?.to_bits());
         Ok(())
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn memfold_resize(
     })
 }
 
-/// Bytes of a node.
+/// The size of a node.
 ///
 /// # Safety
 /// A number can be written to `size`, unless it is null.
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn memfold_size(
 /// Copies a node.
 ///
 /// # Safety
-/// `room` bytes can be written to `to`, and a number to `size`, unless they are null; by nobody else at the same time.
+/// `room` bytes can be written to `to`, and a number to `size`, unless they are null, and nobody else accesses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_read(
     session: *mut memfold_session,
@@ -137,10 +137,11 @@ pub unsafe extern "C" fn memfold_read(
     in_session(session, |open| {
         // SAFETY: as promised.
         let (to, node) = (unsafe { memory(to, room) }?, handle(node)?);
-        // The heap has no way to copy a node of unknown size to where there may be too little room, but to a place of one's own.
+        // The heap can copy a node of unknown size only to a buffer of its own, not to memory that may be too
+        // small.
         let copy = &mut open.copy;
         copy.clear();
-        // Memory that is short is an error here; the heap would give up.
+        // A lack of memory is an error here; the heap would abort.
         let size_now = open.bound.session().size(node)?;
         copy.try_reserve(size_now).map_err(|_| Code::NoMemory)?;
         open.bound.session().read_into(node, copy)?;
@@ -160,7 +161,7 @@ pub unsafe extern "C" fn memfold_read(
 /// Copies a part of a node.
 ///
 /// # Safety
-/// `len` bytes can be written to `to`, unless it is null; by nobody else at the same time.
+/// `len` bytes can be written to `to`, unless it is null, and nobody else accesses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_read_at(
     session: *mut memfold_session,
@@ -198,7 +199,8 @@ pub unsafe extern "C" fn memfold_write_at(
         let misfit = Error::Mismatch { node: size, value: to.saturating_add(len) };
         let place = bytes.get_mut(to..).filter(|rest| len <= rest.len()).ok_or(misfit)?;
         if len > 0 {
-            // SAFETY: `len` bytes on both sides, as promised and as looked at. They may overlap: C may have them from a pin.
+            // SAFETY: `len` bytes on both sides, as promised and as checked. They may overlap: C may have got
+            // them from a pin.
             unsafe { ptr::copy(from.cast::<u8>(), place.as_mut_ptr(), len) };
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! What C says about a new heap.
+//! Reads the options that C gives for a new heap.
 
 use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +10,7 @@ use memfold::spill::{Spilled, Target, Terms};
 use crate::callbacks::{Callbacks, Pair, memfold_compress, memfold_decompress};
 use crate::error::{Code, Failure};
 
-/// As in `memfold.h`. What is added to it is added at its end.
+/// As in `memfold.h`. New fields are added at the end.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct memfold_options {
@@ -34,17 +34,18 @@ pub struct memfold_options {
     pub spill_bytes: u64,
 }
 
-/// More than any version will have: what claims more is no size.
+/// More than any version will have: a larger number is not a size.
 const MOST: usize = 4096;
 
 pub fn bad(text: impl Into<String>) -> Failure {
     Failure::new(Code::Option, text.into())
 }
 
-/// What C has at `options`, whatever version its header is of. `what` is the name of the struct.
+/// Reads the options at `options`, whatever version C's header has. `what` is the name of the struct.
 ///
 /// # Safety
-/// `O` begins with the number of its bytes, and any bytes are an `O`. At `options` is such a number, and as many bytes can be read from there on.
+/// `O` begins with its size in bytes, and any bytes are a valid `O`. At `options` there is such a number, and
+/// that many bytes can be read from there.
 pub unsafe fn read<O: Copy>(options: *const O, what: &str) -> Result<O, Failure> {
     // SAFETY: the number is promised.
     let size = unsafe { options.cast::<usize>().read_unaligned() };
@@ -54,9 +55,9 @@ pub unsafe fn read<O: Copy>(options: *const O, what: &str) -> Result<O, Failure>
             "struct_size is {size}, which no version of {what} has: begin with its defaults"
         )));
     }
-    // SAFETY: as many bytes are promised.
+    // SAFETY: that many bytes are promised.
     let known = unsafe { options.read_unaligned() };
-    // SAFETY: what is behind it is promised too.
+    // SAFETY: the bytes after it are promised, too.
     let rest = unsafe { options.cast::<u8>().add(size_of::<O>()) };
     // SAFETY: as above.
     if (0..size - size_of::<O>()).any(|at| unsafe { rest.add(at).read() } != 0) {
@@ -69,7 +70,7 @@ pub unsafe fn read<O: Copy>(options: *const O, what: &str) -> Result<O, Failure>
 const LIMIT_ALL: u64 = u64::MAX;
 const LIMIT_SHARE: u64 = u64::MAX - 1;
 
-/// The limit of two numbers, of which one is given, or none: that is the default.
+/// The limit from two numbers, of which at most one is given; the default if neither is.
 pub fn limit(bytes: u64, blocks: u32) -> Result<Limit, Failure> {
     match (bytes, blocks) {
         (0, 0) => Ok(Limit::default()),
@@ -82,10 +83,10 @@ pub fn limit(bytes: u64, blocks: u32) -> Result<Limit, Failure> {
 }
 
 impl memfold_options {
-    /// What is brought ahead of its use.
+    /// What is restored ahead of its use.
     ///
     /// # Safety
-    /// At `ahead_links` are as many numbers as are said to be there.
+    /// `ahead_links` points to as many numbers as `ahead_links_count` says.
     unsafe fn ahead(&self) -> Result<Ahead, Failure> {
         match (self.ahead_neighbours, self.ahead_links_count) {
             (0, 0) => Ok(Ahead::Off),
@@ -102,10 +103,10 @@ impl memfold_options {
         }
     }
 
-    /// Where blocks go that do not fit, if they go anywhere.
+    /// Where to put blocks that do not fit, if anywhere.
     ///
     /// # Safety
-    /// The name is null or a text with a null at the end.
+    /// The name is null or a null-terminated text.
     unsafe fn spilled(&self) -> Result<Option<Spilled>, Failure> {
         if self.spill.is_null() {
             return match self.spill_bytes {
@@ -119,19 +120,20 @@ impl memfold_options {
         if self.plain == 1 {
             return Err(bad("spill and plain are both given: give one"));
         }
-        // SAFETY: as promised. A path may have any bytes.
+        // SAFETY: as promised. A path may contain any bytes.
         let name = OsStr::from_bytes(unsafe { CStr::from_ptr(self.spill) }.to_bytes());
         let target = Target::named(name).map_err(|e| bad(format!("spill: {e}")))?;
         let terms = Terms { most: (self.spill_bytes > 0).then_some(self.spill_bytes), ..Terms::default() };
-        // Who wants to know whether it takes anything looks at the statistics: a callback would come from other threads.
+        // The statistics say whether it accepts blocks: a callback would come from other threads.
         let spilled = Spilled::open(&target, terms, |_| {});
         spilled.map(Some).map_err(|e| bad(format!("spill: {e}")))
     }
 
-    /// The heap's options, and the callbacks if these are to compress.
+    /// The heap's options, and the callbacks if they do the compression.
     ///
     /// # Safety
-    /// The names are null or texts with a null at the end, at `ahead_links` are as many numbers as are said to be there, and the callbacks do as [`Callbacks::new`] says.
+    /// The names are null or null-terminated texts, `ahead_links` points to as many numbers as
+    /// `ahead_links_count` says, and the callbacks behave as [`Callbacks::new`] says.
     pub unsafe fn settle(&self) -> Result<(Options, Option<Arc<Callbacks>>), Failure> {
         let mut options = Options::new();
         if self.block_size != 0 {
@@ -180,7 +182,7 @@ impl memfold_options {
 }
 
 /// # Safety
-/// `name` is null, or a text with a null at the end that nobody changes.
+/// `name` is null, or a null-terminated text that nobody changes.
 pub unsafe fn text<'a>(name: *const c_char, what: &str) -> Result<Option<&'a str>, Failure> {
     if name.is_null() {
         return Ok(None);

@@ -1,6 +1,7 @@
-//! Pins: nodes that stay where they are, so that C can have pointers to them.
+//! Pins: nodes that stay in place, so that C can have pointers to them.
 //!
-//! They are held by a session of the heap that does nothing else. Writing needs a session that has lent nothing, and pins are lent for long.
+//! A session of the heap that does nothing else holds them. Writing needs a session that has lent nothing, and
+//! pins are lent for long.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -16,7 +17,7 @@ use crate::session::{Access, in_session, memfold_session};
 /// What a session has pinned.
 #[derive(Default)]
 pub struct Pins {
-    /// By handle. These go before the session that they borrow.
+    /// By handle. They are dropped before the session that they borrow.
     held: BTreeMap<memfold_handle, Held>,
     bound: Option<Bound>,
 }
@@ -38,7 +39,7 @@ impl Pins {
 }
 
 impl Access {
-    /// Pins a node, and does something with its pin.
+    /// Pins a node and uses the pin.
     fn pin<R>(
         &mut self,
         node: memfold_handle,
@@ -49,7 +50,7 @@ impl Access {
             Some(bound) => bound,
             none => none.insert(Bound::new(self.bound.seat())?),
         };
-        // SAFETY: pins are kept in `held`, which goes before `bound`; and only this function uses that.
+        // SAFETY: pins are kept in `held`, which is dropped before `bound`; and only this function uses that.
         let mut pin = unsafe { bound.session_static() }.pin(handle)?;
         match self.pins.held.get_mut(&node) {
             Some(held) => {
@@ -66,7 +67,7 @@ impl Access {
     }
 }
 
-/// Keeps a node where it is, to be read.
+/// Pins a node for reading.
 ///
 /// # Safety
 /// A pointer can be written to `bytes`, unless it is null.
@@ -84,7 +85,7 @@ pub unsafe extern "C" fn memfold_pin(
     })
 }
 
-/// Keeps a node where it is, to be written.
+/// Pins a node for writing.
 ///
 /// # Safety
 /// A pointer can be written to `bytes`, unless it is null.
@@ -102,7 +103,7 @@ pub unsafe extern "C" fn memfold_pin_mut(
     })
 }
 
-/// Takes one pin off.
+/// Removes one pin.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_unpin(session: *mut memfold_session, node: memfold_handle) -> c_int {
     in_session(session, |open| {

@@ -4,7 +4,8 @@
 //!   number   "mf" | serial, 36 bits | place in the thread's table, 10 bits | 2
 //! ```
 //!
-//! The serial number tells a session from all others that there ever were, of other threads too: their tables are not looked at.
+//! The serial number distinguishes a session from every other session that ever existed, including those of other
+//! threads: their tables are not searched.
 
 use std::cell::RefCell;
 use std::ffi::c_int;
@@ -20,7 +21,7 @@ use crate::heap::{memfold_heap, number, take_seat};
 use crate::lists::Lists;
 use crate::pin::Pins;
 
-/// What C has in its hands: a number, see the module.
+/// C's view of a session: a number, see the module.
 #[repr(C)]
 pub struct memfold_session {
     _nothing: [u8; 0],
@@ -34,7 +35,7 @@ const PLACE: u32 = 10;
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Nothing is to be dropped in here, so that the way to it is short; `END` sees to that.
+    /// Nothing in here needs to be dropped, which keeps access short; `END` does the dropping.
     static SESSIONS: RefCell<ManuallyDrop<Table>> = const { RefCell::new(ManuallyDrop::new(Table(Vec::new()))) };
     static END: End = const { End };
 }
@@ -42,7 +43,7 @@ thread_local! {
 /// The sessions of a thread.
 struct Table(Vec<Option<Open>>);
 
-/// Closes a thread's sessions when it ends; threads that open none have none of these.
+/// Closes a thread's sessions when it ends; threads that open no session have none of these.
 struct End;
 
 impl Drop for End {
@@ -64,17 +65,17 @@ struct Open {
 
 /// What functions work with.
 pub struct Access {
-    /// Pointers into these die first.
+    /// Pointers into these become invalid first.
     pub pins: Pins,
-    /// These have sessions of the heap of their own, too.
+    /// These have their own sessions of the heap, too.
     pub lists: Lists,
     /// For everything but pins: writing needs a session that has lent nothing.
     pub bound: Bound,
-    /// For copies on their way to C.
+    /// A buffer for copies on their way to C.
     pub copy: Vec<u8>,
 }
 
-/// Does something with a session of this thread. No memory that other threads write to is written here.
+/// Uses a session of this thread. Nothing here writes to memory that other threads write to.
 #[inline(always)]
 pub fn in_session(
     session: *mut memfold_session,
@@ -93,17 +94,18 @@ pub fn in_session(
     })
 }
 
-/// The number of what a session of this thread has, made as the `serial`th: in it is the place of its owner's number.
+/// The number of an object in a session of this thread, the `serial`th ever made: it contains the session's place
+/// in the table.
 pub fn number_within(owner: usize, serial: u64, kind: u64) -> usize {
     number(serial << PLACE | place_of(owner) as u64, kind)
 }
 
-/// The place in a thread's table that is in a number.
+/// The table place in a number.
 fn place_of(number: usize) -> usize {
     number >> 2 & ((1 << PLACE) - 1)
 }
 
-/// Does something with the session of this thread that has what has this number, if any does: who asks looks for it.
+/// Uses the session of this thread whose place is in this number, if there is one; `work` looks up the object.
 #[inline(always)]
 pub fn in_owner(number: usize, work: impl FnOnce(&mut Access) -> Result<(), Failure>) -> Result<(), Failure> {
     SESSIONS.with(|sessions| {
@@ -114,7 +116,7 @@ pub fn in_owner(number: usize, work: impl FnOnce(&mut Access) -> Result<(), Fail
     })
 }
 
-/// The same with two, which may be one.
+/// The same with two sessions, which may be the same one.
 pub fn in_owners(
     numbers: [usize; 2],
     work: impl FnOnce(&Access, &Access) -> Result<(), Failure>,
@@ -128,14 +130,14 @@ pub fn in_owners(
 }
 
 impl Table {
-    /// Where the session with that number is, if it is there.
+    /// The place of the session with that number, if it exists.
     fn place(&mut self, number: usize) -> Option<&mut Option<Open>> {
         self.0
             .get_mut(place_of(number))
             .filter(|open| open.as_ref().is_some_and(|open| open.number == number))
     }
 
-    /// Keeps a session; its number.
+    /// Stores a session and returns its number.
     fn keep(&mut self, bound: Bound) -> Result<usize, Failure> {
         let free = self.0.iter().position(Option::is_none).unwrap_or(self.0.len());
         if free >> PLACE != 0 {
@@ -155,7 +157,7 @@ impl Table {
     }
 }
 
-/// Ends a session; one of a broken heap as well, whose locks are left alone.
+/// Ends a session. The locks of a broken heap are left alone.
 fn close(open: Open) -> Result<(), Failure> {
     let Open { seat, access, .. } = open;
     let _ = seat.shared().guarded(move || {
@@ -165,7 +167,7 @@ fn close(open: Open) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Access to a heap for this thread.
+/// Opens a session, this thread's access to a heap.
 ///
 /// # Safety
 /// A pointer can be written to `session`, unless it is null.
@@ -180,7 +182,8 @@ pub unsafe extern "C" fn memfold_session_open(
         let seat = take_seat(heap)?;
         let number = seat.shared().guarded(|| {
             let bound = Bound::new(&seat)?;
-            // From here on they are closed when the thread ends. If it is ending, there is nobody any more who does it.
+            // From here on its sessions are closed when the thread ends. A thread that is already ending can no
+            // longer close them.
             let ending =
                 |_| Failure::new(Code::NoSession, "the thread is about to end: it can open no session");
             END.try_with(|_| ()).map_err(ending)?;

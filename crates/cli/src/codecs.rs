@@ -8,13 +8,13 @@ use crate::failure::Failure;
 /// The names of the two codecs, as the registry writes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Codecs {
-    /// For what has just gone cold.
+    /// For data that was just evicted.
     pub fast: String,
-    /// For what stays cold.
+    /// For data that stays cold.
     pub dense: Option<String>,
 }
 
-/// Reads the option.
+/// Parses the option.
 pub fn parse(text: &str) -> Result<Codecs, Failure> {
     let mut names = split(text);
     let (fast, dense) = (names.next().unwrap_or(""), names.next());
@@ -24,7 +24,7 @@ pub fn parse(text: &str) -> Result<Codecs, Failure> {
     Ok(Codecs { fast: known(fast)?, dense: dense.map(known).transpose()? })
 }
 
-/// The names in a list: at commas, but not at those within brackets.
+/// The names in a list, split at commas outside brackets.
 pub fn split(list: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     list.split(move |c| {
@@ -37,8 +37,8 @@ pub fn split(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A codec for a program: the preload library must have it too, and its name
-/// reaches the library through the shared page.
+/// Checks a codec for a program: the preload library must support it too, and receives its name through the
+/// shared page.
 fn known(name: &str) -> Result<String, Failure> {
     let found = codec(name).map_err(|error| refused(name, &error.to_string()))?;
     if is_optional(found) {

@@ -1,8 +1,7 @@
-//! `MEMFOLD_CPU` and `--cpu`: which of the processor's instructions codecs use.
+//! `MEMFOLD_CPU` and `--cpu`: which of the processor's instructions the codecs use.
 //!
-//! All paths make the same bytes; a slower one is for measurements and for
-//! finding faults. The variable is read here and nowhere else: the codecs of
-//! this process are told directly, those of a program by the shared page.
+//! All paths produce the same bytes; the slower ones are for measurements and for debugging. Only this module
+//! reads the variable: the codecs of this process are told directly, those of a program through the shared page.
 
 use memfold_codec::cpu::{self, Path};
 

@@ -1,7 +1,7 @@
-//! `memfold doctor`: what this machine offers, whether `run` would work, and
-//! the exact commands that would repair what is missing.
+//! `memfold doctor`: what this machine offers, whether `run` would work, and the exact commands that would fix
+//! what is missing.
 //!
-//! Nothing is concluded from version numbers: what matters is tried.
+//! It draws no conclusions from version numbers: it tries everything that matters.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ use crate::stdout::{json, print};
 use crate::uffd::{self, Kind, Verdict, Way};
 use crate::{filters, preload, procfs, trials, userfault};
 
-/// All findings. Names are a contract: they are added to, never changed.
+/// All findings. The names are a contract: new ones may be added, existing ones never change.
 #[derive(Debug, Serialize)]
 pub struct Findings {
     version: &'static str,
@@ -37,7 +37,7 @@ pub struct Findings {
     seccomp: &'static str,
     no_new_privs: bool,
     container: bool,
-    /// Where the library is that programs load.
+    /// The path of the library that programs load.
     preload_library: Option<String>,
     problems: Vec<Finding>,
     notes: Vec<Finding>,
@@ -46,17 +46,17 @@ pub struct Findings {
 #[derive(Debug, Serialize)]
 struct Userfaultfd {
     works: bool,
-    /// What came of the system call.
+    /// Result of the system call.
     syscall: String,
-    /// What came of the device.
+    /// Result of the device.
     device: String,
-    /// What came of a descriptor that serves faults of user code only.
+    /// Result of a descriptor that serves only faults of user code.
     user_mode_only: String,
-    /// Mode of the device, as digits.
+    /// The device's mode, as digits.
     device_mode: Option<String>,
     unprivileged_userfaultfd: Option<bool>,
     features: Vec<&'static str>,
-    /// UFFDIO_MOVE brought a page back.
+    /// UFFDIO_MOVE restored a page.
     r#move: bool,
 }
 
@@ -67,7 +67,7 @@ struct CgroupFinding {
     limit_bytes: Option<u64>,
 }
 
-/// Something that is wrong, or could be better, and what helps.
+/// Something that is wrong or could be better, and its remedy.
 #[derive(Debug, Serialize)]
 struct Finding {
     what: String,
@@ -80,7 +80,7 @@ struct RemedyFinding {
     effect: String,
 }
 
-/// Says whether `run` would work here. The result is the exit status.
+/// Reports whether `run` would work here, and returns the exit status.
 pub fn doctor(args: &DoctorArgs) -> Result<i32, Failure> {
     // Without these nothing else can be tried.
     if let Err(failure) = procfs::must_be_mounted().and_then(|()| filters::prove()) {

@@ -1,8 +1,11 @@
-//! A program that has ended, and is not gone: threads of memfold's own are left in it that were killed and do not get a CPU to die on.
+//! A program that has ended but is not gone: some of memfold's threads in it were killed and have not yet got a
+//! CPU to die on.
 //!
-//! The kernel tells of a process's end when its last thread is gone. The program's own threads die where they run; memfold's are bound to a CPU each, and on
-//! a machine where others take all of that one (seen for up to 100 s, Linux 6.18, beside a program with hundreds of threads that wake each other all the
-//! time) their end may take long. Nothing of the program runs any more then, and its descriptors are closed: who waits for it need not wait for them.
+//! The kernel reports the end of a process when its last thread is gone. The program's own threads die where they
+//! run. Each of memfold's threads is bound to one CPU, and on a machine where other threads keep that CPU busy
+//! their end may take long (up to 100 s on Linux 6.18, beside a program with hundreds of threads that wake each
+//! other all the time). By then nothing of the program runs, and its descriptors are closed, so nobody who waits
+//! for the program needs to wait for these threads.
 //!
 //! ```text
 //!   first thread: Z, its status known     others: SIGKILL pending, all signals blocked, as memfold's threads have them
@@ -13,17 +16,17 @@ use std::time::{Duration, Instant};
 use crate::procfs;
 use crate::sys::Ending;
 
-/// So long threads that were killed are waited for: usually they are gone at once.
+/// How long to wait for killed threads; usually they are gone at once.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Looks whether the program is so, and since when.
+/// Checks whether the program is in this state, and since when.
 #[derive(Debug, Default)]
 pub struct Dying {
     since: Option<Instant>,
 }
 
 impl Dying {
-    /// How the program has ended, if all that is left of it are threads of memfold's that were killed some time ago.
+    /// How the program has ended, if only threads of memfold's are left of it and they were killed some time ago.
     pub fn look(&mut self, program: i32, now: Instant) -> Option<Ending> {
         if !is_dying(program) {
             self.since = None;
@@ -37,7 +40,7 @@ impl Dying {
 fn is_dying(program: i32) -> bool {
     procfs::stat(program).is_some_and(|stat| stat.state == b'Z' && stat.threads > 1)
         && procfs::threads(program).into_iter().filter(|tid| *tid != program).all(|tid| {
-            // One that is gone by now is none.
+            // A thread that is gone by now does not count.
             procfs::signals(program, tid).is_none_or(|signals| signals.is_killed && signals.blocks_all)
         })
 }
@@ -57,7 +60,7 @@ mod tests {
         while !procfs::has_ended(pid) {
             std::thread::yield_now();
         }
-        // Its parent need only ask.
+        // Its parent only has to wait for it.
         assert_eq!((dying.look(pid, Instant::now()), dying.look(pid, later)), (None, None));
         assert_eq!(procfs::ending(pid), Some(Ending::Signalled(9)));
         child.wait().unwrap();
@@ -68,7 +71,7 @@ mod tests {
     fn signals_of_threads_are_read() {
         let (own, this) = (std::process::id() as i32, nix::unistd::gettid().as_raw());
         for tid in procfs::threads(own) {
-            // Others block all signals for a moment where the C library starts a thread or a process.
+            // Other threads, too, block all signals briefly while the C library starts a thread or a process.
             let signals = procfs::signals(own, tid);
             let is_fine =
                 |signals: &procfs::Signals| !signals.is_killed && (tid != this || !signals.blocks_all);

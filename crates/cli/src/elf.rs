@@ -1,5 +1,5 @@
-//! As much of the ELF format as decides whether the loader will load a
-//! library into a program: its class, its machine, and its interpreter.
+//! The part of the ELF format that decides whether the loader will load a library into a program: class, machine
+//! and interpreter.
 //!
 //! ```text
 //! 0    4 5 6      16      18         32       54          56
@@ -17,11 +17,11 @@ pub enum Elf {
     Dynamic(String),
     /// Started without one.
     Static,
-    /// For another kind of machine.
+    /// For another machine architecture.
     Foreign(String),
-    /// Begins like an ELF file and isn't one.
+    /// Begins like an ELF file but is not a valid one.
     Broken,
-    /// No ELF file.
+    /// Not an ELF file.
     No,
 }
 
@@ -36,7 +36,7 @@ const INTERPRETER: u32 = 3;
 const HEADER: usize = 64;
 const LONGEST_PATH: u64 = 4096;
 
-/// Looks at a file.
+/// Examines a file.
 pub fn examine(file: &File) -> std::io::Result<Elf> {
     let mut header = [0; HEADER];
     let length = read_at(file, &mut header, 0)?;
@@ -105,7 +105,7 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize
             Ok(0) => break,
             Ok(bytes) => length += bytes,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            // An offset beyond what files can have is not there, as is one beyond the end.
+            // The system call refuses an offset that no file can have; treat it like one beyond the end.
             Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => break,
             Err(e) => return Err(e),
         }

@@ -1,11 +1,11 @@
-//! What stops the command before a program was started, and how it is said.
+//! What stops the command before a program starts, and how the user is told.
 
 use std::fmt;
 use std::io::Write;
 
 /// memfold failed before the program started.
 pub const FAILED: i32 = 125;
-/// The program was found and cannot be executed.
+/// The program was found but cannot be executed.
 pub const NOT_EXECUTABLE: i32 = 126;
 /// There is no such program.
 pub const NOT_FOUND: i32 = 127;
@@ -13,7 +13,7 @@ pub const NOT_FOUND: i32 = 127;
 /// One paragraph for the user, which names the remedy, and the exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// Exit status.
+    /// The exit status.
     pub status: i32,
     /// The paragraph, without prefix.
     pub text: String,
@@ -37,11 +37,10 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Writes one line of ours to standard error.
+/// Writes one of memfold's lines to standard error.
 ///
-/// Names in it may hold anything, even what draws on the terminal: that is escaped. A standard error that
-/// is closed or full is no reason to stop, so errors of the write itself are dropped: there is nowhere to
-/// report them.
+/// Names in it may contain anything, including terminal control sequences, so they are escaped. A closed or full
+/// standard error is no reason to stop, and there is nowhere else to report it, so write errors are dropped.
 pub fn say(text: &str) {
     let mut line = String::with_capacity(text.len() + 12);
     line.push_str("memfold: ");

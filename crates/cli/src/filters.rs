@@ -1,10 +1,10 @@
 //! Seccomp filters that memfold itself was started under (a container, systemd's `SystemCallFilter=`).
 //!
-//! A filter may end a process for a call, and only trying tells. So a child tries
-//! every call that the supervisor and the runtime make, with arguments that change nothing; where
-//! it dies another one goes on behind. The parent itself makes no call
-//! before a child has: of the first two, to start a child and to wait for it, only the
-//! second can be tried by one. Where the first is fatal, nothing can be started anyhow.
+//! A filter may end a process for a call, and only a trial can tell. So a child tries every call that the
+//! supervisor and the runtime make, with arguments that change nothing; where it dies, another child continues
+//! with the next call. The parent makes no call before a child has tried it. Two calls come before that: starting
+//! a child, and waiting for one. A child can try only the second. If the first is fatal, memfold could not start
+//! anything anyway.
 
 use std::fs::File;
 use std::io::Read;
@@ -20,7 +20,7 @@ use crate::sys::{self, Trial};
 
 const NO: usize = usize::MAX;
 
-/// What the supervisor makes besides: `man 2 NAME`.
+/// The other calls that the supervisor makes: `man 2 NAME`.
 fn own() -> Vec<Call> {
     let call = |name, number: libc::c_long, arguments| Call { name, number: number as usize, arguments };
     vec![
@@ -70,15 +70,15 @@ fn door() -> Vec<Call> {
     ]
 }
 
-/// What was found.
+/// The result.
 pub struct Proven {
-    /// What the shared page is to say about it.
+    /// What the shared page will say about the filters.
     pub filters: u32,
     /// Sockets may be used.
     pub may_listen: bool,
 }
 
-/// Tries everything, if there is a filter.
+/// Tries every call if there is a filter.
 pub fn prove() -> Result<Proven, Failure> {
     let own = File::open("/proc/self/status")
         .ok()
@@ -101,7 +101,8 @@ pub fn prove() -> Result<Proven, Failure> {
             needed.join(" ")
         )));
     }
-    // Before Linux 5.9 it is not known whether a program has the same filters: then none of them is managed.
+    // Before Linux 5.9 nobody can tell whether a program has the same filters: then no program with filters is
+    // managed.
     let count = status.count.unwrap_or(0);
     let only = if count > 0 && fatal.contains(&USERFAULTFD.name) { BY_DEVICE_ONLY } else { 0 };
     Ok(Proven { filters: count | only, may_listen: !fatal.iter().any(is_of_door) })
@@ -115,7 +116,7 @@ fn listed(names: &[&str]) -> String {
     }
 }
 
-/// Names of those that end who makes them.
+/// Names of the calls that end the process that makes them.
 fn fatal_calls() -> nix::Result<Vec<&'static str>> {
     if !sys::can_wait_for_children()? {
         return Ok(vec!["wait4", "rt_sigaction"]);

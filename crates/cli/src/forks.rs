@@ -1,22 +1,18 @@
-//! What processes that come from one another by fork count twice.
+//! How much memory is counted twice among processes that come from one another by fork.
 //!
-//! The kernel counts a page for each process that maps it. How much too much
-//! that is stands only in the page tables (`Anonymous` minus `Pss_Anon`),
-//! and reading those costs about 5 ms per GiB and holds a lock of the
-//! program. So it is measured seldom, and between two measurements an upper
-//! bound of the change is taken off:
+//! The kernel counts a page once for each process that maps it. Only the page tables tell how much too much that
+//! is (`Anonymous` minus `Pss_Anon`), and reading them costs about 5 ms per GiB and holds a lock of the program.
+//! So it is measured seldom, and between two measurements an upper bound of the change is subtracted:
 //!
-//! - a first write to a shared page makes a copy: at most one page for every
-//!   fault that the process has had since;
-//! - a process that frees a shared page leaves it to the other: at most as
-//!   much as the smallest size the process was seen with lies below the
-//!   measured one, or as much as was evicted of such pages, since a fault may
-//!   restore several.
+//! - a first write to a shared page makes a copy: at most one page for every fault that the process has had
+//!   since;
+//! - a process that frees a shared page leaves it to the other: at most the difference between its measured size
+//!   and the smallest size seen since, or the bytes of such pages that were evicted, since one fault may restore
+//!   several.
 //!
-//! So memfold takes off no more than what is really counted twice, with one
-//! exception: a process that frees, grows and frees again between two samples
-//! hides the first part until the next measurement, which comes soon once an
-//! eighth of the last one is doubtful.
+//! So memfold never subtracts more than what is really counted twice, with one exception: if a process frees,
+//! grows and frees again between two samples, the first free stays hidden until the next measurement. That one
+//! comes soon, once an eighth of the last measurement is doubtful.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -26,28 +22,28 @@ use nix::unistd::{SysconfVar, sysconf};
 use crate::procfs;
 use crate::sys::{self, PAGE};
 
-/// Page tables are read for one part in this many of the time at most.
+/// Page tables are read for at most one part in this many of the time.
 const SHARE: u32 = 200;
-/// The same when the last measurement has become doubtful.
+/// The same once the last measurement has become doubtful.
 const DOUBTFUL_SHARE: u32 = 20;
-/// Less than this is not worth a look.
+/// Less than this is not worth a measurement.
 const SMALL: u64 = 1 << 20;
 
 /// The bytes that are counted twice.
 pub struct Forks {
     /// As measured.
     measured: u64,
-    /// At most so much of it is not true any more.
+    /// At most this much of it is no longer true.
     eroded: u64,
-    /// Shared pages evicted until then, bytes.
+    /// Bytes of shared pages that had been evicted by then.
     unshared: u64,
-    /// Members it was measured over, as they were then.
+    /// The members that were measured, as they were then.
     then: HashMap<i32, Then>,
     next: Instant,
     next_if_doubtful: Instant,
-    /// As measured: by how many a page is shared that is shared.
+    /// As measured: how many processes share a shared page.
     sharers: u64,
-    /// Every member that was measured over is still there.
+    /// Every member that was measured is still alive.
     whole: bool,
     /// See [`counter_drift`].
     drift: u64,
@@ -59,12 +55,12 @@ pub struct Forks {
 struct Then {
     faults: u64,
     bytes: u64,
-    /// The smallest size it was seen with since then: memory it has allocated after that is not shared.
+    /// The smallest size seen since then: what the process has allocated beyond that is not shared.
     least: u64,
 }
 
 impl Forks {
-    /// Nothing is shared.
+    /// Starts with nothing shared.
     pub fn new(now: Instant) -> Self {
         let then = HashMap::new();
         Self {
@@ -81,12 +77,12 @@ impl Forks {
         }
     }
 
-    /// Bytes that the sum over all members counts more than once, at least.
+    /// Bytes that the sum over all members certainly counts more than once.
     pub fn counted_twice(&self) -> u64 {
         self.measured.saturating_sub(self.eroded)
     }
 
-    /// How many processes share what is shared, at the last measurement; 0: nothing is known to be shared.
+    /// How many processes shared a shared page at the last measurement; 0 if nothing is known to be shared.
     pub fn sharers(&self) -> u64 {
         self.sharers
     }
@@ -96,12 +92,12 @@ impl Forks {
         self.eroded.min(self.measured)
     }
 
-    /// Whether `counted_twice` is near the truth, not only a bound of it.
+    /// Whether `counted_twice` is near the truth rather than only a lower bound.
     pub fn is_exact(&self) -> bool {
         self.whole && self.eroded <= self.measured / 16 + SMALL
     }
 
-    /// A member has ended: pages that it shared belong to fewer now.
+    /// A member has ended: fewer processes now share its shared pages.
     pub fn ended(&mut self, pid: i32, now: Instant) {
         if self.then.contains_key(&pid) {
             self.measured = 0;
@@ -110,8 +106,8 @@ impl Forks {
         }
     }
 
-    /// Sees how much of the last measurement may have become untrue; `unshared` are the bytes of shared pages that
-    /// were evicted, in all.
+    /// Estimates how much of the last measurement may have become untrue; `unshared` is the total of shared pages
+    /// that were evicted, in bytes.
     pub fn erode(&mut self, unshared: u64, now: Instant) {
         if self.measured == 0 {
             return;
@@ -139,7 +135,7 @@ impl Forks {
         }
     }
 
-    /// Measures if it is time to, or if the members are others than before.
+    /// Measures if a measurement is due or if the members have changed.
     pub fn measure(&mut self, members: &[i32], unshared: u64, now: Instant) {
         let same = members.len() == self.then.len() && members.iter().all(|pid| self.then.contains_key(pid));
         if same && now < self.next {
@@ -156,17 +152,17 @@ impl Forks {
         let all: u64 = before.iter().map(|(_, then)| then.bytes).sum();
         let largest = before.iter().map(|(_, then)| then.bytes).max().unwrap_or(0);
         (self.measured, self.eroded, self.unshared, self.sharers) = (0, 0, unshared, 0);
-        // Of `n` that share as much, each has by `1 - 1/n` of it more than its share.
+        // If `n` processes share equally, each one's size exceeds its share by `1 - 1/n` of it.
         let mut most = 0;
         self.whole = before.len() == members.len();
-        // However it is shared, the largest member's pages are there once.
+        // However the pages are shared, those of the largest member exist once.
         if all - largest >= SMALL {
             for (pid, then) in &before {
                 match procfs::anonymous_shared(*pid) {
                     Some((full, share)) => {
                         self.measured += full.saturating_sub(share);
                         most = most.max(full.saturating_sub(share));
-                        // During munmap the mapping is already gone, but its pages count until each is freed.
+                        // During munmap the mapping is already gone, but its pages count until each one is freed.
                         self.whole &= then.bytes <= full + SMALL + self.drift;
                     }
                     None => self.whole = false,
@@ -184,7 +180,7 @@ impl Forks {
         }
     }
 
-    /// Whether a process was among those of the last measurement.
+    /// Whether the last measurement included this process.
     pub fn has_measured(&self, pid: i32) -> bool {
         self.then.contains_key(&pid)
     }
@@ -195,8 +191,8 @@ impl Forks {
     }
 }
 
-/// By how many bytes the kernel's counters of a process may differ from its page tables: each CPU keeps back a batch of
-/// up to `max(32, 2 * CPUs)` pages (`lib/percpu_counter.c`).
+/// By how many bytes the kernel's counters of a process may differ from its page tables: each CPU keeps back a
+/// batch of up to `max(32, 2 * CPUs)` pages (`lib/percpu_counter.c`).
 fn counter_drift() -> u64 {
     let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
     let cpus = online.and_then(|cpus| u64::try_from(cpus).ok()).unwrap_or(1);

@@ -1,11 +1,9 @@
-//! A memory cgroup of the tree's own: measures what is resident, each page
-//! once, and never limits anything.
+//! A memory cgroup for the tree: it measures resident memory, each page once, and never limits anything.
 //!
-//! It is a child of the cgroup that memfold was started in, so whatever is
-//! limited there stays limited. Version 2 allows such children only where
-//! no process lives beside them (in practice the root); then there is none
-//! and the caller measures otherwise. Entering one makes the kernel wait for
-//! a grace period, 10 to 25 ms: that is why it is made on request only.
+//! It is a child of the cgroup that memfold was started in, so every limit there stays in force. Version 2 allows
+//! such children only where the parent holds no processes (in practice the root); elsewhere none is made and the
+//! caller measures in another way. Entering a cgroup makes the kernel wait for a grace period of 10 to 25 ms, so
+//! memfold makes one only on request.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,12 +17,12 @@ const PREFIX: &str = "memfold-";
 pub struct Group {
     directory: PathBuf,
     parent: PathBuf,
-    /// Line of `memory.stat` that counts private anonymous memory.
+    /// The line of `memory.stat` that counts private anonymous memory.
     line: &'static str,
 }
 
 impl Group {
-    /// Makes one below `parent`.
+    /// Makes a cgroup below `parent`.
     pub fn new(parent: &Cgroup) -> io::Result<Self> {
         sweep(&parent.directory);
         let line = if parent.version == 1 { "total_rss " } else { "anon " };
@@ -42,7 +40,7 @@ impl Group {
         OpenOptions::new().write(true).open(self.directory.join("cgroup.procs"))
     }
 
-    /// Private anonymous memory of all members in bytes.
+    /// Private anonymous memory of all members, in bytes.
     pub fn resident(&self) -> Option<u64> {
         let text = fs::read_to_string(self.directory.join("memory.stat")).ok()?;
         text.lines().find_map(|l| l.strip_prefix(self.line))?.trim().parse().ok()
@@ -67,7 +65,8 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Daemons that live on go back to where memfold came from. One that forks meanwhile can need another round.
+/// Moves surviving daemons back to the cgroup that memfold came from. A daemon that forks meanwhile can need
+/// another round.
 fn remove(directory: &Path, parent: &Path) {
     for _ in 0..10 {
         if fs::remove_dir(directory).is_ok() {

@@ -1,9 +1,9 @@
-//! What keeps a process over the limit: memory that is private and counts, and that is not managed. Looked for by
-//! the kernel's list of its mappings, seldom, and only while the limit is passed.
+//! Why a process stays over the limit: private memory that counts and is not managed. memfold looks for it in the
+//! kernel's list of the process's mappings, seldom, and only while the limit is exceeded.
 
 use std::io::{BufRead, BufReader};
 
-/// Mappings smaller than this are left alone by the runtime.
+/// The runtime leaves mappings smaller than this alone.
 const SMALLEST: u64 = 64 << 10;
 
 /// Bytes that are not managed, and why.
@@ -59,7 +59,7 @@ fn parse(text: impl BufRead) -> Option<Held> {
     Some(Held { bytes, what: KINDS[kind] })
 }
 
-/// What a mapping is by its first line; none if that is another line.
+/// The kind of a mapping, by its first line; None if this is another line.
 fn kind_of(line: &str) -> Option<Option<usize>> {
     let mut words = line.split_whitespace();
     let (start, end) = words.next()?.split_once('-')?;

@@ -1,4 +1,4 @@
-//! `memfold limit`: says and changes the limit of a tree that runs.
+//! `memfold limit`: shows or changes the limit of a running tree.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -8,9 +8,9 @@ use crate::size::Human;
 use crate::stdout::print;
 use crate::{settings, trees};
 
-/// Says it, or changes it. The result is the exit status.
+/// Shows or changes the limit, and returns the exit status.
 pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
-    // Before anything is looked at: a mistake in writing is one whatever runs.
+    // Parse first: a mistyped value is an error whatever is running.
     let read =
         |whose| args.size.as_deref().map(|size| settings::read_limit(size, settings::HOW, whose)).transpose();
     read(None)?;
@@ -43,7 +43,7 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// By how much a limit may be passed.
+/// How far the total may exceed a limit.
 pub fn tolerance(limit: u64) -> u64 {
     limit / 20 + (8 << 20)
 }

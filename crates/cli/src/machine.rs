@@ -5,20 +5,20 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use crate::uffd;
 
-/// What may stand in the way of userfaultfd, and how it could be repaired.
+/// What may prevent userfaultfd from working, and how to fix it.
 #[derive(Debug, Clone)]
 pub struct Machine {
-    /// Kernel release, as the kernel says it.
+    /// Kernel release, as the kernel reports it.
     pub kernel: String,
     /// Its first two numbers.
     pub kernel_version: (u32, u32),
     /// Effective user.
     pub user: u32,
-    /// That user's name, or number.
+    /// That user's name, or the number if it has none.
     pub user_name: String,
     /// CAP_SYS_PTRACE is effective.
     pub may_trace: bool,
-    /// `vm.unprivileged_userfaultfd`, if there is such a setting.
+    /// `vm.unprivileged_userfaultfd`, if the setting exists.
     pub unprivileged: Option<bool>,
     /// Mode and owner of the device.
     pub device: Option<(u32, u32)>,
@@ -37,12 +37,12 @@ pub enum Container {
     Podman,
     /// Kubernetes.
     Kubernetes,
-    /// Some other.
+    /// Any other.
     Other,
 }
 
 impl Machine {
-    /// Looks.
+    /// Collects them.
     pub fn new() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let user = nix::unistd::geteuid();
@@ -62,7 +62,7 @@ impl Machine {
     }
 }
 
-/// A number that stands alone in a file.
+/// The number in a file that contains nothing else.
 pub fn setting(path: &str) -> Option<i64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

@@ -1,19 +1,18 @@
 //! The `memfold` command.
 //!
-//! `analyze` says whether it would help; `run` starts a program with the preload library and stays as its
-//! supervisor; `limit` changes what it may have; `top` shows how it goes; `doctor` says what the machine offers; `bench` measures codecs;
-//! `du` says what takes room on a disk; `disk` is one, in memory.
-//! Everything that is said about memory and faults comes out of the shared
-//! counters page (`memfold_shared::page`).
+//! `analyze` estimates whether compression would help; `run` starts a program with the preload library and stays
+//! as its supervisor; `limit` changes the limit of a running tree; `top` shows the running trees; `doctor`
+//! reports what the machine offers; `bench` measures codecs; `du` shows what uses the space on a disk; `disk`
+//! provides a compressed disk in memory. All figures about memory and faults come from the shared page of
+//! counters (`memfold_shared::page`).
 //!
 //! ```text
 //! args -> run -> program (found, can be managed?) -> uffd (does it work?) -> preload (library found)
 //!           \-> supervisor -> spawn (the program) -> tree + shared page, sampled -> stats, report
 //! ```
 //!
-//! There is no Rust `main`: the standard library's start-up code sets SIGPIPE
-//! to be ignored and opens closed descriptors, and the program that is
-//! started would inherit both.
+//! There is no Rust `main`: the standard library's start-up code ignores SIGPIPE and opens closed standard
+//! descriptors, and the program that memfold starts would inherit both.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
 
@@ -75,7 +74,7 @@ use memfold_cgroup as cgroup;
 
 use crate::failure::{FAILED, say};
 
-/// Where the C library starts us.
+/// The entry point that the C library calls.
 #[cfg(not(test))]
 // SAFETY: this is the one definition of `main` in the program, with the signature that the C library calls.
 #[unsafe(no_mangle)]
@@ -90,7 +89,7 @@ extern "C" fn main(count: std::ffi::c_int, words: *const *const std::ffi::c_char
     command(words)
 }
 
-/// Runs the command; the result is the exit status.
+/// Runs the command and returns the exit status.
 fn command(words: Vec<OsString>) -> i32 {
     let cli = match args::Cli::try_parse_from(&words) {
         Ok(cli) => cli,
@@ -112,9 +111,8 @@ fn command(words: Vec<OsString>) -> i32 {
     })
 }
 
-/// Help goes to standard output. A mistake goes to standard error, as one
-/// paragraph, and with the status of everything that fails before a program
-/// is started.
+/// Help goes to standard output. A usage error goes to standard error as one paragraph, with the exit status of
+/// every failure before a program starts.
 fn usage(error: &clap::Error) -> i32 {
     let text = error.render().to_string();
     if !error.use_stderr() {

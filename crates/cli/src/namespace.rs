@@ -1,27 +1,27 @@
-//! Which process of this machine a process of a tree is.
+//! Translates process ids of a tree in a pid namespace to the ids of this one.
 
 use crate::procfs;
 
-/// Parents that are asked for at most: more than any tree is deep.
+/// The most ancestors that are looked up: more than the depth of any tree.
 const DEEPEST: usize = 4096;
 
-/// A process in a namespace of its own says the number that it has there: the number that it has here.
+/// A process in its own pid namespace reports its id there: returns its id here.
 pub fn outer(said: i32, supervisor: i32) -> i32 {
     if descends(said, supervisor) {
         return said;
     }
     let others = procfs::all_with_parents();
     let is_it = |pid: i32| procfs::inner_pid(pid) == Some(said) && descends(pid, supervisor);
-    // It may have ended a moment ago: then it keeps the number that it had.
+    // It may have ended a moment ago: then its reported id stands.
     others.into_iter().map(|(pid, _)| pid).find(|pid| *pid != said && is_it(*pid)).unwrap_or(said)
 }
 
-/// Whether a process of this machine is the one of a tree that says this number.
+/// Whether process `pid` of this machine is the process of a tree that reports the id `said`.
 pub fn is(pid: i32, said: i32, supervisor: i32) -> bool {
     (pid == said || procfs::inner_pid(pid) == Some(said)) && descends(pid, supervisor)
 }
 
-/// Whether a process was started by another one, or by one that was, and so on: supervisors become the parents of orphans below them.
+/// Whether a process descends from another one. Orphans stay descendants: a supervisor adopts those below it.
 fn descends(pid: i32, from: i32) -> bool {
     let parent = |pid: &i32| procfs::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 0);
     std::iter::successors(Some(pid), parent).take(DEEPEST).skip(1).any(|parent| parent == from)

@@ -1,11 +1,10 @@
-//! Files that are written when the program has ended, and checked before it
-//! starts: an hour's run must not end with "permission denied".
+//! Files that are written after the program has ended and checked before it starts: an hour's run must not end
+//! with "permission denied".
 //!
-//! A regular file appears whole or not at all: the text goes to a new file
-//! beside it, which then takes its place. Until then the new file has no name
-//! where the file system allows that, so nothing stays behind when we are
-//! killed. Where a new file is not possible (devices, pipes, a directory that
-//! is not ours) the file itself is opened before the start and written in place.
+//! A regular file appears whole or not at all: the text goes to a new file beside it, which then replaces it.
+//! Until then the new file has no name, where the file system allows that, so nothing stays behind if memfold is
+//! killed. Where a new file is not possible (devices, pipes, a directory that memfold may not write), the file
+//! itself is opened before the start and written in place.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Write;
@@ -27,7 +26,7 @@ pub struct Output {
 }
 
 enum Way {
-    /// Written without a name, then given one beside `path`, then renamed to that.
+    /// Written without a name, then linked beside `path`, then renamed to it.
     Nameless(File),
     /// Written here, then renamed to `path`.
     Beside(PathBuf, File),
@@ -36,7 +35,7 @@ enum Way {
 }
 
 impl Output {
-    /// Makes sure that the file can be written; `option` is what named it.
+    /// Makes sure that the file can be written; `option` is the option that named it.
     pub fn prepare(path: &Path, option: &str) -> Result<Self, Failure> {
         prepare(path).map_err(|e| {
             Failure::new(format!(
@@ -46,12 +45,12 @@ impl Output {
         })
     }
 
-    /// As [`Output::prepare`], for what others must not read: a file that is not there yet is made for its owner alone.
+    /// Like [`Output::prepare`], for data that others must not read: a new file is accessible to its owner only.
     pub fn prepare_private(path: &Path, option: &str) -> Result<Self, Failure> {
         let is_new = std::fs::metadata(path).is_err();
         let output = Self::prepare(path, option)?;
         if let (true, Way::Nameless(file) | Way::Beside(_, file)) = (is_new, &output.way) {
-            // Nothing is in it yet.
+            // The file is still empty.
             file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| {
                 Failure::new(format!(
                     "cannot keep the file '{}' of {option} from others: {e}",
@@ -62,7 +61,7 @@ impl Output {
         Ok(output)
     }
 
-    /// The descriptor it holds open.
+    /// The descriptor that it holds open.
     pub fn descriptor(&self) -> RawFd {
         match &self.way {
             Way::Nameless(file) | Way::Beside(_, file) | Way::Open(file) => file.as_raw_fd(),
@@ -75,14 +74,14 @@ impl Output {
         self.finish()
     }
 
-    /// To write it in pieces; `finish` must follow.
+    /// The file, to write it in pieces; `finish` must follow.
     pub fn file(&mut self) -> &mut File {
         match &mut self.way {
             Way::Nameless(file) | Way::Beside(_, file) | Way::Open(file) => file,
         }
     }
 
-    /// Lets the file appear, now that all of it is written.
+    /// Makes the file appear, now that all of it is written.
     pub fn finish(self) -> std::io::Result<()> {
         match &self.way {
             Way::Open(_) => Ok(()),
@@ -111,7 +110,8 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
         let file = sys::duplicate(number)?;
         return Ok(Output { path: path.into(), way: Way::Open(file.into()) });
     }
-    // The link stays a link: what it leads to is replaced. The program may change directories, so may we.
+    // A link stays a link: its target is replaced. The path is resolved now, since memfold may change
+    // directories.
     let path = match path.canonicalize() {
         Ok(path) => path,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -127,7 +127,7 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
     };
     let before = match std::fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)),
-        // A device or a pipe; "canonical" names of those under /proc/self/fd lead nowhere, hence the next arm.
+        // A device or a pipe. "Canonical" names of those under /proc/self/fd lead nowhere, hence the next arm.
         Ok(meta) if !meta.is_file() => return in_place(path),
         // `--stats PROGRAM` is a slip for `--stats FILE PROGRAM`.
         Ok(meta) if meta.permissions().mode() & 0o111 != 0 => {
@@ -143,7 +143,7 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
     }
     let like_before = |file: &File| {
         if let Some(permissions) = before {
-            // Whoever may write the file need not own it.
+            // A user who may write the file need not own it.
             let _ = file.set_permissions(permissions);
         }
     };
@@ -164,8 +164,8 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
     }
 }
 
-/// `-`, `/dev/stdout` and its relatives mean the descriptor, with its place in the
-/// file: opened by name, a file that standard output goes to would be cut.
+/// `-`, `/dev/stdout` and similar names mean the descriptor with its current file position: opening a redirected
+/// standard output by name would truncate it.
 fn descriptor_named(path: &Path) -> Option<RawFd> {
     match path.to_str()? {
         "/dev/stdin" => Some(0),
@@ -180,7 +180,7 @@ fn descriptor_named(path: &Path) -> Option<RawFd> {
 
 /// A file without a name, on the file system of `path`.
 fn open_nameless(path: &Path) -> std::io::Result<File> {
-    // Names are given by way of /proc.
+    // The file gets its name through /proc.
     if !Path::new("/proc/self/fd").exists() {
         return Err(std::io::ErrorKind::Unsupported.into());
     }
@@ -188,7 +188,8 @@ fn open_nameless(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
-/// Gives a nameless file a name beside `path` that nothing has: a short one, for that of `path` may be as long as names can be.
+/// Links a nameless file beside `path` under a name that is free. The name is short, because that of `path` may
+/// already be as long as names can be.
 fn give_name(file: &File, path: &Path) -> std::io::Result<PathBuf> {
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut tries = 0..100;
@@ -235,7 +236,7 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"old");
         if let Way::Nameless(_) = output.way {
             assert_eq!(listing(here.path()), ["stats.json"]);
-            // Somebody else's file with that name stays.
+            // Another user's file of that name stays.
             fs::write(here.path().join(format!(".memfold-{}-0.tmp", std::process::id())), "theirs").unwrap();
         }
         output.write(b"new").unwrap();

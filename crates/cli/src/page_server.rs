@@ -1,10 +1,10 @@
-//! Hands the shared page to processes that cannot open it by its path: another user's, those in a pid namespace
-//! with a `/proc` of its own, and those that begin after the supervisor has ended.
+//! Hands the shared page to processes that cannot open it by its path: processes of another user, those in a pid
+//! namespace with a `/proc` of its own, and those that begin after the supervisor has ended.
 //!
-//! It listens on an abstract socket. The name and a secret stand in the environment of the tree, which only the
-//! tree's own users can read. A process that sends the secret gets a descriptor of the page, and its process
-//! id as it is known here. When the program has ended and others of its tree live on, a process is left
-//! behind that goes on answering as long as they live.
+//! It listens on an abstract socket. The environment of the tree, which only the tree's own users can read,
+//! contains the socket's name and a secret. A process that sends the secret gets a descriptor of the page and its
+//! process id as seen from here. When the program has ended and other processes of its tree live on, the
+//! supervisor leaves a process behind that goes on answering while they live.
 
 use std::io::{Read, Result};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -22,12 +22,12 @@ use crate::{namespace, procfs, spill, sys};
 
 /// A client that connects and sends nothing is dropped after this time.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// The process that is left behind checks this often whether it is still needed.
+/// How often the process that is left behind checks whether it is still needed.
 const LOOK: Duration = Duration::from_secs(1);
 /// It stays at least this long after the last client.
 const STAYS: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The server; see the module.
 #[derive(Clone)]
 pub struct PageServer {
     inner: Arc<Inner>,
@@ -40,12 +40,12 @@ struct Inner {
     page: OwnedFd,
     /// Held from the moment a connection is accepted until it is answered.
     answering: Mutex<()>,
-    /// The supervisor is about to end: new connections are left to the process that stays behind.
+    /// The supervisor is about to end: it leaves new connections to the process that stays behind.
     ends: AtomicBool,
 }
 
 impl PageServer {
-    /// Opens it, for this file.
+    /// Opens the server for this file.
     pub fn open(page: OwnedFd) -> std::result::Result<Self, Failure> {
         let hex = |bytes: [u8; 16]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         let name = format!("memfold-{}-{}", std::process::id(), &hex(spill::random()?)[..8]);
@@ -68,12 +68,12 @@ impl PageServer {
         })
     }
 
-    /// What the environment says of it.
+    /// What the environment says about it.
     pub fn address(&self) -> String {
         format!("{};{}", self.inner.name, self.inner.secret)
     }
 
-    /// What it has open.
+    /// The descriptors that it has open.
     pub fn descriptors(&self) -> [RawFd; 2] {
         [self.inner.listener.as_raw_fd(), self.inner.page.as_raw_fd()]
     }
@@ -90,17 +90,18 @@ impl PageServer {
                 }
                 match inner.listener.accept() {
                     Ok((stream, _)) => _ = inner.answer(stream, Some(std::process::id() as i32)),
-                    // No descriptors are left, or the like.
+                    // For example, no descriptors are left.
                     Err(_) => std::thread::sleep(PATIENCE),
                 }
             }
         })
     }
 
-    /// The program has ended. If others of its tree live on, a process is left behind that answers.
+    /// Called when the program has ended: if others of its tree live on, leaves a process behind that answers
+    /// them.
     pub fn leave(self, page: &'static Shared) {
-        // A connection that was accepted is answered by this process, all others by the next. The flag comes
-        // first, so that a crowd of clients cannot keep the lock from this thread.
+        // This process answers every connection that it has accepted; the next one answers all others. The flag
+        // is set first, so that a crowd of clients cannot keep the lock from this thread.
         self.inner.ends.store(true, SeqCst);
         drop(self.inner.answering.lock());
         if !sys::has_children() || !matches!(sys::fork_aside(), Ok(sys::Fork::Child)) {
@@ -127,13 +128,13 @@ impl PageServer {
 }
 
 impl Inner {
-    /// Waits for a connection, at most this long. Whether there is one.
+    /// Waits at most this long for a connection, and returns whether there is one.
     fn is_asked(&self, limit: PollTimeout) -> bool {
         let mut wait = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
         nix::poll::poll(&mut wait, limit).unwrap_or(0) != 0
     }
 
-    /// As long as there is a supervisor, those it has started are known.
+    /// While there is a supervisor, it knows the processes that it has started.
     fn answer(&self, mut stream: UnixStream, supervisor: Option<i32>) -> Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut said = vec![0; self.secret.len()];

@@ -1,6 +1,6 @@
-//! How many more tasks the tree may have: `pids.max` of its cgroup and of those above it. When it comes near,
-//! memfold's own threads give way, those of the smallest processes first (`memfold_shared::near`). A process of
-//! the tree that cannot start a thread or a process raises the level, too.
+//! How many more tasks the tree may have: `pids.max` of its cgroup and of the cgroups above it. When the tree
+//! comes near that, memfold ends its own threads, those of the smallest processes first (`memfold_shared::near`).
+//! A process of the tree that cannot start a thread or a process raises the level, too.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -8,33 +8,33 @@ use std::time::{Duration, Instant};
 
 use crate::cgroup;
 
-/// Looks are so far apart.
+/// The time between two checks.
 const LOOKS: Duration = Duration::from_millis(50);
 /// How long a level lasts after it was last raised.
 const HOLDS: Duration = Duration::from_secs(1);
-/// Near is one part in this many of what may be, or so many tasks.
+/// The limit is near when less than one part in this many of it is left, or fewer than this many tasks.
 const PART: u64 = 8;
 const FEW: u64 = 8;
 
 /// Watches the limits.
 pub struct Pids {
-    /// Directories of cgroups with such a limit.
+    /// Directories of cgroups that have such a limit.
     limited: Vec<PathBuf>,
     next: Instant,
     near: bool,
-    /// The level at the last look, and when it goes down by one.
+    /// The level at the last check, and when it goes down by one.
     level: u32,
     lowers: Instant,
 }
 
 impl Pids {
-    /// Finds the limits that hold for this process, and so for the tree.
+    /// Finds the limits that apply to this process, and so to the tree.
     pub fn new(now: Instant) -> Self {
         let limited = cgroup::of_pids().filter(|directory| number(directory, "pids.max").is_some()).collect();
         Self { limited, next: now, near: false, level: 0, lowers: now }
     }
 
-    /// Says how scarce tasks are.
+    /// Publishes how scarce tasks are.
     pub fn tell(&mut self, now: Instant, level: &AtomicU32) {
         let least = u32::from(self.are_near(now));
         let before = level.load(Relaxed);
@@ -43,7 +43,7 @@ impl Pids {
             level.fetch_max(least, Relaxed);
         } else if now >= self.lowers {
             self.lowers = now + HOLDS;
-            // Somebody may have raised it just now.
+            // A process may have raised it just now.
             let _ = level.compare_exchange(before, before - 1, Relaxed, Relaxed);
         }
         self.level = level.load(Relaxed);

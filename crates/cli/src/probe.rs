@@ -1,8 +1,7 @@
-//! Trying things in a process of one's own, which may die of them.
+//! Tries things in a separate process, which may die of them.
 //!
-//! A seccomp filter can end a process for a system call, a page that nobody
-//! resolves can hang it. So every question to the kernel whose answer may be
-//! of that kind is asked by a child; the answer comes back through a pipe.
+//! A seccomp filter can end a process for a system call, and a page that nobody resolves can hang it. So a child
+//! asks the kernel every question of that kind and returns the answer through a pipe.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -16,20 +15,20 @@ use nix::sys::wait::WaitStatus;
 use crate::signals::ChildrenKept;
 use crate::sys::{self, Fork};
 
-/// What became of a trial.
+/// The outcome of a trial.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It ran to its end and said this.
+    /// It finished and returned this.
     Answer(Vec<u8>),
     /// A signal ended it.
     Died(Signal),
-    /// It did not come to an end, and was ended.
+    /// It did not finish and was killed.
     Hung,
-    /// There could be no trial.
+    /// The trial could not be started.
     NotTried(nix::errno::Errno),
 }
 
-/// Runs `work` in a child process and returns what it said.
+/// Runs `work` in a child process and returns its answer.
 pub fn in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> Outcome {
     match try_in_child(at_most, work) {
         Ok(outcome) => outcome,
@@ -85,5 +84,6 @@ fn try_in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> nix::Resul
     })
 }
 
-// What this does is tested through the command: tests of a module run in threads, and a process with threads
-// cannot be forked. See tests/refusals.rs for trials that are killed, tests/doctor.rs for those that answer.
+// The tests of this module go through the command: the tests of a crate run in threads, and a process with
+// threads cannot be forked. See tests/refusals.rs for trials that are killed, tests/doctor.rs for those that
+// answer.

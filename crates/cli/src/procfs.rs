@@ -1,8 +1,7 @@
-//! What `/proc` says about a process, read cheaply: the supervisor asks
-//! every few milliseconds.
+//! What `/proc` says about a process. Reading is cheap, because the supervisor asks every few milliseconds.
 //!
-//! Every function returns None when the process is gone or does not let
-//! itself be read; a process can end between any two questions.
+//! Every function returns None when the process is gone or may not be read; a process can end between any two
+//! questions.
 
 use std::fs::File;
 use std::io::Read;
@@ -24,17 +23,17 @@ pub struct Stat {
     pub faults: u64,
     /// Threads.
     pub threads: u32,
-    /// When it started, in ticks since boot: with the id, names a process for ever.
+    /// When it started, in ticks since boot: together with the id, this identifies a process for ever.
     pub start_time: u64,
-    /// Which program image it runs.
+    /// The program image that it runs.
     pub image: Image,
 }
 
-/// A program image in a process: changed by every exec (addresses are
-/// random), kept by fork. Zero or one where the kernel does not tell.
+/// A program image in a process: every exec changes it (addresses are random), fork keeps it. Zero or one where
+/// the kernel does not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Image {
-    /// Where `argc` lies on the first stack.
+    /// The address of `argc` on the first stack.
     pub stack: u64,
     /// Where the program's code begins.
     pub code: u64,
@@ -62,7 +61,7 @@ fn read<const N: usize>(path: &str) -> Option<([u8; N], usize)> {
     Some((buffer, length))
 }
 
-/// Refuses to go on without `/proc`.
+/// Fails if `/proc` is not mounted.
 pub fn must_be_mounted() -> Result<(), Failure> {
     if std::path::Path::new("/proc/self/status").exists() {
         return Ok(());
@@ -79,7 +78,7 @@ pub fn stat(pid: i32) -> Option<Stat> {
 }
 
 fn parse_stat(bytes: &[u8]) -> Option<Stat> {
-    // The name stands in parentheses and may hold anything, parentheses too.
+    // The name is in parentheses and may contain anything, parentheses included.
     let after_name = bytes.iter().rposition(|b| *b == b')')? + 2;
     let text = std::str::from_utf8(bytes.get(after_name..)?).ok()?;
     let image = Image::default();
@@ -101,8 +100,8 @@ fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     (last == 28).then_some(stat)
 }
 
-/// Private anonymous memory of a process, in bytes, by its counters: pages
-/// shared by fork are counted in full. Zero when it is ending.
+/// Private anonymous memory of a process in bytes, by the kernel's counters: pages shared by fork count in full.
+/// Zero when the process is ending.
 pub fn anonymous(pid: i32) -> Option<u64> {
     let (buffer, length) = read::<128>(&format!("/proc/{pid}/statm"))?;
     parse_statm(&buffer[..length])
@@ -115,13 +114,13 @@ fn parse_statm(bytes: &[u8]) -> Option<u64> {
 /// Private memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
-    /// What is resident and anonymous.
+    /// Resident anonymous memory.
     pub anonymous: u64,
-    /// What it may write to, whether it was touched or not.
+    /// Writable memory, touched or not.
     pub writable: u64,
 }
 
-/// Parses what `statm` says.
+/// Parses the contents of `statm`.
 pub fn parse_memory(bytes: &[u8]) -> Option<Memory> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut words = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
@@ -131,15 +130,17 @@ pub fn parse_memory(bytes: &[u8]) -> Option<Memory> {
     Some(Memory { anonymous: resident.saturating_sub(shared) * PAGE, writable: writable * PAGE })
 }
 
-/// R, S, D ... of a thread.
+/// The state of a thread: R, S, D ...
 pub fn thread_state(pid: i32, tid: i32) -> Option<u8> {
     let (buffer, length) = read::<1024>(&format!("/proc/{pid}/task/{tid}/stat"))?;
     parse_stat(&buffer[..length]).map(|stat| stat.state)
 }
 
-/// How a process has ended that nobody has asked yet, as the kernel will say it then; None where it does not tell.
+/// How a process ended that has not been waited for yet, as the kernel will report it then; None where the kernel
+/// does not tell.
 pub fn ending(pid: i32) -> Option<Ending> {
-    // To who may not trace the process the kernel says zero. This file needs the same right, or more, and has no other reason to refuse.
+    // To a reader that may not trace the process the kernel reports zero. The file below needs the same right or
+    // more, and has no other reason to refuse.
     read::<64>(&format!("/proc/{pid}/personality"))?;
     let (buffer, length) = read::<1024>(&format!("/proc/{pid}/stat"))?;
     parse_ending(&buffer[..length])
@@ -148,7 +149,7 @@ pub fn ending(pid: i32) -> Option<Ending> {
 fn parse_ending(bytes: &[u8]) -> Option<Ending> {
     let after_name = bytes.iter().rposition(|b| *b == b')')? + 2;
     let text = std::str::from_utf8(bytes.get(after_name..)?).ok()?;
-    // Field 52; the first one here is the third.
+    // This is field 52; the first one here is field 3.
     let mut words = text.split_ascii_whitespace();
     let is_zombie = words.next()? == "Z";
     let status: i32 = words.nth(48)?.parse().ok()?;
@@ -167,9 +168,9 @@ pub fn threads(pid: i32) -> Vec<i32> {
 /// Signals of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signals {
-    /// It was killed, and has not noticed yet.
+    /// It was killed and has not noticed yet.
     pub is_killed: bool,
-    /// It blocks all that can be blocked, those too that the C library keeps for itself.
+    /// It blocks every signal that can be blocked, including those that the C library keeps for itself.
     pub blocks_all: bool,
 }
 
@@ -189,26 +190,24 @@ pub fn signals(pid: i32, tid: i32) -> Option<Signals> {
     })
 }
 
-/// Whether a process has come to its end: gone, or nothing left but an entry
-/// that waits for its parent.
+/// Whether a process has ended: it is gone, or only an entry is left that waits for its parent.
 pub fn has_ended(pid: i32) -> bool {
     match stat(pid) {
         None => true,
-        // A first thread that has ended while others go on looks like this too, but has threads.
+        // A process whose first thread has ended while others run looks like this too, but still has threads.
         Some(stat) => matches!(stat.state, b'Z' | b'X') && stat.threads <= 1,
     }
 }
 
-/// Anonymous memory by the page tables: (counted in full, each page divided
-/// by the number of its users). Costs about 5 ms per GiB.
+/// Anonymous memory by the page tables: (counted in full, each page divided by the number of its users). Costs
+/// about 5 ms per GiB.
 pub fn anonymous_shared(pid: i32) -> Option<(u64, u64)> {
     let (buffer, length) = read::<2048>(&format!("/proc/{pid}/smaps_rollup"))?;
     let text = std::str::from_utf8(&buffer[..length]).ok()?;
     Some((field_kib(text, "Anonymous:")?, field_kib(text, "Pss_Anon:")?))
 }
 
-/// Adds the children of a process to `children`. False if the kernel has no
-/// such files.
+/// Adds the children of a process to `children`. False if the kernel does not have these files.
 pub fn children(pid: i32, threads: u32, children: &mut Vec<i32>) -> bool {
     if threads <= 1 {
         return children_of_thread(pid, pid, children);
@@ -227,7 +226,7 @@ fn children_of_thread(pid: i32, tid: i32, children: &mut Vec<i32>) -> bool {
             children.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<i32>().ok()));
             true
         }
-        // A thread that has just ended takes its directory with it.
+        // The directory of a thread that has just ended is gone.
         Err(_) => !std::path::Path::new(&format!("/proc/{pid}/task/{tid}")).exists(),
     }
 }
@@ -242,12 +241,12 @@ pub fn all() -> Vec<(i32, Stat)> {
         .collect()
 }
 
-/// The same, with their parents: for kernels without the files that `children` reads.
+/// The same, with their parents, for kernels without the files that `children` reads.
 pub fn all_with_parents() -> Vec<(i32, i32)> {
     all().into_iter().map(|(pid, stat)| (pid, stat.parent)).collect()
 }
 
-/// Its id in the innermost namespace it lives in: what it thinks its id is.
+/// Its id in the innermost namespace that it lives in: the id that it sees itself.
 pub fn inner_pid(pid: i32) -> Option<i32> {
     let (buffer, length) = read::<4096>(&format!("/proc/{pid}/status"))?;
     let text = String::from_utf8_lossy(&buffer[..length]);
@@ -255,7 +254,7 @@ pub fn inner_pid(pid: i32) -> Option<i32> {
     line.split_ascii_whitespace().last()?.parse().ok()
 }
 
-/// The process that traces it, if any in this pid namespace does.
+/// The process that traces it, if there is one in this pid namespace.
 pub fn tracer(pid: i32) -> Option<i32> {
     let (buffer, length) = read::<4096>(&format!("/proc/{pid}/status"))?;
     let text = String::from_utf8_lossy(&buffer[..length]);
@@ -287,7 +286,7 @@ pub fn user(pid: i32) -> Option<u32> {
     std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| std::os::unix::fs::MetadataExt::uid(&meta))
 }
 
-/// Its short name, which may have any bytes.
+/// Its short name, which may contain any bytes.
 pub fn name(pid: i32) -> Option<Vec<u8>> {
     let (buffer, length) = read::<64>(&format!("/proc/{pid}/comm"))?;
     Some(buffer[..length].trim_ascii_end().to_owned())
@@ -334,7 +333,7 @@ mod tests {
         assert!(stat.threads >= 2 && stat.image.is_known(), "{stat:?}");
         assert_eq!(inner_pid(own), Some(own));
         assert!(!has_ended(own));
-        // Without the black box an optimised build leaves the block out.
+        // Without the black box an optimised build would remove the allocation.
         let block = std::hint::black_box(vec![1u8; 32 << 20]);
         assert!(anonymous(own).unwrap() >= 32 << 20);
         let (all, each) = anonymous_shared(own).unwrap();

@@ -1,11 +1,9 @@
-//! Finding the program and judging, before it starts, whether it can be
-//! managed.
+//! Finds the program and decides, before it starts, whether it can be managed.
 //!
-//! The search is that of `execvp`, which shells and `env` use. What is
-//! judged is the file that the kernel will really run: for a script that is
-//! its interpreter, or the interpreter of that. Only what is certain is
-//! refused: a program whose file cannot be read is started, and the
-//! supervisor says so if it turns out not to be managed.
+//! The search is that of `execvp`, which shells and `env` use. The file examined is the one that the kernel will
+//! really run: for a script, its interpreter, or the interpreter of that. memfold refuses only what certainly
+//! fails: it starts a program whose file it cannot read, and the supervisor reports it if the program turns out
+//! not to be managed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -25,7 +23,7 @@ use crate::sys;
 
 /// Where `execvp` looks when there is no PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
-/// How many interpreters of interpreters the kernel follows.
+/// How many nested interpreters the kernel follows.
 const DEEPEST: u32 = 5;
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2010;
@@ -53,7 +51,7 @@ fn find_in(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
         let candidate = Path::new(OsStr::from_bytes(directory)).join(name);
         match judge(&candidate) {
             Ok(()) => return Ok(candidate),
-            // Something of that name is there: what is said if nothing better comes.
+            // A file of that name exists: this is the error unless a better one is found.
             Err(Errno::EACCES) => found = Errno::EACCES,
             Err(_) => {}
         }
@@ -61,7 +59,7 @@ fn find_in(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
     Err(cannot_execute(&shown, found))
 }
 
-/// Whether the kernel would execute this file, by its permissions.
+/// Whether the file's permissions let the kernel execute it.
 fn judge(path: &Path) -> Result<(), Errno> {
     let meta = std::fs::metadata(path).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))?;
     if !meta.is_file() {
@@ -70,7 +68,7 @@ fn judge(path: &Path) -> Result<(), Errno> {
     faccessat(AT_FDCWD, path, AccessFlags::X_OK, AtFlags::AT_EACCESS)
 }
 
-/// What to say when a program cannot be executed for this reason.
+/// The message for a program that cannot be executed for this reason.
 pub fn cannot_execute(name: &str, errno: Errno) -> Failure {
     match errno {
         Errno::ENOENT | Errno::ENOTDIR if name.contains('/') => Failure::with(
@@ -95,8 +93,8 @@ pub fn cannot_execute(name: &str, errno: Errno) -> Failure {
     }
 }
 
-/// Refuses what cannot be managed. A static program may be there only to execute another one, which stands
-/// among its arguments (`gosu USER PROGRAM`): that can be managed, from there on.
+/// Refuses what cannot be managed. A static program may only execute another program that is among its arguments
+/// (`gosu USER PROGRAM`): memfold can manage that one, from there on.
 pub fn check(path: &Path, arguments: &[OsString]) -> Result<(), Failure> {
     let Err(failure) = check_to(path, path, DEEPEST) else { return Ok(()) };
     let is_static =
@@ -106,7 +104,7 @@ pub fn check(path: &Path, arguments: &[OsString]) -> Result<(), Failure> {
 }
 
 fn check_to(asked: &Path, path: &Path, depth: u32) -> Result<(), Failure> {
-    // Executable and not readable: the kernel alone can tell what it is.
+    // Executable but not readable: only the kernel can tell what it is.
     let Ok(mut file) = File::open(path) else { return Ok(()) };
     let what = elf::examine(&file)
         .map_err(|e| Failure::new(format!("cannot read '{}': {e}", memfold_escape::path(path))))?;
@@ -137,15 +135,14 @@ fn check_to(asked: &Path, path: &Path, depth: u32) -> Result<(), Failure> {
     }
 }
 
-/// The loader itself may be run with a program as its argument; it has no
-/// interpreter and preloads all the same.
+/// The loader itself may be run with a program as its argument. It has no interpreter but preloads all the same.
 fn is_loader(path: &Path) -> bool {
     let own = File::open("/proc/self/exe").and_then(|file| elf::examine(&file));
     let Ok(Elf::Dynamic(loader)) = own else { return false };
     matches!((std::fs::canonicalize(path), std::fs::canonicalize(loader)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// A program that gains rights when it starts drops the preload library.
+/// A program that gains privileges when it starts drops the preload library.
 fn check_privileges(about: &str, file: &File, path: &Path) -> Result<(), Failure> {
     let Ok(meta) = file.metadata() else { return Ok(()) };
     let ineffective = nix::sys::statvfs::fstatvfs(file).is_ok_and(|s| s.flags().contains(FsFlags::ST_NOSUID))
@@ -168,8 +165,8 @@ fn check_privileges(about: &str, file: &File, path: &Path) -> Result<(), Failure
     )))
 }
 
-/// What a script's first line will run: its interpreter, and for `env` also
-/// the program that `env` will find. None if it is no script.
+/// What a script's first line will run: its interpreter and, for `env`, the program that `env` will find as well.
+/// None if the file is not a script.
 fn interpreters(file: &mut File) -> Option<Vec<PathBuf>> {
     let mut start = Vec::new();
     file.take(512).read_to_end(&mut start).ok()?;
@@ -185,7 +182,7 @@ fn interpreters(file: &mut File) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
-/// Nothing in its file stands in the way.
+/// Used when nothing in its file prevents it.
 pub const WITHOUT_ENVIRONMENT: &str = "started without memfold's environment";
 
 /// Why a running member cannot be managed, as far as its file tells.

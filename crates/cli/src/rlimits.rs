@@ -1,20 +1,18 @@
-//! Limits of resources (`ulimit`) are meant for the program, not for its supervisor.
+//! Resource limits (`ulimit`) are meant for the program, not for its supervisor.
 //!
-//! The kernel applies them to both: with `ulimit -f 8` the page that memfold
-//! shares with the program may not be made, with `ulimit -n 8` no pipe to
-//! start it, and `ulimit -t` would end the supervisor of a program that runs for
-//! days. So the supervisor raises its own limits as far as it may, and the
-//! program is started with those that memfold was started with.
+//! The kernel applies them to both: `ulimit -f 8` may prevent memfold from making the page that it shares with
+//! the program, `ulimit -n 8` from making the pipe to start it, and `ulimit -t` would end the supervisor of a
+//! program that runs for days. So the supervisor raises its own limits as far as it may, and starts the program
+//! with the limits that memfold was started with.
 //!
-//! A limit whose hard value stands in the way stays (raising that needs
-//! CAP_SYS_RESOURCE). Then what would pass the limit of file sizes fails with an
-//! error, as everything else does: SIGXFSZ, which ends a process that does not
-//! expect it, is blocked. [`hint`] says why it failed.
+//! If the hard limit is in the way, the limit stays (raising it needs CAP_SYS_RESOURCE). A write that would
+//! exceed the limit of file sizes then fails with an error, like any other: SIGXFSZ, which ends a process that
+//! does not expect it, is blocked. [`hint`] says why it failed.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
-/// What a supervisor may run into, and how `ulimit` names it.
+/// The limits that a supervisor may reach, and their names in `ulimit`.
 const RAISED: [(Resource, &str); 7] = [
     (Resource::RLIMIT_AS, "ulimit -v"),
     (Resource::RLIMIT_CPU, "ulimit -t"),
@@ -27,7 +25,7 @@ const RAISED: [(Resource, &str); 7] = [
 /// Descriptors are limited for everybody; a supervisor needs far fewer than this.
 const ENOUGH_FILES: rlim_t = 1024;
 
-/// What the program is to have, as memfold found it.
+/// The limits for the program, as memfold found them.
 #[derive(Debug, Clone, Default)]
 pub struct Inherited {
     limits: Vec<(Resource, rlim_t, rlim_t)>,
@@ -55,7 +53,7 @@ impl Inherited {
         Ok(Self { limits, unblock: !before.contains(Signal::SIGXFSZ) })
     }
 
-    /// Sets all of it as it was. Allocates nothing.
+    /// Restores all of them. Allocates nothing.
     pub fn restore(&self) -> nix::Result<()> {
         self.limits.iter().try_for_each(|(which, soft, hard)| setrlimit(*which, *soft, *hard))?;
         if self.unblock {
@@ -71,7 +69,7 @@ fn file_size_signal() -> SigSet {
     set
 }
 
-/// The limit of file sizes, if something of so many bytes can't be written because of it.
+/// The limit of file sizes, if it prevents writing this many bytes.
 pub fn hint(bytes: u64) -> Option<String> {
     let (soft, _) = getrlimit(Resource::RLIMIT_FSIZE).ok()?;
     (soft < bytes).then(|| {
@@ -88,7 +86,7 @@ mod tests {
 
     #[test]
     fn raised_and_set_back() {
-        // Files are written by other tests of this process: the hard limit stays as it is, so this only goes up.
+        // Other tests of this process write files: the hard limit stays as it is, so this only goes up.
         let (_, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap();
         let before = RAISED.map(|(which, _)| getrlimit(which).unwrap());
         let inherited = Inherited::raise().unwrap();

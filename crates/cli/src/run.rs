@@ -23,13 +23,13 @@ use crate::supervisor::Supervisor;
 use crate::witness::Witness;
 use crate::{cgroup, filters, preload, procfs, program, report, rlimits, sys, userfault};
 
-/// Runs the program. The result is the exit status.
+/// Runs the program and returns the exit status.
 pub fn run(args: RunArgs) -> Result<i32, Failure> {
     procfs::must_be_mounted()?;
     let proven = filters::prove()?;
     let limits = rlimits::Inherited::raise()
         .map_err(|e| Failure::new(format!("cannot block a signal: {}", e.desc())))?;
-    // Everything that can be refused is refused before anything is started.
+    // Everything that can be refused is refused before anything starts.
     let settings = Settings::new(&args)?;
     let name = args.command.first().cloned().unwrap_or_default();
     let path = program::find(&name)?;
@@ -43,19 +43,21 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let report_file = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
 
     let failed = |what: &str, e: nix::errno::Errno| Failure::new(format!("cannot {what}: {}", e.desc()));
-    // What is opened from here on must not become standard error, where words go. (The outputs are none of these three.)
+    // No file opened from here on may become standard error, which messages go to. (The outputs are none of these
+    // three.)
     sys::provide_standard_descriptors().map_err(|e| Failure::new(format!("/dev/null: {e}")))?;
     let page = SharedPage::new(&settings)?;
     page.page.proven_filters.store(proven.filters, Relaxed);
-    // That may wait for long. Who ends memfold meanwhile ends it at once: there is nothing yet that would have to be ended with it.
+    // This may wait for long. A signal that ends memfold meanwhile ends it at once: nothing exists yet that would
+    // have to end with it.
     let before = sys::descriptors();
     let tier = settings.spill.as_ref().map(Spill::open).transpose()?;
     let connections: Vec<_> = sys::descriptors().into_iter().filter(|fd| !before.contains(fd)).collect();
     let signals = Signals::new().map_err(|e| failed("read signals", e))?;
-    // Orphans of the tree become children of the supervisor, so that they stay known.
+    // The supervisor adopts orphans of the tree, so that they stay known.
     nix::sys::prctl::set_child_subreaper(true).map_err(|e| failed("adopt orphans", e))?;
     let group = if args.cgroup { make_group() } else { None };
-    // Where there can be none, some programs are not managed, and are named.
+    // Without a server some programs cannot be managed; the supervisor names them.
     let server = page.file().filter(|_| proven.may_listen).and_then(|file| PageServer::open(file).ok());
 
     let waiting = spawn::prepare(&Start {
@@ -66,7 +68,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         limits,
         cgroup: group.as_ref().and_then(|group| group.entrance().ok()),
     })?;
-    // After the program's process, which is the first child.
+    // After the program's process, which must be the first child.
     let witness = Witness::start();
     let outputs = stats_file.iter().chain(&report_file).map(Output::descriptor);
     let own = [2, signals.as_fd().as_raw_fd()];
@@ -76,7 +78,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
 
     let service = match (page.area, tier, &settings.spill) {
         (Some(area), Some(tier), Some(spill)) => {
-            // The program has its limit without.
+            // The limit applies without spilling, too.
             let cannot =
                 |e: &std::io::Error| say(&format!("nothing is spilled: no threads can be started: {e}"));
             Service::start(area, tier, spill).inspect_err(cannot).ok()
@@ -124,8 +126,8 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     Ok(ending.status())
 }
 
-/// Watches processes from outside as long as they have no thread of memfold, if that can be done. Otherwise
-/// each has one from the start; so it has if everything is to be evicted all the time.
+/// Watches processes from outside while they have no thread of memfold, if that is possible. Otherwise each
+/// process has one from the start, as it does when everything is to be evicted all the time.
 fn look_out(page: &SharedPage, settings: &Settings, child: i32, known: &Arc<Known>) -> Option<Lookout> {
     let can = settings.flags & page::flags::PARANOID == 0 && lookout::are_possible(child);
     can.then(|| Lookout::start(page.page, known.clone())).flatten()
@@ -142,15 +144,15 @@ fn make_group() -> Option<Group> {
     .ok()
 }
 
-/// The program's environment: what memfold found, with the library and the
-/// shared page added.
+/// The program's environment: the one that memfold was started with, plus the library and the shared page.
 fn environment(
     library: &std::ffi::OsStr,
     page: &SharedPage,
     server: Option<&PageServer>,
 ) -> Vec<(OsString, OsString)> {
     const PRELOAD: &str = "LD_PRELOAD";
-    // A program with AddressSanitizer refuses to start after a library that was preloaded, unless told not to look.
+    // A program with AddressSanitizer refuses to start behind another preloaded library, unless told not to
+    // check.
     const ASAN: &str = "ASAN_OPTIONS";
     let mut asan = std::env::var_os(ASAN).unwrap_or_default();
     asan.push(if asan.is_empty() { "" } else { ":" });
@@ -163,17 +165,16 @@ fn environment(
         .collect()
 }
 
-/// The supervisor must not keep alive what the program has let go: ends of
-/// pipes, locked files, the directory it was started in.
+/// The supervisor must not keep alive what the program has released: ends of pipes, locked files, the directory
+/// it was started in.
 fn let_go_of_inherited(own: &[i32]) {
     sys::close_all_but(own);
-    // Files of ours must not become standard input or output. The lowest free numbers are taken first.
+    // Our files must not become standard input or output. The lowest free numbers are taken first.
     std::mem::forget([std::fs::File::open("/dev/null"), std::fs::File::open("/dev/null")]);
     let _ = std::env::set_current_dir("/");
 }
 
-/// The program has ended with a status of its own, so a file that cannot be
-/// written now is only told about.
+/// The program has ended with a status of its own, so a failure to write a file is only reported.
 fn write(file: Option<Output>, what: &str, text: &[u8]) {
     if let Some(Err(e)) = file.map(|file| file.write(text)) {
         say(&format!("the {what} could not be written: {e}"));

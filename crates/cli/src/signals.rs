@@ -1,16 +1,12 @@
-//! Signals: the supervisor must outlive the program, and pass on what was
-//! meant for it.
+//! Signals: the supervisor must outlive the program and forward the signals meant for it.
 //!
-//! The program runs in the supervisor's process group. What the terminal
-//! sends (^C, ^\, hang-up) reaches both by itself, and the supervisor only
-//! has to survive it. What a process sends to the supervisor alone is passed
-//! on. The two are told apart by who sent it: the kernel or a process. What a
-//! process sends to the whole group has reached the program as well, and is not
-//! passed on: see `witness.rs`.
+//! The program runs in the supervisor's process group. Signals from the terminal (^C, ^\, hang-up) reach both
+//! directly, and the supervisor only has to survive them. Signals that a process sends to the supervisor alone
+//! are forwarded. The sender tells the two apart: the kernel or a process. A signal that a process sends to the
+//! whole group has reached the program as well and is not forwarded: see `witness.rs`.
 //!
-//! All signals are blocked and read from a descriptor, so there are no
-//! handlers, and no dispositions that the program could inherit. Stop
-//! signals stay as they are: ^Z stops both, `fg` continues both.
+//! All signals are blocked and read from a descriptor, so there are no handlers, and no dispositions that the
+//! program could inherit. Stop signals keep their default effect: ^Z stops both, `fg` continues both.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -25,8 +21,8 @@ pub struct Signals {
     mask: SigSet,
 }
 
-/// Makes the ends of children known, until dropped: with SIGCHLD ignored, as
-/// a parent may have left it, they vanish with their exit status.
+/// Keeps the exit status of children available until dropped: with SIGCHLD ignored, as a parent may have left it,
+/// children vanish together with their exit status.
 pub struct ChildrenKept {
     before: SigAction,
 }
@@ -48,19 +44,19 @@ impl Drop for ChildrenKept {
     }
 }
 
-/// What the program is to inherit.
+/// What the program will inherit.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     mask: SigSet,
     child: SigAction,
 }
 
-/// One signal that has come.
+/// A signal that has arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// A child has changed its state.
+    /// A child has changed state.
     Child,
-    /// To be passed on, unless the program has got it too: its number, and who sent it.
+    /// To be forwarded, unless the program has received it too: its number and its sender.
     PassOn(i32, i32),
     /// From the kernel, which has sent it to the whole group.
     ForAll(i32),
@@ -79,7 +75,7 @@ impl Signals {
             Signal::SIGABRT,
             Signal::SIGTRAP,
             Signal::SIGSYS,
-            // The terminal's stop and go.
+            // The terminal's stop and continue.
             Signal::SIGTSTP,
             Signal::SIGTTIN,
             Signal::SIGTTOU,
@@ -93,12 +89,12 @@ impl Signals {
         Ok(Self { descriptor, children: ChildrenKept::new()?, mask })
     }
 
-    /// What the program is to inherit.
+    /// What the program will inherit.
     pub fn inherited(&self) -> Inherited {
         Inherited { mask: self.mask, child: self.children.before }
     }
 
-    /// The next signal that has come and matters.
+    /// The next signal that has arrived and matters.
     pub fn next(&self) -> Option<Event> {
         let info = self.descriptor.read_signal().ok()??;
         let number = info.ssi_signo as i32;
@@ -118,7 +114,7 @@ impl AsFd for Signals {
 }
 
 impl Inherited {
-    /// Puts back what was there when memfold was started.
+    /// Restores what was in place when memfold was started.
     pub fn restore(&self) -> nix::Result<()> {
         // SAFETY: puts back what the process was started with; a program that was just started has no
         // handlers, so this is "default" or "ignore".

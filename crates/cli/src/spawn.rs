@@ -1,9 +1,7 @@
-//! Starting the program, with nothing of it changed but three variables of its
-//! environment.
+//! Starts the program and changes nothing for it but three variables of its environment.
 //!
-//! The standard library's `Command` is not used: it resets the signal mask
-//! and SIGPIPE of what it starts, and the program is to find what memfold
-//! was started with.
+//! The standard library's `Command` is not used: it resets the signal mask and SIGPIPE of the new process, and
+//! the program must find them as memfold was started with them.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -24,7 +22,7 @@ use crate::sys::{self, Fork};
 
 /// What to start.
 pub struct Start<'a> {
-    /// The file.
+    /// Path of the executable.
     pub path: &'a Path,
     /// Name and arguments, as the user gave them.
     pub words: &'a [OsString],
@@ -32,14 +30,14 @@ pub struct Start<'a> {
     pub environment: Vec<(OsString, OsString)>,
     /// Signals as memfold found them.
     pub signals: Inherited,
-    /// Limits of resources as memfold found them.
+    /// Resource limits as memfold found them.
     pub limits: rlimits::Inherited,
     /// A cgroup to enter first: its `cgroup.procs`.
     pub cgroup: Option<File>,
 }
 
-/// A process that will become the program when it is told to: whoever serves the program is there before it, and still was made without
-/// threads beside the fork.
+/// A process that will become the program when told to. It is forked before memfold has any threads, but starts
+/// the program only when the threads that serve it exist.
 pub struct Waiting {
     name: String,
     child: Pid,
@@ -48,21 +46,21 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// What it is told and says over.
+    /// The descriptors for the command to start and for the result.
     pub fn descriptors(&self) -> [RawFd; 2] {
         [self.go.as_raw_fd(), self.said.as_raw_fd()]
     }
 
-    /// Its number.
+    /// Its process id.
     pub fn pid(&self) -> Pid {
         self.child
     }
 
-    /// Lets it begin, or says why it cannot be executed.
+    /// Starts the program, or reports why it cannot be executed.
     pub fn go(mut self) -> Result<Pid, Failure> {
-        // If it is gone, nothing comes back either.
+        // If the process is gone, no error number comes back either.
         let _ = self.go.write_all(&[1]);
-        // The pipe closes when the program starts; four bytes say that it could not.
+        // The pipe closes when the program starts; four bytes mean that it could not.
         let mut errno = [0; 4];
         match self.said.read_exact(&mut errno) {
             Ok(()) => {
@@ -74,7 +72,7 @@ impl Waiting {
     }
 }
 
-/// Makes the process.
+/// Forks the process.
 pub fn prepare(start: &Start<'_>) -> Result<Waiting, Failure> {
     let name = start.words.first().map(memfold_escape::path).unwrap_or_default();
     let failed = |e: Errno| Failure::new(format!("cannot start a process for '{name}': {}", e.desc()));
@@ -89,7 +87,7 @@ pub fn prepare(start: &Start<'_>) -> Result<Waiting, Failure> {
         Fork::Parent(child) => Ok(Waiting { name, child, go, said }),
         Fork::Child => {
             drop((go, said));
-            // Nobody is there any more who could tell it.
+            // The parent is gone and can no longer tell it to start.
             if told.read_exact(&mut [0]).is_err() {
                 sys::exit_now(FAILED);
             }
@@ -108,14 +106,14 @@ fn become_program(
     environment: &[CString],
 ) -> Errno {
     if let Some(mut group) = start.cgroup.as_ref() {
-        // Only measuring depends on it: a refusal is not the program's problem.
+        // Only the measurement depends on it: a refusal is not the program's problem.
         let _ = group.write_all(b"0");
     }
     if let Err(errno) = start.signals.restore().and_then(|()| start.limits.restore()) {
         return errno;
     }
     let errno = sys::exec(path, words, environment);
-    // As execvp does: what is executable and has no format known to the kernel is a script for the shell.
+    // As in execvp: an executable file of a format unknown to the kernel is a script for the shell.
     if errno == Errno::ENOEXEC { sys::exec(c"/bin/sh", shell, environment) } else { errno }
 }
 

@@ -1,4 +1,4 @@
-//! What a run comes to: the JSON object of `--stats`, and the closing line.
+//! The result of a run: the JSON object of `--stats`, and the closing line.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -17,8 +17,8 @@ use crate::stdout;
 use crate::supervisor::Seen;
 use crate::sys::Ending;
 
-/// Everything there is to say about a run. Names are a contract: they are
-/// added to, never changed.
+/// Everything that memfold reports about a run. The names are a contract: new ones may be added, existing ones
+/// never change.
 #[derive(Debug, Clone, Serialize)]
 pub struct Stats {
     /// Version of memfold.
@@ -29,15 +29,15 @@ pub struct Stats {
     pub wall_seconds: f64,
     /// The limit.
     pub limit_bytes: u64,
-    /// Most memory of the tree: the stores and the supervisor included, each page once.
+    /// Peak memory of the tree, stores and supervisor included, each page counted once.
     pub peak_resident_bytes: u64,
-    /// Most that the programs believed to have.
+    /// Peak logical size of the programs.
     pub peak_logical_bytes: u64,
-    /// Most compressed bytes in the stores.
+    /// Peak of the compressed bytes in the stores.
     pub peak_payload_bytes: u64,
-    /// Most of the rest of memfold's memory.
+    /// Peak of the rest of memfold's memory.
     pub peak_overhead_bytes: u64,
-    /// Evicted by compressed bytes when most was evicted; null if nothing was.
+    /// Evicted bytes per compressed byte at the moment when most was evicted; null if nothing was.
     pub compression_ratio: Option<f64>,
     /// Pages compressed on eviction.
     pub pages_compressed: u64,
@@ -52,66 +52,68 @@ pub struct Stats {
     pub command: Vec<String>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// CPU time of the tree, as far as its processes have ended.
+    /// CPU time of those processes of the tree that have ended.
     pub user_seconds: f64,
-    /// The same, in the kernel.
+    /// The same in kernel mode.
     pub system_seconds: f64,
     /// CPU time of memfold's threads in the programs.
     pub runtime_cpu_seconds: f64,
     /// CPU time of the supervisor.
     pub supervisor_cpu_seconds: f64,
-    /// Time that the programs' threads waited for room.
+    /// Time during which the programs' threads waited for room.
     pub throttled_seconds: f64,
-    /// Time in which at least one thread of a process waited for memfold, of all processes.
+    /// Time during which at least one thread of a process waited for memfold, over all processes.
     pub stalled_seconds: f64,
-    /// Memory of the tree on average over its time.
+    /// Mean resident memory of the tree over the run.
     pub mean_resident_bytes: u64,
-    /// What the programs believed to have on average.
+    /// Mean logical size of the programs.
     pub mean_logical_bytes: u64,
-    /// The share of time in which a thread may wait for memory that is taken although there is room; null if none is.
+    /// The share of time for which a thread may wait for memory that was evicted although there was room; null if
+    /// none is.
     pub stall_target: Option<f64>,
-    /// What so long nobody touches is compressed although there is room; null if it does not depend on time.
+    /// After how long untouched memory is compressed although there is room; null if this does not depend on
+    /// time.
     pub idle_seconds: Option<f64>,
-    /// What `peak_resident_bytes` was measured with.
+    /// How `peak_resident_bytes` was measured.
     pub peak_resident_source: &'static str,
-    /// How far the peak was above the limit.
+    /// By how much the peak exceeded the limit.
     pub over_limit_bytes: u64,
-    /// Most that was evicted at one time, uncompressed.
+    /// Peak of the evicted bytes, uncompressed.
     pub peak_evicted_bytes: u64,
     /// Memory of the supervisor.
     pub supervisor_resident_bytes: u64,
-    /// Members that could not be managed.
+    /// Processes of the tree that could not be managed.
     pub processes_unmanaged: u64,
-    /// Codec for what has just gone cold.
+    /// The codec for data that were just evicted.
     pub codec_fast: String,
-    /// Codec for what stays cold.
+    /// The codec for data that stay cold.
     pub codec_dense: Option<String>,
-    /// Of the compressed pages, those of one repeated word.
+    /// Compressed pages that consist of one repeated word.
     pub pages_same_filled: u64,
     /// Pages recompressed by the dense codec.
     pub pages_densified: u64,
-    /// Pages brought back before they were asked for.
+    /// Pages restored before they were needed.
     pub pages_prefetched: u64,
-    /// Faults on pages that were not compressed yet.
+    /// Faults on pages that were not yet compressed.
     pub pages_rescued: u64,
-    /// Pages given back without being compressed, since their compressed copy was still there.
+    /// Pages evicted without being compressed, because their compressed copy was still valid.
     pub pages_clean: u64,
-    /// Blocks taken away.
+    /// Blocks evicted.
     pub blocks_evicted: u64,
-    /// Pages that went to the tier of --spill.
+    /// Pages written to the tier of --spill.
     pub pages_spilled: u64,
-    /// Pages that came back from there.
+    /// Pages fetched from that tier.
     pub pages_fetched: u64,
-    /// Times that a page was left where it is because no codec makes it smaller.
+    /// How often a page stayed resident because no codec makes it smaller.
     pub pages_incompressible: u64,
     /// What the tier did; null without one.
     pub spill: Option<Figures>,
-    /// The limit was passed, and nothing was left to be compressed.
+    /// The limit was exceeded, and nothing was left to compress.
     pub is_full: bool,
-    /// Some of the tree was not managed, or not to its end.
+    /// A part of the tree was not managed, or not until its end.
     #[serde(skip)]
     pub is_partly_managed: bool,
-    /// Memory that is never managed, and kept the tree over the limit.
+    /// Memory that is never managed and kept the tree over the limit.
     #[serde(skip)]
     pub held: Option<Held>,
 }
@@ -119,16 +121,16 @@ pub struct Stats {
 /// Times of faults in microseconds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Serialize)]
 pub struct FaultTimes {
-    /// Half took at most so long.
+    /// Half of the faults took at most this long.
     pub p50: Option<f64>,
-    /// 99 of 100 took at most so long.
+    /// 99 of 100 faults took at most this long.
     pub p99: Option<f64>,
     /// The longest.
     pub max: Option<f64>,
 }
 
 impl Stats {
-    /// Adds up what the page says and what the supervisor saw.
+    /// Adds up what the page says and what the supervisor measured.
     pub fn new(
         shared: &Shared,
         settings: &Settings,
@@ -136,8 +138,8 @@ impl Stats {
         ending: Ending,
         seen: &Seen,
     ) -> Self {
-        // Processes raise the shared peaks every millisecond, but from sums that count pages twice after a
-        // fork; then only what the supervisor measured is right.
+        // Processes raise the shared peaks every millisecond, but from sums that count pages twice after a fork;
+        // after a fork only the supervisor's own measurement is right.
         let peak = |by_processes: u64, own: u64| if seen.forked { own } else { own.max(by_processes) };
         let peak_resident = match seen.source {
             "cgroup" => seen.peak_resident,
@@ -148,7 +150,7 @@ impl Stats {
         let count = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, value)| *value);
         let (user, system) = cpu_seconds(UsageWho::RUSAGE_CHILDREN);
         let own_cpu = cpu_seconds(UsageWho::RUSAGE_SELF);
-        // As it is at the end: it may have been changed.
+        // The limit at the end: it may have been changed during the run.
         let limit = shared.limit_bytes.load(Relaxed);
         let (stall_ppm, idle_ms) = (shared.stall_ppm.load(Relaxed), shared.idle_ms.load(Relaxed));
         let mean = |byte_seconds: f64| (byte_seconds / seen.wall.as_secs_f64().max(1e-9)) as u64;
@@ -209,17 +211,17 @@ impl Stats {
         stdout::json(self)
     }
 
-    /// Whether anything was done at all.
+    /// Whether anything was evicted at all.
     pub fn did_evict(&self) -> bool {
         self.pages_compressed > 0 || self.blocks_evicted > 0
     }
 
-    /// Whether the limit was passed by more than the contract allows.
+    /// Whether the total exceeded the limit by more than the tolerance.
     pub fn passed_limit(&self) -> bool {
         self.over_limit_bytes > tolerance(self.limit_bytes)
     }
 
-    /// What is never managed, if the limit would have been held without.
+    /// The memory that is never managed, if the limit would have been kept without it.
     fn held(&self) -> Option<Held> {
         self.held.filter(|held| held.bytes >= self.over_limit_bytes / 2)
     }
@@ -281,7 +283,7 @@ impl Stats {
             "; cost: {:.1} s of CPU by memfold",
             self.runtime_cpu_seconds + self.supervisor_cpu_seconds
         );
-        // Of processes for which nobody waited the kernel does not say it.
+        // The kernel does not report the CPU time of processes that nobody waited for.
         let program = self.user_seconds + self.system_seconds - self.runtime_cpu_seconds;
         if program > 0.0 {
             line += &format!(" beside {program:.1} s by the program");
@@ -293,7 +295,7 @@ impl Stats {
     }
 }
 
-/// Counters of processes that have ended and of those that have not.
+/// Counters of all processes, ended or not.
 fn totals(shared: &Shared) -> Vec<(&'static str, u64)> {
     let mut sums: Vec<_> =
         shared.ended.each().into_iter().map(|(name, value)| (name, value.load(Relaxed))).collect();
@@ -312,7 +314,7 @@ fn cpu_seconds(who: UsageWho) -> (f64, f64) {
     })
 }
 
-/// Of a histogram that counts by [`page::bucket_of`], and the longest, ns.
+/// From a histogram that counts by [`page::bucket_of`] and the longest time in ns.
 pub fn fault_times(histogram: &[AtomicU64], longest: &AtomicU64) -> FaultTimes {
     let counts: Vec<u64> = histogram.iter().map(|bucket| bucket.load(Relaxed)).collect();
     let all: u64 = counts.iter().sum();
@@ -325,7 +327,8 @@ pub fn fault_times(histogram: &[AtomicU64], longest: &AtomicU64) -> FaultTimes {
     }
 }
 
-/// So long at most took this share of all faults, whose times are counted by [`page::bucket_of`]; None if there were none.
+/// The time within which this share of all faults was served, from counts by [`page::bucket_of`]; None if there
+/// were no faults.
 pub fn quantile_us(counts: &[u64], longest_ns: u64, share: f64) -> Option<f64> {
     let all: u64 = counts.iter().sum();
     let rank = (all as f64 * share).ceil() as u64;
@@ -334,7 +337,7 @@ pub fn quantile_us(counts: &[u64], longest_ns: u64, share: f64) -> Option<f64> {
         sum += count;
         sum >= rank
     })?;
-    // The largest time that falls into the bucket, so that the share is kept.
+    // The largest time that falls into the bucket, so that the share is met.
     let end = page::bucket_start(bucket + 1) - 1;
     (all > 0).then_some(end.min(longest_ns) as f64 / 1000.0)
 }

@@ -1,4 +1,4 @@
-//! What the tools print: text that people read, and JSON.
+//! What the tools print: text for people, and JSON.
 
 use std::io::Write;
 
@@ -6,8 +6,8 @@ use serde::{Serialize, Serializer};
 
 use crate::failure::Failure;
 
-/// Prints a text. Names in it that may have several lines went through [`memfold_escape::shown`]; all else
-/// that a terminal would act on is escaped here.
+/// Prints a text. Names in it that may span several lines have been through [`memfold_escape::shown`]; anything
+/// else that a terminal would interpret is escaped here.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(memfold_escape::lines(text).as_bytes())

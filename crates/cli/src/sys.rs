@@ -1,6 +1,5 @@
-//! System calls for which no safe wrapper exists, each behind a safe
-//! function. The only other module with unsafe code is `uffd`, whose calls
-//! are a subject of their own.
+//! System calls that have no safe wrapper, each behind a safe function. The only other module with unsafe code is
+//! `uffd`, whose calls belong together.
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;
@@ -38,7 +37,7 @@ pub fn start_thread(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().stack_size(64 << 10).spawn(work).map(drop)
 }
 
-/// Starts a thread that ends some time, with a small stack.
+/// Starts a thread that will end, with a small stack.
 pub fn start_thread_that_ends(
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<std::thread::JoinHandle<()>> {
@@ -46,7 +45,7 @@ pub fn start_thread_that_ends(
     std::thread::Builder::new().stack_size(64 << 10).spawn(work)
 }
 
-/// Prefers the calling thread to others, if this user may do that.
+/// Raises the calling thread's priority, if this user may do that.
 pub fn hurry_this_thread() {
     const NICE: c_int = -10;
     // SAFETY: takes numbers only; 0 is the calling thread, to Linux.
@@ -59,49 +58,53 @@ pub fn hurry_this_thread() {
 /// If there are other threads: what they hold would stay locked in the child.
 pub fn fork() -> nix::Result<Fork> {
     assert!(!HAS_THREADS.load(Ordering::Relaxed), "fork with other threads");
-    // SAFETY: this program has started no other thread (`start_thread` does, and whoever else says so by `threads_begin`), so the
-    // child has everything its parent had: no lock is held by a thread that is not there. A preloaded
-    // library may have threads of its own, and cares for forks itself.
+    // SAFETY: this program has started no other thread (`start_thread` sets the flag, and code that starts
+    // threads otherwise calls `threads_begin`), so the child has everything its parent had: no lock is held by a
+    // thread that does not exist there. A preloaded library may have threads of its own, and handles forks
+    // itself.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Fork::Parent(child)),
         ForkResult::Child => Ok(Fork::Child),
     }
 }
 
-/// Threads are started from here on.
+/// Records that threads are started from here on.
 pub fn threads_begin() {
     HAS_THREADS.store(true, Ordering::Relaxed);
 }
 
-/// Forks a process in which only this thread goes on, from one that has others.
+/// Forks a process that has other threads; only this thread continues in the child.
 pub fn fork_aside() -> nix::Result<Fork> {
-    // SAFETY: the only other thread waits for calls (`supervisor::listen`): it holds no lock but perhaps one of the C library's allocator, which cares for
-    // forks itself.
+    // SAFETY: the only other thread waits for calls (`supervisor::listen`): the only lock that it may hold is one
+    // of the C library's allocator, which handles forks itself.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Fork::Parent(child)),
         ForkResult::Child => Ok(Fork::Child),
     }
 }
 
-/// From now on this process is nobody's: it has a session of its own, and none of the descriptors that others wait for.
+/// Detaches this process: it gets a session of its own and drops the standard descriptors that others may wait
+/// for.
 pub fn become_daemon() {
     let _ = nix::unistd::setsid();
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         for standard in 0..3 {
-            // SAFETY: both descriptors are open, and whoever writes to a standard one writes to nothing from now on.
+            // SAFETY: both descriptors are open, and whatever is written to a standard one goes to /dev/null from
+            // now on.
             unsafe { libc::dup2(null.as_raw_fd(), standard) };
         }
     }
 }
 
-/// Waits so long for one of the signals that ask a process to end, which are blocked. Whether one came.
+/// Waits at most this long for one of the signals that ask a process to end, which are blocked; returns whether
+/// one arrived.
 pub fn is_asked_to_end(at_most: Duration) -> bool {
     let limit = libc::timespec {
         tv_sec: at_most.as_secs() as libc::time_t,
         tv_nsec: at_most.subsec_nanos() as libc::c_long,
     };
     let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: the set is made before it is used; nothing is written but that.
+    // SAFETY: the set is initialised before it is used; nothing else is written.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
@@ -118,16 +121,17 @@ pub fn now_ns() -> u64 {
     now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-/// Sees to it that all three standard descriptors are in use, by /dev/null if need be; whether standard output was. The standard library takes what is written to a closed one for written.
+/// Makes sure that all three standard descriptors are open, on /dev/null if need be; returns whether standard
+/// output was. The standard library treats writes to a closed one as successful.
 pub fn provide_standard_descriptors() -> io::Result<bool> {
     let mut has_output = true;
-    // SAFETY: the call copes with any number, and changes nothing.
+    // SAFETY: the call accepts any number and changes nothing.
     if (0..3).all(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) {
         return Ok(true);
     }
     loop {
         let file = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-        // The lowest one that is free: one of the three, or all of them are in use.
+        // The lowest free number: one of the three, unless all of them are in use.
         match file.into_raw_fd() {
             0 | 2 => (),
             1 => has_output = false,
@@ -139,7 +143,7 @@ pub fn provide_standard_descriptors() -> io::Result<bool> {
     }
 }
 
-/// The same, and who is executed has them, too.
+/// The same, but an executed program inherits them, too.
 pub fn provide_standard_descriptors_for_all() -> io::Result<()> {
     provide_standard_descriptors()?;
     for fd in 0..3 {
@@ -151,13 +155,15 @@ pub fn provide_standard_descriptors_for_all() -> io::Result<()> {
     Ok(())
 }
 
-/// Takes from the environment what characters are (LC_CTYPE). Where that names no locale of this machine, a character is a byte, as it was.
+/// Takes the character set (LC_CTYPE) from the environment. If the environment names no locale of this machine, a
+/// character remains a byte.
 ///
 /// # Panics
-/// If there are other threads: they may look at the locale meanwhile.
+/// If there are other threads: they may read the locale meanwhile.
 pub fn heed_locale() {
     assert!(!HAS_THREADS.load(Ordering::Relaxed), "a locale with other threads");
-    // SAFETY: the name is a string that ends with zero; the result, which would be the C library's, is not looked at. No other thread uses the locale: there is none of this program's.
+    // SAFETY: the name is a string that ends with zero; the result, which would belong to the C library, is
+    // ignored. No other thread uses the locale: this program has none.
     unsafe { libc::setlocale(libc::LC_CTYPE, c"".as_ptr()) };
 }
 
@@ -171,7 +177,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The exit status that says it.
+    /// The corresponding exit status.
     pub fn status(self) -> i32 {
         match self {
             Self::Exited(status) => status,
@@ -180,9 +186,8 @@ impl Ending {
     }
 }
 
-/// Collects a child that has ended, if there is one. (`nix` has no names for
-/// real-time signals and would lose the child. Threads that the lookout has stopped for a moment are passed
-/// over.)
+/// Collects a child that has ended, if there is one. (`nix` has no names for real-time signals and would lose the
+/// child. Threads that the lookout has stopped for a moment are skipped.)
 pub fn reap() -> Option<(Pid, Ending)> {
     loop {
         let mut status = 0;
@@ -203,27 +208,26 @@ pub fn reap() -> Option<(Pid, Ending)> {
     }
 }
 
-/// Whether this process has children, or orphans that have become its own, which have not ended.
+/// Whether this process has children that have not ended, adopted orphans included.
 pub fn has_children() -> bool {
     while reap().is_some() {}
     // SAFETY: nothing is written.
     unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) == 0 }
 }
 
-/// Sends a signal by its number, real-time ones included. A process that is
-/// gone needs none.
+/// Sends a signal by its number, real-time signals included. If the process is gone, nothing needs to be sent.
 pub fn send_signal(to: Pid, number: i32) {
     // SAFETY: takes numbers only.
     unsafe { libc::kill(to.as_raw(), number) };
 }
 
-/// Ends this process at once: no destructors, no exit handlers.
+/// Ends this process at once, without destructors or exit handlers.
 pub fn exit_now(status: c_int) -> ! {
     // SAFETY: takes a number; nothing of this process is used after it.
     unsafe { libc::_exit(status) }
 }
 
-/// Zeroed memory that stays for ever, and that children of this process have as well.
+/// Zeroed memory that stays for ever and that this process shares with its children.
 ///
 /// `T` must be made of atomic numbers.
 pub fn shared_zeroes<T: 'static>() -> nix::Result<&'static T> {
@@ -236,7 +240,7 @@ pub fn shared_zeroes<T: 'static>() -> nix::Result<&'static T> {
     Ok(unsafe { start.cast::<T>().as_ref() })
 }
 
-/// This process is ended when its parent ends, which was this one.
+/// Ends this process when its parent, whose id is `parent`, ends; at once if it has ended already.
 pub fn end_with_parent(parent: u32) {
     // SAFETY: takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -245,7 +249,7 @@ pub fn end_with_parent(parent: u32) {
     }
 }
 
-/// Random bytes of the kernel's, at most 256.
+/// Random bytes from the kernel, at most 256.
 pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     loop {
         // SAFETY: writes into the slice.
@@ -260,7 +264,7 @@ pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// Who is at the other end of a stream, as a process is known here.
+/// The id, as seen from here, of the process at the other end of a stream.
 pub fn peer(stream: &std::os::unix::net::UnixStream) -> io::Result<i32> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
@@ -278,7 +282,7 @@ pub fn peer(stream: &std::os::unix::net::UnixStream) -> io::Result<i32> {
     Ok(found.pid)
 }
 
-/// Sends words and a descriptor.
+/// Sends bytes and a descriptor.
 pub fn send_descriptor(
     stream: &std::os::unix::net::UnixStream,
     words: &[u8],
@@ -308,11 +312,11 @@ pub fn send_descriptor(
     Ok(())
 }
 
-/// Takes off these signals, one bit each, which are blocked, as far as they are pending.
+/// Removes those of these signals, one bit each, that are pending. They must be blocked.
 pub fn take_pending_signals(signals: u64) {
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: the set is made before it is used; nothing is written but that.
+    // SAFETY: the set is initialised before it is used; nothing else is written.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for number in (1..=64).filter(|number| signals >> (number - 1) & 1 != 0) {
@@ -322,30 +326,30 @@ pub fn take_pending_signals(signals: u64) {
     }
 }
 
-/// Whether a child has ended; it stays to be waited for.
+/// Whether a child has ended; it can still be waited for.
 pub fn has_ended_child(child: Pid) -> bool {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-    // SAFETY: the structure is written, and zeroed before.
+    // SAFETY: the structure is zeroed, and the call writes only that.
     unsafe {
         let done = libc::waitid(libc::P_PID, child.as_raw() as libc::id_t, info.as_mut_ptr(), how);
         done != 0 || info.assume_init().si_pid() != 0
     }
 }
 
-/// A number that a child writes and its parent reads, in memory that both have.
+/// A number that a child writes and its parent reads, in memory that both share.
 pub struct Trial {
-    /// How far the child has come.
+    /// How far the child has got.
     pub at: &'static AtomicU32,
 }
 
 impl Trial {
-    /// Makes it. It stays for ever: there are few.
+    /// Makes one. It stays for ever: there are few.
     pub fn new() -> nix::Result<Self> {
         Ok(Self { at: shared_zeroes()? })
     }
 
-    /// Runs `work` in a child. Whether that came to its end by itself, rather than by a signal. Only `clone`
+    /// Runs `work` in a child; returns whether the child exited by itself rather than by a signal. Only `clone`
     /// and `wait4` are called here.
     pub fn run(&self, work: impl FnOnce(&AtomicU32)) -> nix::Result<bool> {
         self.at.store(0, Ordering::Relaxed);
@@ -368,7 +372,8 @@ impl Trial {
     }
 }
 
-/// Whether `wait4` and `rt_sigaction` can be called: a child tries them, and this process watches without a call.
+/// Whether `wait4` and `rt_sigaction` can be called: a child tries them, and this process watches it without a
+/// call.
 pub fn can_wait_for_children() -> nix::Result<bool> {
     const DONE: u32 = 1;
     let trial = Trial::new()?;
@@ -384,7 +389,7 @@ pub fn can_wait_for_children() -> nix::Result<bool> {
             exit_now(0)
         }
     };
-    // The clock is read without a call.
+    // Reading the clock needs no call.
     let begin = std::time::Instant::now();
     while trial.at.load(Ordering::Acquire) != DONE {
         if begin.elapsed() > Duration::from_secs(10) {
@@ -397,13 +402,13 @@ pub fn can_wait_for_children() -> nix::Result<bool> {
     Ok(true)
 }
 
-/// Makes a system call for which nobody cares what it answers; with these arguments it changes nothing.
+/// Makes a system call whose result does not matter; with these arguments it changes nothing.
 pub fn try_call(number: usize, a: [usize; 6]) {
-    // SAFETY: the caller answers for the arguments: no call of the lists writes to memory with them.
+    // SAFETY: the caller answers for the arguments: with them, no call of the lists writes to memory.
     unsafe { libc::syscall(number as libc::c_long, a[0], a[1], a[2], a[3], a[4], a[5]) };
 }
 
-/// Replaces this process by a program. Returns only when that failed.
+/// Replaces this process with a program. Returns only if that fails.
 pub fn exec(path: &CStr, arguments: &[CString], environment: &[CString]) -> nix::errno::Errno {
     match nix::unistd::execve(path, arguments, environment) {
         Err(errno) => errno,
@@ -411,15 +416,14 @@ pub fn exec(path: &CStr, arguments: &[CString], environment: &[CString]) -> nix:
     }
 }
 
-/// A file of memory, mapped as long as this lives, and shared with whoever else maps it.
+/// A memory file, mapped while this value lives and shared with everything else that maps it.
 #[derive(Debug)]
 pub struct Mapped<T>(NonNull<T>);
 
 impl<T> Mapped<T> {
     /// Maps it.
     ///
-    /// `T` must be valid for any bytes and cope with others changing it: only
-    /// types of atomics are.
+    /// `T` must be valid for any bytes and cope with concurrent changes by others: only types made of atomics do.
     pub fn new(file: &OwnedFd) -> nix::Result<Self> {
         let bytes = NonZeroUsize::new(size_of::<T>()).ok_or(nix::errno::Errno::EINVAL)?;
         let length = nix::sys::stat::fstat(file)?.st_size;
@@ -451,19 +455,20 @@ impl<T> Drop for Mapped<T> {
     }
 }
 
-/// The same, for good.
+/// The same, for ever.
 pub fn map_shared<T: 'static>(file: &OwnedFd) -> nix::Result<&'static T> {
     Ok(Box::leak(Box::new(Mapped::new(file)?)))
 }
 
-/// Memory that other processes attach by its number, in the same namespace of IPC. Unlike a file of memory it
-/// is not bound by the limit of file sizes. It is marked to go with the last process that has it.
+/// A shared memory segment that other processes in the same IPC namespace attach by its number. Unlike a memory
+/// file, it is not subject to the limit of file sizes. It is marked to be removed together with the last process
+/// that has it.
 pub fn make_segment(bytes: usize) -> nix::Result<c_int> {
     // SAFETY: takes numbers only.
     nix::errno::Errno::result(unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600) })
 }
 
-/// See [`make_segment`]: from now on it goes with the last process that has it.
+/// Marks a segment of [`make_segment`]: from now on it is removed together with the last process that has it.
 pub fn disown_segment(number: c_int) {
     // SAFETY: takes numbers, and no structure for this command.
     unsafe { libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()) };
@@ -491,12 +496,12 @@ impl<T> Mapped<T> {
     }
 }
 
-/// The same, for good.
+/// The same, for ever.
 pub fn attach_segment<T: 'static>(number: c_int) -> nix::Result<&'static T> {
     Ok(Box::leak(Box::new(Mapped::attach(number)?)))
 }
 
-/// What the kernel calls the processor of this program, as the loader puts it for `$PLATFORM`.
+/// The kernel's name for the processor of this program, which the loader substitutes for `$PLATFORM`.
 pub fn platform() -> Option<&'static str> {
     // SAFETY: takes a number. The kernel has put the string, which ends with zero, on the first stack, where
     // it stays.
@@ -507,7 +512,7 @@ pub fn platform() -> Option<&'static str> {
     text?.to_str().ok()
 }
 
-/// Whether a file's contents may be mapped for execution: no on a `noexec` mount.
+/// Whether a file may be mapped for execution: not on a `noexec` mount.
 pub fn can_map_executable(file: &OwnedFd) -> bool {
     let Some(bytes) = NonZeroUsize::new(PAGE as usize) else { return false };
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
@@ -523,8 +528,8 @@ pub fn can_map_executable(file: &OwnedFd) -> bool {
     }
 }
 
-/// CPU time that this thread has used. What something costs is measured with
-/// it: on a busy machine the wall time is that of others.
+/// CPU time that this thread has used. Costs are measured with it: on a busy machine, wall time includes the work
+/// of others.
 pub fn cpu_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
         .map_or(Duration::ZERO, Duration::from)
@@ -540,7 +545,7 @@ pub fn futex_wait(word: &AtomicU32, value: u32, at_most: Duration) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &limit) };
 }
 
-/// Wakes whoever sleeps by [`futex_wait`], in whatever process.
+/// Wakes every thread that sleeps in [`futex_wait`] on this word, in any process.
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: the word outlives the call, and the kernel neither reads nor writes it.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
@@ -558,7 +563,7 @@ pub fn same_memory(a: i32, b: i32) -> Option<bool> {
     }
 }
 
-/// Binds the calling thread to those of its CPUs whose number leaves this rest, if there are any.
+/// Binds the calling thread to those of its CPUs whose number modulo `of` is `number`, if there are any.
 pub fn bind_to_cpus(number: usize, of: usize) {
     let Ok(allowed) = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0)) else { return };
     let mut own = nix::sched::CpuSet::new();
@@ -566,20 +571,20 @@ pub fn bind_to_cpus(number: usize, of: usize) {
     cpus.filter(|cpu| allowed.is_set(*cpu) == Ok(true)).for_each(|cpu| {
         let _ = own.set(cpu);
     });
-    // Refused if there is none: then it stays where it is.
+    // Refused if there is none: then the affinity stays as it is.
     let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &own);
 }
 
-/// Asks the scheduler for the shortest slice for the calling thread, as handlers of the runtime do: then it runs
-/// at once when it is woken (Linux 6.12; before that nothing changes).
+/// Asks the scheduler for the shortest slice for the calling thread, as handlers of the runtime do: then the
+/// thread runs as soon as it is woken (Linux 6.12 or later; before that nothing changes).
 pub fn shorten_slice() {
     const SHORTEST_NS: u64 = 100_000;
-    // SAFETY: it is made of numbers.
+    // SAFETY: the structure consists of numbers.
     let mut how: libc::sched_attr = unsafe { std::mem::zeroed() };
     let bytes = size_of::<libc::sched_attr>();
-    // SAFETY: the kernel writes at most so many bytes.
+    // SAFETY: the kernel writes at most this many bytes.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, bytes, 0) };
-    // Only for the usual policy it is a slice.
+    // This is a slice only under the usual policy.
     if got == 0 && how.sched_policy == libc::SCHED_OTHER as u32 {
         how.sched_runtime = SHORTEST_NS;
         // SAFETY: the kernel only reads it.
@@ -601,13 +606,13 @@ pub fn close_all_but(keep: &[RawFd]) {
     close_range(first, u32::MAX);
 }
 
-/// Those that are open.
+/// The open descriptors.
 pub fn descriptors() -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let mut found: Vec<RawFd> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    // That of the directory itself is among them, and open no more.
-    // SAFETY: the call copes with any number, and changes nothing.
+    // The descriptor of the directory itself is among them but no longer open.
+    // SAFETY: the call accepts any number and changes nothing.
     found.retain(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);
     found
 }
@@ -625,17 +630,16 @@ pub fn has_attribute(path: &Path, name: &CStr) -> bool {
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
-/// Another descriptor for what the number `fd` has open, closed at exec.
+/// Duplicates descriptor `fd`; the copy is closed at exec.
 pub fn duplicate(fd: RawFd) -> nix::Result<OwnedFd> {
-    // SAFETY: the call copes with any number; a new descriptor is nobody else's.
+    // SAFETY: the call accepts any number; a new descriptor belongs to nobody else.
     let raw = nix::errno::Errno::result(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })?;
     // SAFETY: as above.
     Ok(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw) })
 }
 
-/// The same descriptor under a number of at least 3, closed at exec: when the
-/// caller was started with standard error closed, a file of ours must not
-/// take its place.
+/// The same descriptor under a number of at least 3, closed at exec: if memfold was started with standard error
+/// closed, one of its files must not take that number.
 pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > 2 {
         return Ok(fd);

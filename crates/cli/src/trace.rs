@@ -1,4 +1,4 @@
-//! Why a process's memory may not be read, and what helps.
+//! Why a process's memory may not be read, and how to fix it.
 
 use std::io::{Error, ErrorKind};
 
@@ -9,7 +9,7 @@ use memfold_escape::shown;
 use crate::failure::Failure;
 use crate::{machine, procfs};
 
-/// What to tell the user; `again` is what he could type instead.
+/// The message for the user; `again` is a command to type instead.
 pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => {
@@ -37,7 +37,7 @@ pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
     Failure::new(format!("you may not read the memory of process {pid} ({name}); {remedy}"))
 }
 
-/// A process without memory of its own.
+/// The message for a process without memory of its own.
 pub fn no_memory(pid: i32) -> Failure {
     Failure::new(format!("process {pid} has no memory of its own: it has ended, or it is part of the kernel"))
 }

@@ -11,19 +11,19 @@ use crate::failure::say;
 use crate::procfs;
 use crate::tree::Tree;
 
-/// Between two looks. A tracer that waits has waited for at least this long when it is named.
+/// The time between two checks. A waiting tracer has waited for at least this long when it is named.
 const LOOK: Duration = Duration::from_secs(1);
-/// Where the kernel keeps a thread that touches memory that a userfaultfd has to provide.
+/// The kernel function in which a thread waits that touches memory that a userfaultfd has to provide.
 const WAITS_FOR_A_PAGE: &str = "handle_userfault";
 
 /// Looks for tracers that wait for the processes they have stopped.
 pub struct Tracers {
     next: Instant,
-    /// What waited at the last look, by traced process; and whether it was said.
+    /// What waited at the last check, by traced process, and whether it was reported.
     waiting: HashMap<i32, (Waiting, bool)>,
 }
 
-/// A thread of a tracer that waits for a page. As long as it waits for the same one it is not switched to.
+/// A thread of a tracer that waits for a page. While it waits for the same page, it is never switched to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Waiting {
     tracer: i32,
@@ -32,12 +32,12 @@ struct Waiting {
 }
 
 impl Tracers {
-    /// Nothing has been seen yet.
+    /// Starts with nothing seen.
     pub fn new(now: Instant) -> Self {
         Self { next: now + LOOK, waiting: HashMap::new() }
     }
 
-    /// Looks, if it is time, and names who has waited since the last look.
+    /// Checks, if it is time, and names every tracer that has waited since the last check.
     pub fn look(&mut self, now: Instant, shared: &Shared, tree: &Tree) {
         if now < self.next {
             return;
@@ -55,7 +55,7 @@ impl Tracers {
     }
 }
 
-/// The thread that waits, of the tracer of a process all of whose threads are stopped.
+/// If all threads of a process are stopped by a tracer: the thread of that tracer that waits.
 fn who_waits(pid: i32) -> Option<Waiting> {
     const STOPPED: u8 = b't';
     if procfs::stat(pid)?.state != STOPPED {

@@ -1,7 +1,9 @@
-//! The trees of programs that run under memfold on this machine, seen from outside: by the page that each supervisor shares with its tree.
+//! The trees of programs that run under memfold on this machine, seen from outside through the page that each
+//! supervisor shares with its tree.
 //!
-//! A supervisor is a process with a memory file of that name open. Who may open it (its own user, or root) sees all counters, and may set the limit; of others
-//! only the number is known. A page stays mapped as long as somebody has its [`Tree`].
+//! A supervisor is a process that has a memory file of that name open. A caller that may open the file (the same
+//! user, or root) sees all counters and may set the limit; for any other caller only the process id is known. A
+//! page stays mapped while a [`Tree`] for it exists.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -25,35 +27,36 @@ use crate::{namespace, procfs, sys};
 
 /// How the memory file's name begins, as the kernel shows it.
 const NAME: &str = "/memfd:memfold-shared";
-/// A program that has run for so long without the page will not make it: its open files, which may be many, are not looked at any more.
+/// A program that has run for this long without the page will not make one: its open files, which may be many,
+/// are not examined again.
 const SETTLED: Duration = Duration::from_secs(5);
 
 /// A tree.
 #[derive(Clone)]
 pub struct Tree {
-    /// Its supervisor.
+    /// The supervisor's process id.
     pub supervisor: i32,
-    /// When that began, so that another process of the same number is not taken for it.
+    /// When the supervisor started, to distinguish it from a later process with the same id.
     pub start_time: u64,
-    /// Its page.
+    /// The shared page.
     pub page: Rc<Mapped<Shared>>,
 }
 
-/// Why a tree can't be seen.
+/// Why a tree cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     Refused,
     /// It runs under another version of memfold.
     Version,
 }
 
-/// What was found the last time, which is not looked for again.
+/// What the last search found and the next need not search again.
 #[derive(Default)]
 pub struct Known {
     /// The trees, by supervisor.
     pub trees: Vec<Tree>,
-    /// Processes that are no supervisors: since when they run what program image.
+    /// Processes that are not supervisors: which program image they run, and since when.
     others: HashMap<i32, Other>,
 }
 
@@ -64,7 +67,7 @@ struct Other {
 }
 
 impl Known {
-    /// Finds the trees. Returns those that can't be seen, by supervisor.
+    /// Finds the trees. Returns those that cannot be read, by supervisor.
     pub fn look(&mut self) -> Vec<(i32, Hidden)> {
         let before = std::mem::take(self);
         let mut hidden = Vec::new();
@@ -80,9 +83,10 @@ impl Known {
         hidden
     }
 
-    /// What a process is the supervisor of. A member has the page mapped, not open: only supervisors have it open. Their short name may be anything.
+    /// The tree that a process supervises. A member has the page mapped, not open: only supervisors have it open.
+    /// Their short name may be anything.
     fn seen(&mut self, pid: i32, stat: &Stat, before: &Known) -> Option<Result<Tree, Hidden>> {
-        // One whose parent has not asked how it ended.
+        // A process whose parent has not waited for it yet.
         if matches!(stat.state, b'Z' | b'X') {
             return None;
         }
@@ -94,12 +98,12 @@ impl Known {
         let other = before.others.get(&pid);
         let other = other.filter(|other| (other.start_time, other.image) == (start_time, stat.image));
         let since = other.map_or_else(Instant::now, |other| other.since);
-        // A supervisor has its page soon after it has begun.
+        // A supervisor makes its page soon after it starts.
         if since.elapsed() < SETTLED {
             match page_of(pid) {
                 Ok(Some(file)) => return tree_of(pid, start_time, file),
                 Ok(None) => {}
-                // Of other users' processes only the command line tells.
+                // For processes of other users only the command line tells.
                 Err(()) => return is_supervisor_by_name(pid).then_some(Err(Hidden::Refused)),
             }
         }
@@ -114,7 +118,7 @@ fn tree_of(supervisor: i32, start_time: u64, file: File) -> Option<Result<Tree, 
     if version_of(&file)? != VERSION {
         return Some(Err(Hidden::Version));
     }
-    // One that could become shorter would end whoever looks at it.
+    // A page that could be truncated would kill a process that reads it.
     if !settings::is_sealed(&file) {
         return None;
     }
@@ -122,7 +126,7 @@ fn tree_of(supervisor: i32, start_time: u64, file: File) -> Option<Result<Tree, 
     Some(Ok(Tree { supervisor, start_time, page: Rc::new(page) }))
 }
 
-/// The open page of a process, if it has one; an error if nobody may look.
+/// The open page of a process, if it has one; an error if the caller may not look.
 fn page_of(pid: i32) -> Result<Option<File>, ()> {
     let entries = read_dir(format!("/proc/{pid}/fd")).map_err(|_| ())?;
     let is_page = |path: &PathBuf| read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(NAME));
@@ -130,7 +134,8 @@ fn page_of(pid: i32) -> Result<Option<File>, ()> {
     OpenOptions::new().read(true).write(true).open(path).map(Some).map_err(|_| ())
 }
 
-/// The version of a page's layout, once the supervisor has made it. The first fields are the same in all.
+/// The version of a page's layout, once the supervisor has written it. The first fields are the same in all
+/// versions.
 fn version_of(file: &File) -> Option<u32> {
     let mut head = [0; 12];
     file.read_exact_at(&mut head, 0).ok()?;
@@ -143,7 +148,7 @@ fn is_supervisor_by_name(pid: i32) -> bool {
     procfs::name(pid).as_deref() == Some(b"memfold") && words(pid).get(1).is_some_and(|word| word == "run")
 }
 
-/// Of the command line.
+/// The words of the command line.
 fn words(pid: i32) -> Vec<OsString> {
     let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     words
@@ -154,7 +159,7 @@ fn words(pid: i32) -> Vec<OsString> {
         .collect()
 }
 
-/// The tree that a process is the supervisor or a member of.
+/// The tree whose supervisor or member is this process.
 pub fn of(pid: i32) -> Result<Tree, Failure> {
     if procfs::has_ended(pid) {
         return Err(Failure::new(format!(
@@ -166,7 +171,7 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
     let trees = known.trees;
     let mut at = pid;
     loop {
-        // Numbers in a page may be those of another namespace, and anybody can make a page.
+        // Process ids in a page may be those of another namespace, and anybody can make a page.
         let has_slot = |tree: &&Tree| {
             tree.page
                 .live_slots()
@@ -190,7 +195,7 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
             }
             None => {}
         }
-        // Members that are not managed are known by their parents.
+        // Unmanaged members are found through their parents.
         match procfs::stat(at) {
             Some(stat) if stat.parent > 1 => at = stat.parent,
             _ => break,
@@ -202,49 +207,49 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
 }
 
 impl Tree {
-    /// What was started: bytes, as they were given.
+    /// The command that was started, in bytes exactly as it was given.
     pub fn command(&self) -> Vec<u8> {
         let words = words(self.supervisor);
         match Cli::try_parse_from(&words).map(|cli| cli.command) {
             Ok(Command::Run(run)) => run.command.join(OsStr::new(" ")).into_vec(),
-            // It ends just now.
+            // The process is just ending.
             _ => words.join(OsStr::new(" ")).into_vec(),
         }
     }
 
-    /// Whether its supervisor is there still.
+    /// Whether its supervisor still runs.
     pub fn is_there(&self) -> bool {
         procfs::stat(self.supervisor)
             .is_some_and(|stat| stat.start_time == self.start_time && !matches!(stat.state, b'Z' | b'X'))
     }
 
-    /// Whether a process is ended whose data do not compress enough for its limit.
+    /// Whether memfold ends a process whose data do not compress enough for its limit.
     pub fn kills(&self) -> bool {
         self.page.on_full.load(Relaxed) == memfold_shared::page::on_full::KILL
     }
 
-    /// Whether its limit is one that adapts itself.
+    /// Whether its limit adapts itself.
     pub fn is_auto(&self) -> bool {
         self.page.stall_ppm.load(Relaxed) > 0 && self.page.idle_ms.load(Relaxed) == 0
     }
 
-    /// Changes its limit, and whether it adapts itself; what it was.
+    /// Sets its limit, and whether the limit adapts itself; returns the previous limit.
     pub fn set_limit(&self, limit: &Limit) -> u64 {
         if limit.is_auto {
             self.page.idle_ms.store(0, Relaxed);
-            // A share that was given stays.
+            // A share that the user gave stays.
             let _ = self.page.stall_ppm.compare_exchange(0, settings::STALL_PPM, Relaxed, Relaxed);
         } else if self.is_auto() {
-            // What is compressed by age goes on.
+            // Compression by age continues.
             self.page.stall_ppm.store(0, Relaxed);
         }
         self.set_bytes(limit.bytes)
     }
 
-    /// Changes how much it may have at most; what it was.
+    /// Sets its limit in bytes; returns the previous one.
     pub fn set_bytes(&self, bytes: u64) -> u64 {
         let before = self.page.limit_bytes.swap(bytes.min(LARGEST_LIMIT), Relaxed);
-        // The supervisor looks at once; the processes do within a tenth of a second.
+        // The supervisor sees it at once, the processes within a tenth of a second.
         self.page.pressure.fetch_add(1, AcqRel);
         sys::futex_wake(&self.page.pressure);
         before

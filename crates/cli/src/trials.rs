@@ -1,5 +1,5 @@
-//! Trials for `doctor` beyond userfaultfd: ways to see which pages are in
-//! use. Each runs in a process of its own and is used once, for real.
+//! Trials for `doctor` beyond userfaultfd: ways to see which pages are in use. Each is used once, for real, in a
+//! process of its own.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn answer(trial: impl FnOnce() -> Option<bool>) -> bool {
     outcome == Outcome::Answer(vec![1])
 }
 
-/// Pages of a mapping that merges with no other, all of them written.
+/// Pages of a mapping that merges with no other mapping, all of them written.
 fn own_pages() -> Option<u64> {
     let bytes = ((PAGES + 2) * PAGE) as usize;
     let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

@@ -1,10 +1,9 @@
-//! Whether userfaultfd works here, by using it.
+//! Finds out whether userfaultfd works here, by using it.
 //!
-//! What the runtime will do in the program is done once on two pages: open,
-//! handshake, register memory that is already in use, take it away with
-//! `mremap(MREMAP_DONTUNMAP)`, and let the *kernel* touch it, as a system
-//! call of the program would. A descriptor that serves faults of user code
-//! only (USER_MODE_ONLY) passes everything but that last step.
+//! A trial does once, on two pages, what the runtime will do in the program: open, handshake, register memory
+//! that is already in use, evict it with `mremap(MREMAP_DONTUNMAP)`, and let the *kernel* touch it, as a system
+//! call of the program would. A descriptor that serves only faults of user code (USER_MODE_ONLY) passes every
+//! step but the last.
 
 use std::ffi::{c_int, c_ulong};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -16,7 +15,7 @@ use nix::libc;
 use crate::probe::{self, Outcome};
 use crate::sys::PAGE;
 
-/// The device through which it can be opened with a file permission.
+/// The device that opens it for whoever has permission for the file.
 pub const DEVICE: &str = "/dev/userfaultfd";
 
 const DEVICE_NEW: c_ulong = 0xAA00;
@@ -46,7 +45,7 @@ pub const FEATURES: [(u64, &str); 17] = [
     (1 << 15, "WP_ASYNC"),
     (1 << 16, "MOVE"),
 ];
-/// EVENT_REMAP, EVENT_REMOVE, EVENT_UNMAP and THREAD_ID: what the runtime can't do without.
+/// EVENT_REMAP, EVENT_REMOVE, EVENT_UNMAP and THREAD_ID: the runtime cannot do without these.
 pub const NEEDED: u64 = 1 << 2 | 1 << 3 | 1 << 6 | 1 << 8;
 
 /// A way to get a descriptor.
@@ -63,7 +62,7 @@ pub enum Way {
 pub enum Kind {
     /// Serves faults of user code and of system calls.
     Full,
-    /// Serves faults of user code; anybody may have it.
+    /// Serves only faults of user code; any user may have one.
     UserModeOnly,
 }
 
@@ -107,9 +106,9 @@ pub struct Report {
     pub step: Step,
     /// Why it failed.
     pub errno: Errno,
-    /// Features the kernel has (0 if it did not come so far).
+    /// Features the kernel has (0 if the trial did not get that far).
     pub features: u64,
-    /// UFFDIO_MOVE brought a page back.
+    /// UFFDIO_MOVE restored a page.
     pub moved: bool,
 }
 
@@ -118,7 +117,7 @@ pub struct Report {
 pub enum Verdict {
     /// It ran.
     Ran(Report),
-    /// A signal ended it: a seccomp filter, in practice.
+    /// A signal ended it: in practice, a seccomp filter.
     Killed(nix::sys::signal::Signal),
     /// It hung.
     Hung,
@@ -187,7 +186,7 @@ fn run_trial(way: Way, kind: Kind, report: &mut Report) -> nix::Result<()> {
     let pages = two_pages()?;
     report.step = Step::Register;
     register(&uffd, pages)?;
-    // From here on this thread can be made to wait for its own descriptor, so another one reads it.
+    // From here on this thread can be made to wait for its own descriptor, so another thread reads it.
     let raw = uffd.as_raw_fd();
     crate::sys::start_thread(move || serve(raw)).map_err(|_| Errno::EAGAIN)?;
     report.step = Step::TakeAway;
@@ -198,7 +197,7 @@ fn run_trial(way: Way, kind: Kind, report: &mut Report) -> nix::Result<()> {
     }
     report.moved = move_back(&uffd, pages + PAGE, aside + PAGE).is_ok();
     report.step = Step::Done;
-    // The thread that serves ends with the process; the descriptor must stay open as long.
+    // The serving thread ends with the process; the descriptor must stay open until then.
     std::mem::forget(uffd);
     Ok(())
 }
@@ -209,12 +208,12 @@ fn open(way: Way, kind: Kind) -> nix::Result<OwnedFd> {
         flags |= USER_MODE_ONLY;
     }
     let raw = match way {
-        // SAFETY: takes a number and makes a descriptor.
+        // SAFETY: takes a number and creates a descriptor.
         Way::Syscall => Errno::result(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) })? as RawFd,
         Way::Device => {
             let device = std::fs::OpenOptions::new().read(true).write(true).open(DEVICE);
             let device = device.map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))?;
-            // SAFETY: the argument of this ioctl is a number; it makes a descriptor.
+            // SAFETY: the argument of this ioctl is a number; it creates a descriptor.
             Errno::result(unsafe { libc::ioctl(device.as_raw_fd(), DEVICE_NEW as _, flags) })?
         }
     };
@@ -242,9 +241,9 @@ fn two_pages() -> nix::Result<u64> {
     Ok(start as u64)
 }
 
-/// What the pages hold before they are taken away.
+/// What the pages contain before they are evicted.
 const ASIDE: u8 = 0x5A;
-/// What the handler puts in place.
+/// What the handler restores.
 const BROUGHT: u8 = 0xC3;
 
 fn register(uffd: &OwnedFd, start: u64) -> nix::Result<()> {
@@ -257,7 +256,7 @@ fn register(uffd: &OwnedFd, start: u64) -> nix::Result<()> {
 fn take_away(start: u64) -> nix::Result<u64> {
     let how = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
     let bytes = 2 * PAGE as usize;
-    // The kernel looks at it with this flag, whether it was given or not.
+    // The kernel checks it with this flag, whether an address was given or not.
     let anywhere = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the range is the mapping of `two_pages`, to which no reference exists; its pages go to a
     // fresh mapping.
@@ -265,7 +264,7 @@ fn take_away(start: u64) -> nix::Result<u64> {
     if aside == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(aside as u64) }
 }
 
-/// Reads events and brings pages, for ever.
+/// Reads events and restores pages, for ever.
 fn serve(uffd: RawFd) {
     let page = [BROUGHT; PAGE as usize];
     let mut message = [0u64; 4];
@@ -285,15 +284,14 @@ fn serve(uffd: RawFd) {
     }
 }
 
-/// Has the kernel read from the missing page. A futex call that waits for
-/// another value than the page holds says so, and one that waits no time for
-/// the value that it does hold says that; and debuggers do not look into a
-/// futex's memory, so that this can be traced. (A tracer that touches a
-/// missing page waits for a thread that it has stopped itself.)
+/// Makes the kernel read from the missing page. A futex call that waits for a value other than the page's returns
+/// one error; one that waits for the value that the page does hold, for no time, returns another. Debuggers do
+/// not look into the memory of a futex call, so this can be traced. (A tracer that touches a missing page would
+/// wait for a thread that it has stopped itself.)
 fn kernel_reads_pattern(start: u64) -> nix::Result<bool> {
     let value = u32::from_ne_bytes([BROUGHT; 4]);
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the range is mapped for reading; that it is missing now is what is tried. The kernel does not
+    // SAFETY: the range is mapped for reading; the trial is about the page being missing now. The kernel does not
     // write to it.
     let answer = unsafe { libc::syscall(libc::SYS_futex, start, libc::FUTEX_WAIT, value, &no_time) };
     match Errno::result(answer) {

@@ -1,8 +1,7 @@
-//! The judgement about userfaultfd: does it work for what is started here,
-//! and if not, what exactly would repair it.
+//! The verdict about userfaultfd: whether it works for the programs started here and, if not, exactly how to fix
+//! it.
 //!
-//! The runtime tries the system call first and the device second, and so is
-//! it tried here.
+//! The runtime tries the system call first and the device second, so this module tries them in the same order.
 
 use nix::errno::Errno;
 
@@ -10,21 +9,21 @@ use crate::failure::Failure;
 use crate::machine::{Container, Machine};
 use crate::uffd::{self, DEVICE, Kind, NEEDED, Report, Step, Verdict, Way};
 
-/// Something that would repair it: a command, and what it does.
+/// A possible remedy: a command, and its effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remedy {
-    /// To be typed.
+    /// The command to type.
     pub command: String,
     /// What it does.
     pub effect: &'static str,
 }
 
-/// Why it does not work, and what would help.
+/// Why userfaultfd does not work, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// One sentence, without a full stop.
+    /// One sentence without a full stop.
     pub what: String,
-    /// Any of these helps.
+    /// Any one of these helps.
     pub remedies: Vec<Remedy>,
 }
 
@@ -42,7 +41,7 @@ pub fn must_work() -> Result<(), Failure> {
 }
 
 impl Problem {
-    /// All of it in one paragraph.
+    /// The whole message in one paragraph.
     pub fn paragraph(&self) -> String {
         let remedies: Vec<String> =
             self.remedies.iter().map(|remedy| format!("{} ({})", remedy.command, remedy.effect)).collect();
@@ -67,7 +66,7 @@ pub fn diagnose(by_call: &Verdict, by_device: &Verdict, machine: &Machine) -> Op
     Some(Problem { what, remedies: remedies(by_call, by_device, machine) })
 }
 
-/// What a trial found, in a few words.
+/// The result of a trial, in a few words.
 pub fn describe(verdict: &Verdict) -> String {
     let report = match verdict {
         Verdict::Ran(report) => report,
@@ -126,8 +125,7 @@ fn failed_open(verdict: &Verdict) -> Option<Errno> {
     }
 }
 
-/// Whether a seccomp filter is what refuses the system call: nothing else
-/// refuses it to those who have the right.
+/// Whether a seccomp filter refuses the system call: nothing else refuses it to a process that has the right.
 fn is_filtered(by_call: &Verdict, errno: Option<Errno>, machine: &Machine) -> bool {
     let refused = matches!(errno, Some(Errno::EPERM | Errno::ENOSYS | Errno::EACCES));
     let has_right = machine.may_trace || machine.unprivileged == Some(true);

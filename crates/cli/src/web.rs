@@ -1,6 +1,6 @@
-//! What pages of reports have in common: one file each, which needs no other, for light and dark screens.
+//! What the pages of reports have in common: each is one self-contained file, for light and dark screens.
 
-/// Colours by name, for the page and for its pictures.
+/// Named colours for the page and its pictures.
 const STYLE: &str = "\
 :root{--ink:#1c2530;--dim:#5d6878;--line:#e3e8ee;--paper:#fff;--card:#f7f9fb;--a:#2f6fde;--b:#8a94a3;--c:#12966a;--d:#d2452f;--e:#b7791f;--f:#7a55c7}
 @media(prefers-color-scheme:dark){:root{--ink:#e6ebf2;--dim:#93a0b2;--line:#2a323d;--paper:#14191f;--card:#1a2129;--a:#5b93f5;--b:#aab4c2;--c:#35c08f;--d:#f2705b;--e:#e0a63f;--f:#a98bf0}}
@@ -24,12 +24,12 @@ svg{width:100%;height:auto;display:block}svg text{font:12px system-ui,sans-serif
 thead th{color:var(--dim);font-size:.85rem}td{text-align:right;font-variant-numeric:tabular-nums}td:first-child:not(.r){text-align:left}th.r{text-align:right}
 pre{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.7rem 1rem;overflow-x:auto}";
 
-/// A page: its title, and what is in it.
+/// A page with a title and a body.
 pub fn page(title: &str, body: &str) -> String {
     styled_page(title, "", body)
 }
 
-/// The same with more of a style.
+/// The same with additional style.
 pub fn styled_page(title: &str, style: &str, body: &str) -> String {
     format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
@@ -48,7 +48,7 @@ pub fn headline(figures: &[(String, &str)]) -> String {
     format!("<ul class=\"big\">\n{items}</ul>\n")
 }
 
-/// What colours stand for.
+/// The legend: what the colours stand for.
 pub fn key(colours: &[(char, &str)]) -> String {
     let item = |(colour, name): &(char, &str)| {
         format!("<li><i style=\"background:var(--{colour})\"></i>{}</li>\n", escape(name))
@@ -56,7 +56,7 @@ pub fn key(colours: &[(char, &str)]) -> String {
     format!("<ul class=\"key\">\n{}</ul>\n", colours.iter().map(item).collect::<String>())
 }
 
-/// A table; the first cell of a row stands to the left, the others to the right.
+/// A table; the first cell of a row is left-aligned, the others right-aligned.
 pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     let title = |(at, title): (usize, &&str)| {
         format!("<th{}>{}</th>", if at == 0 { "" } else { " class=\"r\"" }, escape(title))
@@ -72,7 +72,7 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     )
 }
 
-/// Text as text, whatever is in it: no markup, and nothing that turns its direction.
+/// Escapes text so that nothing in it is markup or changes the direction of writing.
 pub fn escape(text: &str) -> String {
     memfold_escape::lines(text)
         .replace('&', "&amp;")

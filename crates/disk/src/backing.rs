@@ -1,7 +1,8 @@
-//! The backing device: a tier (a file or block device, an NBD server, Redis) that takes blobs for which memory is too good.
+//! The backing device: a tier (a file or block device, an NBD server, Redis) for blobs that are not worth keeping
+//! in memory.
 //!
-//! Blobs are gathered to batches, sealed, and read one by one: see [`memfold_spill`]. What stands there means nothing without what is in memory: it ends
-//! with the process.
+//! Blobs are gathered into batches, sealed, and read one by one: see [`memfold_spill`]. The data on the tier are
+//! useless without what is in memory: they are lost when the process ends.
 
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -15,28 +16,29 @@ use crate::leaf::Held;
 use crate::locked;
 use crate::options::{BackingTier, BadOption};
 
-/// So long somebody waits for a tier that does not answer.
+/// How long a thread waits for a tier that does not answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A batch is such a part of the limit, from the least to the most bytes.
+/// A batch is this fraction of the limit, within a minimum and a maximum of bytes.
 const PART: u64 = 256;
 const LEAST: usize = 64 << 10;
 const MOST: usize = 256 << 10;
 
-/// See the module.
+/// The backing device; see the module.
 pub struct Backing {
-    /// Until it is started or used: threads must not be started before a server has become a daemon.
+    /// Set until the tier is started or used: no thread may start before a server has become a daemon.
     unused: Mutex<Option<(Box<dyn Tier>, Sealer)>>,
     spilled: OnceLock<Option<Spilled>>,
     batch_bytes: usize,
     told: fn(&str),
-    /// Bytes of blobs that are there.
+    /// Bytes of blobs on the tier.
     pub bytes: AtomicU64,
     pub written: AtomicU64,
     pub read: AtomicU64,
 }
 
 impl Backing {
-    /// Opens it for a device of `size` bytes, with a limit. A file gets what the device has and some more at most, if nothing else was said.
+    /// Opens it for a device of `size` bytes with a limit. Unless a size is given, a file may grow to slightly
+    /// more than the size of the device.
     pub fn open(given: &BackingTier, size: u64, limit: u64, told: fn(&str)) -> Result<Self, BadOption> {
         let bad = |why: String| BadOption::Backing(why);
         let is_device = |path| std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
@@ -47,7 +49,7 @@ impl Backing {
         let terms = Terms { most: given.size.or(default), told, ..Terms::default() };
         let sealer = Sealer::for_this_run().map_err(|error| bad(format!("no key can be made: {error}")))?;
         let tier = given.target.open(&run_name(), terms).map_err(|error| bad(error.to_string()))?;
-        // A server may become a daemon now, and another process.
+        // A server may now become a daemon, and so another process.
         tier.pass_on();
         Ok(Backing {
             unused: Mutex::new(Some((tier, sealer))),
@@ -85,7 +87,8 @@ impl Backing {
         self.spilled.get_or_init(start).as_ref()
     }
 
-    /// Begins to look after the tier, as soon as there may be threads: an export must not seem to be nobody's until the first blob goes there.
+    /// Starts to watch the tier as soon as threads are allowed: an export must not look unused until the first
+    /// blob is written.
     pub fn start(&self) {
         let _ = self.spilled();
     }
@@ -95,18 +98,18 @@ impl Backing {
         self.spilled().is_some_and(Spilled::is_open)
     }
 
-    /// Bytes of tables, and of batches on their way.
+    /// Bytes of tables and of batches in flight.
     pub fn memory_bytes(&self) -> u64 {
         let fixed = Spilled::fixed_bytes(self.batch_bytes);
         self.spilled.get().and_then(Option::as_ref).map_or(fixed, Spilled::memory_bytes)
     }
 
-    /// Bytes in use there.
+    /// Bytes in use on the tier.
     pub fn used_bytes(&self) -> u64 {
         self.spilled.get().and_then(Option::as_ref).map_or(0, |spilled| spilled.room().used)
     }
 
-    /// Takes a blob; its number there. `None` if there is no room, or the tier does not answer.
+    /// Writes a blob and returns its number there; None if there is no room or the tier does not answer.
     pub fn write(&self, owner: u64, codec: Option<CodecId>, payload: &[u8]) -> Option<u64> {
         let number = self.spilled()?.put(owner, codec.map_or(0, |codec| codec.0), payload).ok()?;
         debug_assert!(number < Held::MOST_NUMBERS);
@@ -115,7 +118,7 @@ impl Backing {
         Some(number)
     }
 
-    /// Which of the blobs that had this number it is.
+    /// Which of the blobs that have had this number it is.
     pub fn stamp(&self, number: u64) -> Option<u32> {
         self.spilled()?.stamp(number)
     }
@@ -132,14 +135,14 @@ impl Backing {
         Ok(((tag != 0).then_some(CodecId(tag)), payload))
     }
 
-    /// The blob of that number is not needed any more.
+    /// Frees the blob of that number.
     pub fn free(&self, number: u64) {
         if let Some(bytes) = self.spilled().and_then(|spilled| spilled.free(number)) {
             self.bytes.fetch_sub(bytes as u64, Relaxed);
         }
     }
 
-    /// Leaves nothing behind on a server: nothing is read any more.
+    /// Removes everything from a server; nothing is read after this.
     pub fn end(&self) {
         if let Some(spilled) = self.spilled.get().and_then(Option::as_ref) {
             spilled.end();

@@ -1,4 +1,4 @@
-//! Memory within a limit: all that the device uses is taken here, and counted.
+//! Memory within a limit: everything that the device uses is allocated here and counted.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -11,14 +11,15 @@ use memfold::store::Memory;
 use crate::locked;
 
 thread_local! {
-    /// This thread makes room: it may use the reserve.
+    /// This thread makes room and may use the reserve.
     static MAKES_ROOM: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The system's memory, up to a limit.
 ///
-/// A part of the limit, the **reserve**, is left for who makes room: to make a block denser there has to be room for its new form
-/// while the old one is there (CRAMES, section 5, has a device and a program wait for each other when it is missing).
+/// A part of the limit, the **reserve**, is kept for the thread that makes room: making a block denser needs room
+/// for its new form while the old one still exists (in CRAMES, section 5, a device and a program wait for each
+/// other without such a reserve).
 pub struct Budget {
     system: SystemMemory,
     limit: AtomicU64,
@@ -27,26 +28,26 @@ pub struct Budget {
     ballast: Mutex<Ballast>,
 }
 
-/// Memory that is there for nothing but to be given up.
+/// Memory that exists only to be given up.
 #[derive(Default)]
 struct Ballast {
     pieces: Vec<NonNull<u8>>,
     wanted: usize,
 }
 
-// SAFETY: nobody reads or writes it.
+// SAFETY: nobody reads or writes the memory.
 unsafe impl Send for Ballast {}
 
-/// Bytes of a piece of ballast.
+/// Bytes per piece of ballast.
 const PIECE: usize = 1 << 20;
 
-/// The reserve is this part of the limit,
+/// The reserve is this fraction of the limit,
 const RESERVE: u64 = 64;
-/// and not less than this.
+/// but at least this much.
 const LEAST_RESERVE: u64 = 512 << 10;
 
 impl Budget {
-    /// No more than `limit` bytes.
+    /// A budget of at most `limit` bytes.
     pub fn new(limit: u64) -> Self {
         Budget {
             system: SystemMemory::new(),
@@ -66,34 +67,35 @@ impl Budget {
         self.used.load(Relaxed)
     }
 
-    /// The most that ever was in use.
+    /// The peak of the bytes in use.
     pub fn most(&self) -> u64 {
         self.most.load(Relaxed)
     }
 
-    /// What may be used by who does not make room.
+    /// What a thread that does not make room may use.
     pub fn open(&self) -> u64 {
         let limit = self.limit();
         limit - (limit / RESERVE).max(LEAST_RESERVE).min(limit / 4)
     }
 
-    /// Whether half of the reserve is left: the other half is for what has to be taken beside that which makes room.
+    /// Whether half of the reserve is left. The other half is for memory that making room itself needs.
     pub fn has_reserve(&self) -> bool {
         self.used() <= self.open() + (self.limit() - self.open()) / 2
     }
 
-    /// Takes so much ballast, which counts; false if it can't be had.
+    /// Allocates this much ballast, which counts; false if it cannot be had.
     pub fn load(&self, bytes: u64) -> bool {
         let mut ballast = locked(&self.ballast);
         ballast.wanted = (bytes as usize).div_ceil(PIECE);
-        // Who gives a piece up must not need memory.
+        // Giving up a piece must not need memory.
         let wanted = ballast.wanted;
         ballast.pieces.reserve(wanted);
         drop(ballast);
         self.reload()
     }
 
-    /// Takes again what was given up of the ballast; false if the system has not enough. For who can wait.
+    /// Reallocates the ballast that was given up; false if the system does not have enough. For callers that can
+    /// wait.
     pub fn reload(&self) -> bool {
         loop {
             {
@@ -103,7 +105,7 @@ impl Budget {
                 }
             }
             let Some(piece) = self.system.reserve(PIECE) else { return false };
-            // SAFETY: reserved just now, and nobody else has it.
+            // SAFETY: just reserved, and nobody else has it.
             if !unsafe { self.commit_counted(piece, PIECE) } {
                 // SAFETY: as above.
                 unsafe { self.system.unreserve(piece, PIECE) };
@@ -113,7 +115,7 @@ impl Budget {
         }
     }
 
-    /// Gives up a piece; false if there is none left.
+    /// Gives up a piece; false if none is left.
     fn drop_piece(&self) -> bool {
         let piece = locked(&self.ballast).pieces.pop();
         if let Some(piece) = piece {
@@ -138,7 +140,7 @@ impl Budget {
         committed
     }
 
-    /// Counts memory that comes from elsewhere; false if that is too much.
+    /// Counts memory that comes from elsewhere; false if that exceeds the limit.
     pub fn take(&self, bytes: u64) -> bool {
         let most = if MAKES_ROOM.get() { self.limit() } else { self.open() };
         let taken = self
@@ -150,13 +152,13 @@ impl Budget {
         taken.is_ok()
     }
 
-    /// The same for what has to be there.
+    /// The same for memory that exists in any case.
     pub fn force(&self, bytes: u64) {
         let before = self.used.fetch_add(bytes, Relaxed);
         self.most.fetch_max(before + bytes, Relaxed);
     }
 
-    /// What was taken is there no more.
+    /// Subtracts memory that was released.
     pub fn give(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Relaxed);
     }
@@ -176,7 +178,7 @@ impl Drop for Budget {
     }
 }
 
-// SAFETY: all memory is the system's; what is refused was not touched.
+// SAFETY: all memory is the system's; refused memory was not touched.
 unsafe impl Memory for Budget {
     fn page_size(&self) -> usize {
         self.system.page_size()
@@ -192,7 +194,7 @@ unsafe impl Memory for Budget {
             if unsafe { self.commit_counted(start, bytes) } {
                 return true;
             }
-            // The limit allows it and the system has nothing: that is what the ballast is for.
+            // The limit allows it, but the system has none left: this is what the ballast is for.
             if self.used() + bytes as u64 > self.open() || !self.drop_piece() {
                 return false;
             }
@@ -206,7 +208,7 @@ unsafe impl Memory for Budget {
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
-        // Only when all of it ends: what is counted then is of no use to anybody.
+        // Only when the whole budget ends: nobody uses the count after that.
         // SAFETY: as the caller says.
         unsafe { self.system.unreserve(start, bytes) };
     }

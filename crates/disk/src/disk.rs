@@ -1,4 +1,4 @@
-//! What a device is made of.
+//! The parts of a device.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -19,11 +19,11 @@ use crate::shared::Shared;
 use crate::stripes::{Stripe, Stripes, leaf_of};
 use crate::works::{Work, Works};
 
-/// Owners are smaller than this: the page's number, or what is left of it where there are more pages. Above are those of
-/// shared blobs.
+/// Owners of pages are smaller than this: the page's number, or its remainder if there are more pages. Larger
+/// numbers are owners of shared blobs.
 const OWNERS: u64 = memfold::store::OWNER_LIMIT / 2;
 
-/// A block device in memory. See the crate.
+/// A block device in memory; see the crate.
 pub struct Disk {
     pub(crate) options: Options,
     pub(crate) layout: Layout,
@@ -34,18 +34,18 @@ pub struct Disk {
     pub(crate) shared: Option<Shared>,
     pub(crate) images: Images,
     pub(crate) works: Works,
-    /// What is counted of their memory, at least and now.
+    /// The minimum that is counted for the works' memory; the field below is what is counted now.
     least_work_bytes: u64,
     work_bytes: Mutex<u64>,
-    /// Held while room is made; with the memory to do it.
+    /// Held while room is made; contains the memory needed for it.
     pub(crate) making: Mutex<Making>,
     pub(crate) counts: Counts,
 }
 
-/// What happened so far, and what there is.
+/// Counts of events, and of the current content.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Pages that are no holes, and those of them that are one repeated word, or joined.
+    /// Pages that are not holes; then those of them that are one repeated word, and those that are joined.
     pub used: AtomicU64,
     pub fills: AtomicU64,
     pub joined: AtomicU64,
@@ -55,26 +55,26 @@ pub(crate) struct Counts {
     /// Decompressions, and blocks that were made denser.
     pub faults: AtomicU64,
     pub merges: AtomicU64,
-    /// Pages that went back from the dense tier to the fast one.
+    /// Pages that went back from the dense tier to the fast tier.
     pub promotions: AtomicU64,
     /// Blobs that the store has moved.
     pub moved: AtomicU64,
     pub refused: AtomicU64,
-    /// Moves on with everything that is read or changes: whether there is something to do.
+    /// Advances with every read and change: tells whether there is something to do.
     pub activity: AtomicU64,
-    /// Moves on with everything that changes: whether there may be room where none was.
+    /// Advances with every change: tells whether there may be room where there was none.
     pub changes: AtomicU64,
 }
 
 impl Disk {
-    /// A device of holes.
+    /// A device full of holes.
     pub fn new(options: Options) -> Result<Self, BadOption> {
         let layout = options.check()?;
         let budget = Budget::new(options.limit);
         let cpus = available_parallelism().map_or(1, usize::from);
         let works = options.works.unwrap_or(cpus);
         let store = Tiered::new(budget, options.fast, options.dense);
-        // Frames come when pages are read, which must not need memory where memory is swapped to.
+        // Frames are allocated when pages are read, which must not need memory on a device that is used as swap.
         let resident = if options.swap { Some(0) } else { options.resident };
         let resident = resident.unwrap_or((options.limit / 32).min(256 << 20));
         let resident = Resident::new(resident);
@@ -82,11 +82,11 @@ impl Disk {
         let stripes = Stripes::new();
         let open = |given| Backing::open(given, options.size, options.limit, options.told);
         let backing = options.backing.as_ref().map(open).transpose()?;
-        // A hint for each page of the device, or for as many as there may be.
+        // A hint for each page of the device, or for as many pages as there can be.
         let shared = options
             .share
             .then(|| Shared::new((options.size.min(options.limit.saturating_mul(4))) / PAGE as u64));
-        // Those who read and write, and who makes room.
+        // The threads that read and write, plus the one that makes room.
         let work_bytes = ((works + 1) * Work::least_bytes(&store, layout, backing.is_some())) as u64;
         let backing_bytes = backing.as_ref().map_or(0, Backing::memory_bytes);
         let fixed = work_bytes
@@ -110,7 +110,7 @@ impl Disk {
             if !stripes.make_all(leaves, budget) || !budget.load(ballast) {
                 return Err(BadOption::OutOfMemory);
             }
-            // Each class of the store asks for more long before it has none left.
+            // Each class of the store asks for more long before it runs out.
             let tuning = store.store().tuning();
             store.store().set_tuning(Tuning { fill_ratio: 48, ..tuning });
         }
@@ -137,22 +137,22 @@ impl Disk {
         self.options.swap
     }
 
-    /// Bytes of the device.
+    /// Size of the device in bytes.
     pub fn size(&self) -> u64 {
         self.options.size
     }
 
-    /// Bytes of pages that are no holes.
+    /// Bytes of pages that are not holes.
     pub fn logical_bytes(&self) -> u64 {
         self.counts.used.load(Relaxed) * PAGE as u64
     }
 
-    /// Does nothing: what was written is in memory, and ends with the process whatever is called.
+    /// Does nothing: the data are in memory and are lost when the process ends, whatever is called.
     pub fn flush(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Leaves nothing behind, where the device itself is not dropped before the process ends.
+    /// Leaves nothing behind, for a device that is not dropped before the process ends.
     pub fn end(&self) {
         self.backing.iter().for_each(Backing::end);
     }
@@ -168,8 +168,8 @@ impl Disk {
         self.store.store().memory()
     }
 
-    /// Counts again what memory to compress in takes, of which more may have been used, and tables of the backing device. What of it is counted and
-    /// not in memory now is returned.
+    /// Updates the count of the works' memory, of which more may have been used, and of the tables of the backing
+    /// device. Returns the bytes that are counted but not in memory now.
     pub(crate) fn count_works(&self) -> u64 {
         let mut counted = locked(&self.work_bytes);
         let tables = self.backing.as_ref().map_or(0, Backing::memory_bytes)
@@ -182,19 +182,20 @@ impl Disk {
         self.least_work_bytes.saturating_sub(now)
     }
 
-    /// Bytes that pages may take uncompressed now.
+    /// Bytes that uncompressed pages may take now.
     pub(crate) fn resident_allowed(&self) -> u64 {
         (self.counts.used.load(Relaxed) * PAGE as u64 / 64).max(1 << 20)
     }
 
-    /// Does what is to be done about a page's old content, with the lock of its leaf held. What is returned is to be freed without it.
+    /// Settles what is left of a page's old content, with the lock of its leaf held. The result must be freed
+    /// without that lock.
     pub(crate) fn settle(&self, leaf: u64, left: Left) -> Result<Option<(Held, u64)>, Error> {
         let page = |at: usize| leaf * PAGES as u64 + at as u64;
         match left {
             Left::Nothing => Ok(None),
             Left::Blob { held, owner } => Ok(Some((held, owner_of(page(owner))))),
             Left::Moved { r, from, to } => {
-                // Should the blob be damaged, who reads it finds that out.
+                // If the blob is damaged, the next reader notices.
                 let _ = self.store.store().reown(r, owner_of(page(from)), owner_of(page(to)));
                 Ok(None)
             }
@@ -204,7 +205,7 @@ impl Disk {
 
     pub(crate) fn free(&self, freed: Option<(Held, u64)>) {
         match freed {
-            // A blob that the store does not know is one that was damaged: nothing to free.
+            // If the store does not know the blob, it was damaged: there is nothing to free.
             Some((Held::Blob(r), owner)) => drop(self.store.store().free(r, owner, self)),
             Some((Held::Shared(number), _)) => {
                 if let Some(r) = self.shared.as_ref().and_then(|shared| shared.leave(number)) {
@@ -216,18 +217,19 @@ impl Disk {
         }
     }
 
-    /// The leaf with a page, locked.
+    /// Locks the leaf that contains a page.
     pub(crate) fn lock(&self, page: u64) -> (std::sync::MutexGuard<'_, Stripe>, u64, usize) {
         let (leaf, at) = leaf_of(page);
         (self.stripes.lock(leaf), leaf, at)
     }
 
-    /// Brings holes and unused ends together and gives them back; true if that gave anything.
+    /// Merges holes and unused ends and releases them; returns whether that released anything.
     pub(crate) fn compact(&self, bytes: usize) -> bool {
         self.store.store().maintain(self, bytes).released_bytes > 0
     }
 
-    /// Makes everything as small as it can be, whether it was used of late or not: what is left to the background otherwise.
+    /// Makes everything as small as possible, recently used or not. Otherwise this is left to the background
+    /// thread.
     pub fn condense(&self) -> Result<(), Error> {
         let mut making = locked(&self.making);
         self.merge_all(&mut making)?;
@@ -237,12 +239,12 @@ impl Disk {
     }
 }
 
-/// The same of a shared blob.
+/// The owner of a shared blob in the store.
 pub(crate) fn shared_owner(number: u64) -> u64 {
     OWNERS | (number % OWNERS)
 }
 
-/// The number under which the store knows the owner of a page's blob.
+/// The number by which the store knows the owner of a page's blob.
 pub(crate) fn owner_of(page: u64) -> u64 {
     page % OWNERS
 }
@@ -256,12 +258,12 @@ impl Owners for Disk {
 }
 
 impl Disk {
-    /// Whether the owner of a blob knows now where it is.
+    /// Tells the owner of a blob where it is now; returns whether the owner had it.
     fn has_moved(&self, owner: u64, from: Ref, to: Ref) -> bool {
         if owner >= OWNERS {
             return self.shared.as_ref().is_some_and(|shared| shared.relocate(owner - OWNERS, from, to));
         }
-        // Pages whose numbers are too large for an owner share theirs with others.
+        // Pages whose numbers exceed the largest owner share their owner with other pages.
         let pages = self.options.size.div_ceil(PAGE as u64);
         (owner..pages).step_by(OWNERS as usize).any(|page| {
             let (leaf, at) = leaf_of(page);

@@ -2,25 +2,26 @@
 
 use std::fmt;
 
-/// Why a call did not do what it was asked for.
+/// Why a call did not do what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
     /// Bytes beyond the end of the device.
     Range,
-    /// The limit is reached, and nothing can be made smaller. What the device holds is as it was, but for the pages of the same call that had been
-    /// written before.
+    /// The limit is reached, and nothing can be made smaller. The content is unchanged, except for pages that the
+    /// same call had already written.
     Full,
-    /// What is kept of a page is not what was written: memory was damaged.
+    /// The stored form of a page is not what was written: memory was damaged.
     Damaged {
         /// The first byte of the page.
         offset: u64,
     },
-    /// The backing device did not bring a page.
+    /// The backing device did not return a page.
     Backing {
         /// The first byte of the page.
         offset: u64,
-        /// It does not have it any more, or something else in its place; else it does not answer, and may yet.
+        /// It no longer has the page, or has something else in its place; otherwise it does not answer, but still
+        /// may.
         is_lost: bool,
     },
 }
@@ -49,7 +50,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// The number that the system has for it.
+    /// The corresponding error number of the system.
     pub fn errno(self) -> i32 {
         const EIO: i32 = 5;
         const EINVAL: i32 = 22;

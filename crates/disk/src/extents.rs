@@ -1,10 +1,10 @@
-//! Where there is something and where there is not.
+//! Which parts of the device hold data.
 
 use crate::disk::Disk;
 use crate::leaf::{Entry, PAGE, PAGES};
 use crate::stripes::leaf_of;
 
-/// A part of the device that is all holes, or all not.
+/// A part of the device that consists of holes only, or of data only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Its first byte.
@@ -16,7 +16,7 @@ pub struct Extent {
 }
 
 impl Disk {
-    /// The extent that begins at `offset`, and ends at `end`, or before. `None` if there is nothing between them.
+    /// The extent that begins at `offset` and ends at or before `end`. `None` if there is nothing between them.
     pub fn extent(&self, offset: u64, end: u64) -> Option<Extent> {
         let end = end.min(self.options.size);
         if offset >= end {
@@ -34,7 +34,7 @@ impl Disk {
                     break;
                 }
                 kind = Some(true);
-                // The next thing that is there: it may be this one by now.
+                // The next page that exists: by now, it may be this one.
                 let next =
                     self.stripes.next(number).map_or(u64::MAX / PAGE as u64, |leaf| leaf * PAGES as u64);
                 page = page.max(next);

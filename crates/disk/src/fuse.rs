@@ -1,10 +1,11 @@
-//! The device as one file, `disk`, of a file system of its own: for machines where no NBD client can be had.
+//! The device as the only file, `disk`, of a file system of its own: for machines without an NBD client.
 //!
-//! Reads and writes come past the page cache: a loop device on the file has a cache itself. The kernel asks from several threads at once.
+//! Reads and writes bypass the page cache: a loop device on the file has its own cache. The kernel sends requests
+//! from several threads at once.
 //!
-//! Who maps the file (`mmap`, since Linux 6.6) has its pages in the page cache as long as they are mapped. The
-//! kernel writes changed ones back before it reads from here, and forgets cached ones before it writes to here,
-//! so all see the same bytes.
+//! If a program maps the file (`mmap`, since Linux 6.6), its pages are in the page cache while they are mapped.
+//! The kernel writes back changed pages before it reads from here, and drops cached pages before it writes to
+//! here, so everybody sees the same bytes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -24,9 +25,9 @@ use crate::{Disk, Error, PAGE, locked};
 /// The file's name.
 pub const NAME: &str = "disk";
 const FILE: INodeNo = INodeNo(2);
-/// What the kernel knows of the two it may believe for so long.
+/// How long the kernel may rely on what it knows about the directory and the file.
 const TTL: Duration = Duration::from_secs(60);
-/// The longest read, and the longest write, that there can be: each thread keeps memory for both.
+/// The longest possible read or write: each thread keeps memory for both.
 const MOST: usize = 256 << 10;
 
 /// A mounted device.
@@ -37,7 +38,7 @@ struct File {
     user: u32,
     group: u32,
     made: SystemTime,
-    /// What is read to, one for each thread: a device that is used as swap must not need memory to bring some.
+    /// Buffers for reading, one per thread: a device that is used as swap must not need memory to return some.
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -50,7 +51,7 @@ impl Mounted {
         user: u32,
         group: u32,
     ) -> io::Result<Self> {
-        // What is not zero has to be there.
+        // Only memory with non-zero content is certainly allocated.
         let buffer = || vec![u8::from(disk.is_for_swap()); MOST];
         let buffers = Mutex::new((0..threads).map(|_| buffer()).collect());
         let file = File { disk: Arc::clone(disk), user, group, made: SystemTime::now(), buffers };
@@ -60,19 +61,21 @@ impl Mounted {
             MountOption::Subtype("memfold".into()),
             MountOption::DefaultPermissions,
         ];
-        // Loop devices work on behalf of the kernel: root has to have the file. Others need user_allow_other in fuse.conf for that.
+        // Loop devices work on behalf of the kernel, so root must be able to access the file. Other users need
+        // user_allow_other in fuse.conf for that.
         config.acl = if user == 0 { SessionACL::All } else { SessionACL::Owner };
         (config.n_threads, config.clone_fd) = (Some(threads), true);
         Session::new(file, directory, &config).map(Mounted)
     }
 
-    /// Serves until it is unmounted.
+    /// Serves requests until the file system is unmounted.
     pub fn run(self) -> io::Result<()> {
         self.0.run()
     }
 }
 
-/// What the client gets. Why is only told here; but at the limit each write would say so.
+/// The error number for the client. The reason is printed here, because the client never sees it, except at the
+/// limit, where every write would print it.
 fn errno(error: Error) -> Errno {
     if matches!(error, Error::Damaged { .. } | Error::Backing { .. }) {
         eprintln!("memfold: {error}");
@@ -90,7 +93,7 @@ impl File {
         Some(FileAttr {
             ino: inode,
             size,
-            // What is there, as of any sparse file.
+            // What is allocated, as for any sparse file.
             blocks: if inode == FILE { self.disk.logical_bytes() / 512 } else { 0 },
             atime: self.made,
             mtime: self.made,
@@ -110,11 +113,10 @@ impl File {
 
 impl Filesystem for File {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // As many requests at a time as the kernel likes: loop devices have deep queues.
+        // As many simultaneous requests as the kernel likes: loop devices have deep queues.
         let _ = config.set_max_background(64);
         let _ = config.set_max_write(MOST as u32);
-        // Before Linux 6.6 there are no shared mappings of a file whose reads and writes come past the page
-        // cache: ENODEV.
+        // Before Linux 6.6, a file that bypasses the page cache cannot have shared mappings: ENODEV.
         let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         Ok(())
     }
@@ -133,7 +135,7 @@ impl Filesystem for File {
         }
     }
 
-    /// The device keeps its size; everything else about the file is of no interest to anybody, and may be set.
+    /// The size of the device cannot change; no other attribute matters, so they may be set.
     fn setattr(
         &self,
         _: &Request,
@@ -154,7 +156,7 @@ impl Filesystem for File {
     ) {
         let changes = mode.is_some() || user.is_some() || group.is_some();
         match self.attributes(inode) {
-            // Who opens it to write it anew makes it empty first: there is nothing to be done about that, as with a block device.
+            // A program that rewrites the file truncates it first. As with a block device, that has no effect.
             Some(_) if changes || size.is_some_and(|size| size != 0 && size != self.disk.size()) => {
                 reply.error(Errno::EPERM)
             }
@@ -251,8 +253,8 @@ impl Filesystem for File {
                 Err(error) => reply.error(errno(error)),
             },
             PUNCH_HOLE | ZERO_RANGE => reply.ok(),
-            // Nor can room be set apart for what is not known yet: how much it takes depends on how it compresses.
-            // `posix_fallocate` writes then, and learns when the device is full.
+            // Nor can room be reserved for unknown data: how much they take depends on how they compress.
+            // `posix_fallocate` then writes, and learns when the device is full.
             _ => reply.error(Errno::EOPNOTSUPP),
         }
     }
@@ -272,7 +274,7 @@ impl Filesystem for File {
             }
             at = extent.offset + extent.len;
         }
-        // Behind everything there is a hole, and no data.
+        // After the end there is a hole, and no data.
         if whence == SEEK_HOLE { reply.offset(size as i64) } else { reply.error(Errno::ENXIO) }
     }
 
@@ -294,7 +296,7 @@ impl Filesystem for File {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // With a limit that may be less than the data, what counts is memory.
+        // If the limit may be smaller than the data, the figures are those of memory.
         let (all, used) = match self.disk.has_limit() {
             true => (self.disk.budget().limit(), self.disk.held()),
             false => (self.disk.size(), self.disk.logical_bytes()),

@@ -1,9 +1,11 @@
-//! A few blocks as they were decompressed last: who reads one page of a block mostly wants the next one soon.
+//! The most recently decompressed blocks: a reader of one page of a block usually wants the next page soon.
 //!
-//! A block's image is good as long as the **version** under which it was made is the one of its stripe (see `stripes.rs`). One thread decompresses,
-//! and others that want the same block wait for it; who finds all places of its set busy goes on without.
+//! A block's image is valid while its **version** equals the version of the block's stripe (see `stripes.rs`).
+//! One thread decompresses, and others that want the same block wait for it; a thread that finds all places of
+//! the set busy continues without an image.
 //!
-//! Locks: a set's lock is held to choose a place, and nobody waits with it; an image's lock is taken before the lock of its leaf.
+//! Locks: a set's lock is held to choose a place, and no thread waits while holding it; an image's lock is taken
+//! before the lock of its leaf.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -12,7 +14,7 @@ use crate::locked;
 /// Images of a set.
 const WAYS: usize = 8;
 
-/// An image and what it is one of.
+/// An image, and the block that it shows.
 pub struct Image {
     /// The block's first page, plus one.
     pub block: u64,
@@ -20,7 +22,7 @@ pub struct Image {
     pub bytes: Box<[u8]>,
 }
 
-/// Which places have which blocks, the last used first.
+/// Which places hold which blocks, the most recently used first.
 struct Order([(u64, u8); WAYS]);
 
 struct Set {
@@ -28,7 +30,7 @@ struct Set {
     images: [Mutex<Image>; WAYS],
 }
 
-/// See the module.
+/// The cache of images; see the module.
 pub struct Images {
     sets: Box<[Set]>,
 }
@@ -50,12 +52,12 @@ impl Images {
         self.sets.iter().map(|set| size_of::<Set>() + set.images.iter().map(image_bytes).sum::<usize>()).sum()
     }
 
-    /// Takes the memory of all.
+    /// Allocates the memory of all images.
     pub fn fill_in(&self) {
         self.sets.iter().flat_map(|set| &set.images).for_each(|image| locked(image).bytes.fill(1));
     }
 
-    /// The place of a block, waiting only for who is about to make its image.
+    /// The place of a block. Waits only for a thread that is making this block's image.
     pub fn lock(&self, block: u64) -> Option<MutexGuard<'_, Image>> {
         let mixed = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let set = &self.sets[((mixed * self.sets.len() as u64) >> 32) as usize];
@@ -64,7 +66,7 @@ impl Images {
             drop(order);
             return Some(locked(&set.images[way]));
         }
-        // The one that was not used for the longest time, of those that nobody uses now.
+        // The least recently used place of those that are not in use now.
         let free = (0..WAYS).rev().find_map(|at| {
             let (_, way) = order.0[at];
             Some((at, set.images[usize::from(way)].try_lock().ok()?))
@@ -77,7 +79,7 @@ impl Images {
 }
 
 impl Order {
-    /// The place of a block, which is the last used one then.
+    /// Finds the place of a block and makes it the most recently used one.
     fn find(&mut self, wanted: u64) -> Option<usize> {
         let at = self.0.iter().position(|&(block, _)| block == wanted)?;
         self.0[..=at].rotate_right(1);

@@ -1,4 +1,4 @@
-//! A leaf of the index: what there is of 544 neighbouring pages, in one page of memory.
+//! A leaf of the index: the state of 544 neighbouring pages, in one page of memory.
 //!
 //! ```text
 //!   leaf    │ used │ 14 spare │ group 0 │ group 1 │ ── │ group 67 │        4096 bytes for 544 pages: 7.53 for each
@@ -12,12 +12,12 @@
 //!           its number on the backing device (0x7ff), or of a shared blob (0x7fe)
 //! ```
 //!
-//! A **block** is [`Layout::pages`] neighbouring pages, aligned. Its *joined* pages are kept in one blob together, as one image of the
-//! block in which all others are zeros. A page that is written again leaves the image as it is; when the last one has left, the
-//! blob goes.
+//! A **block** is [`Layout::pages`] neighbouring pages, aligned. Its *joined* pages are kept together in one
+//! blob, as one image of the block in which all other pages are zeros. When a joined page is written again, the
+//! image stays as it is; when the last page has left, the blob is freed.
 //!
-//! Invariants: `used` is the number of pages that are no holes. If a block has a joined page, the first of them has the
-//! reference, and the blob's owner is that page. A change of any page of a block takes its marks away.
+//! Invariants: `used` is the number of pages that are not holes. If a block has joined pages, the first of them
+//! has the reference, and is the owner of the blob. A change of any page of a block clears the block's marks.
 
 use memfold::store::Ref;
 use zerocopy::FromZeros;
@@ -30,7 +30,7 @@ const GROUPS: usize = 68;
 /// Pages of a leaf.
 pub const PAGES: usize = GROUP * GROUPS;
 
-/// How many pages a block has: up to a group.
+/// The number of pages in a block: at most a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pages: usize,
@@ -51,7 +51,7 @@ impl Layout {
         self.pages * PAGE
     }
 
-    /// The first page of the block with page `at`.
+    /// The first page of the block that contains page `at`.
     pub fn first(self, at: usize) -> usize {
         at & !(self.pages - 1)
     }
@@ -74,12 +74,12 @@ pub enum Held {
     Blob(Ref),
     /// On the backing device, under this number.
     Spilled(u64),
-    /// In the store, and other pages have it, too: the number under which `shared` knows it.
+    /// In the store, shared with other pages: the number by which `shared` knows it.
     Shared(u64),
 }
 
 impl Held {
-    /// Spilled and shared blobs are numbered below this.
+    /// Numbers of spilled and shared blobs are below this.
     pub const MOST_NUMBERS: u64 = 1 << 45;
     const SPILLED: u64 = 0x7ff;
     const SHARED: u64 = 0x7fe;
@@ -110,10 +110,10 @@ impl Held {
     }
 }
 
-/// What there is of a page.
+/// The state of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing: it was never written, or trimmed, or is zeros.
+    /// Nothing: it was never written, was trimmed, or is zeros.
     Hole,
     /// A blob of its own.
     Page(Held),
@@ -123,13 +123,14 @@ pub enum Entry {
     Fill(u32),
 }
 
-/// What a block's marks say.
+/// The meaning of a block's marks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mark {
-    /// It was tried to make it denser, and there was nothing to gain.
+    /// Making it denser was tried, and nothing would have been gained.
     Settled = 0,
-    /// Somebody is making it denser; if the mark is gone when he is done, it was changed meanwhile.
+    /// A thread is making it denser; if the mark is gone when the thread is done, the block was changed
+    /// meanwhile.
     Merging = 1,
 }
 
@@ -138,12 +139,12 @@ pub enum Mark {
 struct Group {
     kinds: [u8; 2],
     hot: u8,
-    /// For each kind of mark, a bit for each block that there can be: of two pages.
+    /// For each kind of mark, one bit per possible block: blocks have at least two pages.
     marks: u8,
     slots: [[u8; 7]; GROUP],
 }
 
-/// See the module.
+/// A leaf; see the module.
 #[derive(FromZeros)]
 #[repr(C)]
 pub struct Leaf {
@@ -154,22 +155,22 @@ pub struct Leaf {
 
 const _: () = assert!(size_of::<Leaf>() == PAGE);
 
-/// What is no longer needed by a page, and what is to be done about it.
+/// What a page no longer needs, and what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,
-    /// The blob, owned by page `owner` of the leaf, is to be freed.
+    /// Free the blob, which page `owner` of the leaf owns.
     Blob {
         held: Held,
         owner: usize,
     },
-    /// The blob's owner was page `from`, and is page `to` now.
+    /// The blob's owner was page `from` and is now page `to`.
     Moved {
         r: Ref,
         from: usize,
         to: usize,
     },
-    /// The blob's reference is not one: the memory of the index was damaged.
+    /// The blob's reference is not valid: the memory of the index was damaged.
     Damaged,
 }
 
@@ -183,7 +184,7 @@ impl Leaf {
         self.used == 0
     }
 
-    /// What there is of a page; `None` if that cannot be.
+    /// The state of a page; `None` if the slot is invalid.
     pub fn entry(&self, at: usize) -> Option<Entry> {
         let slot = self.groups[at / GROUP].slots[at % GROUP];
         match self.kind(at) {
@@ -194,7 +195,7 @@ impl Leaf {
         }
     }
 
-    /// The page that knows where the blob with the joined pages of a block is, and where that is.
+    /// The page that holds the reference of a block's joined blob, and that reference.
     pub fn joined(&self, layout: Layout, first: usize) -> Option<(usize, Held)> {
         let at = self.joined_pages(layout, first).next()?;
         Some((at, Held::unpack(self.groups[at / GROUP].slots[at % GROUP])?))
@@ -207,8 +208,8 @@ impl Leaf {
         layout.range(first).filter(move |&at| bits & 1 << (at - first) != 0)
     }
 
-    /// Puts `new` in the place of what there is of a page; not [`Entry::Joined`]. It comes back, and nothing is changed, if its reference is none that
-    /// a leaf can hold.
+    /// Replaces the state of a page by `new`, which must not be [`Entry::Joined`]. If a leaf cannot hold the
+    /// reference of `new`, `new` is returned and nothing changes.
     pub fn replace(&mut self, layout: Layout, at: usize, new: Entry) -> Result<Left, Entry> {
         let slot = match new {
             Entry::Hole | Entry::Joined => [0; 7],
@@ -224,7 +225,7 @@ impl Leaf {
         Ok(left)
     }
 
-    /// What is left when a page's content is not needed any more.
+    /// What is left when a page's content is no longer needed.
     fn leave(&mut self, layout: Layout, at: usize) -> Left {
         match self.entry(at) {
             Some(Entry::Hole | Entry::Fill(_)) => Left::Nothing,
@@ -249,8 +250,9 @@ impl Leaf {
         }
     }
 
-    /// The block's pages with a bit in `pages` are joined in the blob `r` from now on, whose owner is the first of them. What was there
-    /// before has to be freed by who calls. False, and nothing is changed, if the reference is none that a leaf can hold.
+    /// Joins the block's pages with a bit in `pages` in the blob `r`; the first of them becomes its owner. The
+    /// caller must free what was there before. Returns false, and changes nothing, if a leaf cannot hold the
+    /// reference.
     pub fn join(&mut self, layout: Layout, first: usize, pages: u32, r: Ref) -> bool {
         let Some(slot) = r.pack() else { return false };
         let mut holder = Some(slot);
@@ -263,8 +265,8 @@ impl Leaf {
         true
     }
 
-    /// The blob of the page, or of the block's joined ones if the page holds their reference, is `to` now and no longer `from`; false if it
-    /// was not `from`.
+    /// Changes the reference of the page's blob, or of the joined blob if this page holds its reference, from
+    /// `from` to `to`; returns false if it was not `from`.
     pub fn relocate(&mut self, at: usize, from: Ref, to: Ref) -> bool {
         let is_reference = matches!(self.kind(at), 1 | 2);
         let slot = &mut self.groups[at / GROUP].slots[at % GROUP];
@@ -277,8 +279,8 @@ impl Leaf {
         }
     }
 
-    /// The blob of a page, or of the joined ones if the page knows where that is, is `now` from now on. Says where it was; `None`, and nothing is changed, if
-    /// there is none, or `now` is nothing that a leaf can hold.
+    /// Changes where the page's blob is, or the joined blob if this page holds its reference, to `now`. Returns
+    /// where it was; `None`, and nothing changes, if there is none or a leaf cannot hold `now`.
     pub fn rehold(&mut self, at: usize, now: Held) -> Option<Held> {
         let is_blob = matches!(self.kind(at), 1 | 2);
         let slot = &mut self.groups[at / GROUP].slots[at % GROUP];
@@ -287,7 +289,7 @@ impl Leaf {
         Some(before)
     }
 
-    /// The page was used; true if it was before, and not long ago.
+    /// Marks the page as used; returns whether it was recently used already.
     pub fn touch(&mut self, at: usize) -> bool {
         let group = &mut self.groups[at / GROUP];
         let bit = 1 << (at % GROUP);
@@ -296,12 +298,12 @@ impl Leaf {
         before
     }
 
-    /// Whether a page of the block was used of late.
+    /// Whether a page of the block was used recently.
     pub fn is_hot(&self, layout: Layout, first: usize) -> bool {
         self.groups[first / GROUP].hot & layout.mask(first) != 0
     }
 
-    /// The same. From now on none was.
+    /// The same, and clears the bits.
     pub fn cool(&mut self, layout: Layout, first: usize) -> bool {
         let mask = layout.mask(first);
         let hot = &mut self.groups[first / GROUP].hot;
@@ -353,7 +355,7 @@ impl Leaf {
     }
 }
 
-/// The bit of a block's mark: blocks have two pages at least.
+/// The bit of a block's mark: blocks have at least two pages.
 fn mark_bit(first: usize, mark: Mark) -> u8 {
     1 << (first % GROUP / 2 + mark as usize * (GROUP / 2))
 }

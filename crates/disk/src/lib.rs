@@ -1,4 +1,4 @@
-//! A block device in memory, compressed.
+//! A compressed block device in memory.
 //!
 //! ```text
 //!                     ┌── resident: pages that are read again and again, as they are
@@ -8,12 +8,13 @@
 //!                         for a page      └ dense tier: blocks of 32 KiB
 //! ```
 //!
-//! A [`Disk`] may have any size up to 8 EiB and takes memory only for what was written. All calls may come from any thread at
-//! any time. Each page is read and written as a whole: who reads while somebody writes sees each page as it was before, or as it is after.
-//! What is larger than a page is no such unit.
+//! A [`Disk`] may have any size up to 8 EiB and takes memory only for what was written. Any thread may call
+//! anything at any time. Each page is read and written as a whole: a reader sees each page as it was before a
+//! concurrent write, or as it is after it. Larger ranges are not atomic.
 //!
-//! The parts: `leaf` and `stripes` (the index), `resident` and `images` (what is there uncompressed), `read`, `write` (what it says), `merge` (the dense tier),
-//! `shared` (pages with the same content), `backing` and `spill` (what memory is too good for), `room` (what is done at the limit), `maintenance` (the thread that does all that beside the users of the device).
+//! The parts: `leaf` and `stripes` (the index), `resident` and `images` (uncompressed pages and blocks), `read`,
+//! `write` (reading and writing), `merge` (the dense tier), `shared` (pages with the same content), `backing` and
+//! `spill` (the backing device), `room` (what happens at the limit), `maintenance` (the background thread).
 
 mod backing;
 mod budget;
@@ -52,8 +53,9 @@ pub use maintenance::Maintenance;
 pub use options::{BackingTier, BadOption, Options};
 pub use stats::Stats;
 
-/// Who panicked with a lock may have left half of a change: nobody sees it, since all who want the lock panic, too. Callers at doors that catch panics make I/O errors
-/// of them; what has other locks goes on.
+/// A thread that panics with a lock may leave a change half done. Nobody sees it, because every thread that wants
+/// the lock then panics, too. Callers that catch panics turn them into I/O errors; threads that need other locks
+/// continue.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|_| panic!("a thread panicked while it had this lock"))
 }

@@ -1,7 +1,9 @@
-//! The thread that works beside those who use the device.
+//! The thread that works in the background.
 //!
-//! It goes over all blocks again and again, at least [`Options::cold`] apart: a block of which no page was used since it came by is made denser. It drops
-//! uncompressed pages that were not used, and keeps the store dense as its pacer says. Once nothing happens it gives back what was worked in, and when a pass finds nothing to do, what else is there for changes.
+//! It passes over all blocks again and again; passes begin at least [`Options::cold`] apart. A block of which no
+//! page was used since the last pass is made denser. The thread drops uncompressed pages that were not used, and
+//! keeps the store dense as the store's pacer says. Once nothing happens it releases the working memory, and
+//! after a pass with nothing to do it also releases what is kept for changes.
 
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -21,22 +23,22 @@ use crate::merge::Merged;
 use crate::options::Options;
 use crate::status::About;
 
-/// How long it sleeps where nothing happens.
+/// How long it sleeps when nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
-/// After so long without any activity nobody needs what it was worked in.
+/// After this long without activity, nobody needs the working memory.
 const QUIET: Duration = Duration::from_millis(500);
-/// Bytes that the store moves before others have their turn.
+/// Bytes that the store moves before other threads get their turn.
 const MOVES: usize = 2 << 20;
 
-/// If no write was refused for that long, the next one that is gets reported again.
+/// If no write was refused for this long, the next refused write is reported again.
 const LULL: Duration = Duration::from_secs(600);
 
-/// So many percent of the limit are taken when that is said, and so many have to be left before it is said
-/// again.
+/// The percentage of the limit in use at which this is reported, and the percentage below which use must fall
+/// before it is reported again.
 const NEARLY_FULL: u64 = 90;
 const FAR: u64 = 80;
 
-/// Whether it was said that the device is nearly full.
+/// Whether it was reported that the device is nearly full.
 #[derive(Default)]
 struct NearlyFull {
     is_told: bool,
@@ -54,18 +56,18 @@ pub struct Maintenance {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Where a pass over all blocks is.
+/// The position of a pass over all blocks.
 struct Pass {
     begun: Instant,
     next: Option<u64>,
-    /// What had happened when it began, and whether there was anything hot or to be gained.
+    /// The activity when it began, and whether it found anything hot or anything to gain.
     activity: u64,
     found: bool,
-    /// It found nothing, and what is only needed for changes has been given back.
+    /// It found nothing, and memory that is needed only for changes was released.
     rested: bool,
 }
 
-/// Writes that were refused, as far as they were told of.
+/// Refused writes, as far as they were reported.
 #[derive(Default)]
 struct Refused {
     count: u64,
@@ -76,12 +78,13 @@ struct Refused {
 struct Quiet {
     activity: u64,
     since: Instant,
-    /// What it was worked in has been given back.
+    /// The working memory was released.
     rested: bool,
 }
 
 impl Maintenance {
-    /// Starts the thread, which speaks of the device by this; an error if the system has none left.
+    /// Starts the thread, which names the device by `about` in its messages; an error if the system has no thread
+    /// left.
     pub fn start(disk: &Arc<Disk>, about: &About) -> std::io::Result<Self> {
         let who = about.shown();
         // From now on there may be threads.
@@ -100,7 +103,7 @@ impl Drop for Maintenance {
         *locked(&self.stop.stop) = true;
         self.stop.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It ends, if not by a panic of its own.
+            // It ends, unless it has panicked.
             let _ = thread.join();
         }
     }
@@ -118,7 +121,7 @@ impl Disk {
         loop {
             self.tell_refused(&mut refused, who);
             self.tell_nearly_full(&mut nearly, who);
-            // What was freed leaves holes; where nothing happened there are none.
+            // Freeing leaves holes; where nothing happens, none arise.
             let activity = self.counts.activity.load(Relaxed);
             let mut sleep = IDLE;
             if activity != paced || pass.next.is_some() {
@@ -154,9 +157,9 @@ impl Disk {
         }
     }
 
-    /// Says that the device is full: a file system on it may not say so, for it writes back when nobody
-    /// waits for an answer. Not where the write is refused, for nobody knows how long it takes to say
-    /// something.
+    /// Reports that the device is full: a file system on it may not report it, because it writes back when nobody
+    /// waits for an answer. The report is not made where the write is refused, because writing a message may take
+    /// any amount of time.
     fn tell_refused(&self, told: &mut Refused, who: &str) {
         let count = self.counts.refused.load(Relaxed);
         if count == std::mem::replace(&mut told.count, count) {
@@ -173,8 +176,8 @@ impl Disk {
         }
     }
 
-    /// Says once that the device will soon be full, for no door has a way to say it to who writes. What can be
-    /// given up at any time does not count, so it is seldom asked for more than one number.
+    /// Reports once that the device will soon be full, because no protocol can tell that to the writer. Memory
+    /// that can be given up at any time does not count, so usually one number decides.
     fn tell_nearly_full(&self, told: &mut NearlyFull, who: &str) {
         let limit = self.budget().limit();
         let is_near = self.budget().used() >= limit / 100 * NEARLY_FULL && self.is_nearly_full();
@@ -193,25 +196,25 @@ impl Disk {
         }
     }
 
-    /// Whether what can't be given up takes most of the limit.
+    /// Whether memory that cannot be given up takes most of the limit.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.has_limit() && self.held() >= self.budget().limit() / 100 * NEARLY_FULL
     }
 
-    /// Whether the device may get full before all of it is written. As long as a backing device has room,
-    /// there is room here.
+    /// Whether the device may become full before it is completely written. While a backing device has room, there
+    /// is room here.
     pub(crate) fn has_limit(&self) -> bool {
         self.backing.is_none() && self.budget().limit() < self.size()
     }
 
-    /// Bytes of memory that can't be given up without making something denser.
+    /// Bytes of memory that cannot be given up without making something denser.
     pub(crate) fn held(&self) -> u64 {
         let (unused, store) = (self.count_works(), self.store.store().stats());
         let loose = store.hole_bytes + store.slack_bytes + self.resident.bytes() + unused;
         self.budget().used().saturating_sub(loose)
     }
 
-    /// Gives back what it was worked in, once nothing has happened for a while. For swap it stays.
+    /// Releases the working memory once nothing has happened for a while. A swap device keeps it.
     fn heed_quiet(&self, quiet: &mut Quiet, activity: u64) {
         if activity != quiet.activity {
             *quiet = Quiet { activity, since: Instant::now(), rested: false };
@@ -224,7 +227,7 @@ impl Disk {
         }
     }
 
-    /// One leaf of a pass; false if there is nothing to do now.
+    /// Handles one leaf of a pass; returns false if there is nothing to do now.
     fn go_on(&self, pass: &mut Pass, stop: &Stop) -> bool {
         let Some(number) = pass.next else {
             let activity = self.counts.activity.load(Relaxed);
@@ -246,12 +249,12 @@ impl Disk {
             return pass.next.is_some();
         };
         for first in (0..PAGES).step_by(self.layout.pages()) {
-            // Whoever needs room has it before.
+            // A thread that needs room takes precedence.
             let mut making = locked(&self.making);
             let merged = Budget::making_room(|| self.merge_block(number, first, false, making.work()));
             pass.found |= merged != Merged::Nothing;
             if merged == Merged::Nothing {
-                // What does not compress is of no use in memory as long as nobody wants it.
+                // Data that do not compress gain nothing from being in memory while nobody needs them.
                 self.spill_block(number, first, false, making.work());
             }
         }
@@ -259,7 +262,7 @@ impl Disk {
         pass.next.is_some()
     }
 
-    /// Nothing is going on: gives back what is there for what comes next. For swap it stays.
+    /// Nothing happens: releases memory that is kept for future changes. A swap device keeps it.
     fn rest(&self, stop: &Stop) {
         if !self.is_for_swap() {
             locked(&self.making).work().rest(&self.store, self.layout);

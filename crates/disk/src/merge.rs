@@ -1,7 +1,8 @@
-//! The dense tier: pages of a block that was not used for a while are compressed together, by another codec.
+//! The dense tier: pages of a block that was not used for a while are compressed together by another codec.
 //!
-//! What one block needs is copied with the lock of its leaf held; then it is decompressed and compressed without; then, with the lock again, the
-//! new blob takes the place of the old ones, if the block's mark says that nothing was changed meanwhile.
+//! The blobs of a block are copied with the lock of its leaf held, then decompressed and compressed without it.
+//! Then, with the lock held again, the new blob replaces the old ones if the block's mark says that nothing
+//! changed meanwhile.
 
 use std::sync::atomic::Ordering::*;
 
@@ -15,17 +16,17 @@ use crate::leaf::{Entry, Held, Leaf, Mark, PAGE, PAGES};
 use crate::room::Making;
 use crate::works::Work;
 
-/// Blocks of a leaf at most.
+/// The most pages of a block.
 const BLOCK_PAGES: usize = 8;
 
 /// What was done about a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merged {
-    /// It takes so many bytes less.
+    /// It takes this many bytes less.
     Gained(usize),
-    /// It was used of late.
+    /// It was used recently.
     Hot,
-    /// Nothing: there was nothing to do, or somebody changed it meanwhile.
+    /// Nothing: there was nothing to do, or the block changed meanwhile.
     Nothing,
     /// There is no room for its new form beside the old one.
     Full,
@@ -35,7 +36,7 @@ pub enum Merged {
 #[derive(Clone, Copy)]
 struct Old {
     owner: u64,
-    /// The page, within the block; of joined ones the first.
+    /// The page within the block; for joined pages, the first.
     at: usize,
     id: Option<CodecId>,
     start: usize,
@@ -52,7 +53,7 @@ struct Copied {
 }
 
 impl Disk {
-    /// Makes a block denser, if it was not used since the last time, or `even_hot`.
+    /// Makes a block denser if it was not used since the last call, or if `even_hot`.
     pub(crate) fn merge_block(&self, number: u64, first: usize, even_hot: bool, work: &mut Work) -> Merged {
         let copied = match self.copy_block(number, first, even_hot, work) {
             Ok(copied) => copied,
@@ -73,7 +74,7 @@ impl Disk {
     ) -> Result<Copied, Merged> {
         let mut stripe = self.stripes.lock(number);
         let leaf = stripe.get_mut(number).ok_or(Merged::Nothing)?;
-        // For all blocks: who reads a page twice between two calls reads it often.
+        // For all blocks: a page that is read twice between two calls is read often.
         let hot = leaf.cool(self.layout, first) && !even_hot;
         if hot {
             return Err(Merged::Hot);
@@ -86,9 +87,9 @@ impl Disk {
         let page = |at: usize| number * PAGES as u64 + at as u64;
         for at in self.layout.range(first) {
             match leaf.entry(at) {
-                // What is not in memory takes none.
+                // What is not in memory takes no memory.
                 Some(Entry::Page(Held::Spilled(_))) => return Err(Merged::Nothing),
-                // What others have too stays where it is.
+                // A blob that other pages share stays where it is.
                 Some(Entry::Page(Held::Shared(number))) => {
                     let alone = self.shared.as_ref().and_then(|shared| shared.read(number, |_, alone| alone));
                     copied.pages |= u32::from(alone == Some(true)) << (at - first);
@@ -106,7 +107,7 @@ impl Disk {
         }
         let mut start = 0;
         let mut add = |at: usize, r: Ref, owner: u64, joined: bool| {
-            // SAFETY: the leaf's lock is held: nobody takes the reference out, nor moves the blob.
+            // SAFETY: the leaf's lock is held: no thread takes the reference out or moves the blob.
             let (id, payload) = unsafe { self.store.get(r, owner) }.ok()?;
             work.payload.get_mut(start..start + payload.len())?.copy_from_slice(payload);
             copied.olds[at - first] =
@@ -142,7 +143,7 @@ impl Disk {
         Ok(copied)
     }
 
-    /// Memory was damaged: who reads it will be told. Here it is left as it is.
+    /// Memory was damaged: readers will be told. Here the block is left as it is.
     fn give_up(&self, leaf: &mut Leaf, first: usize) -> Merged {
         leaf.set_mark(first, Mark::Settled);
         Merged::Nothing
@@ -163,7 +164,7 @@ impl Disk {
         let form = opened.and_then(|()| {
             let at = copied.pages.trailing_zeros() as usize * PAGE;
             let source = if alone { &image[at..at + PAGE] } else { &*image };
-            // Less than a sixteenth is not worth a slower way back.
+            // A gain of less than a sixteenth does not justify slower reads.
             let most = (held - held / 16).min(source.len());
             self.store.form(Tier::Dense, owner, source, most, &mut work.space)
         });
@@ -200,7 +201,7 @@ impl Disk {
             return Merged::Full;
         }
         leaf.set_mark(first, Mark::Settled);
-        // Not the content has changed but where it stands: an image made before lacks some of it.
+        // The content is the same but its place has changed: an image made before lacks a part of it.
         stripe.version += 1;
         drop(stripe);
         let now_joined = if alone { 0 } else { copied.pages.count_ones() };
@@ -224,7 +225,7 @@ impl Disk {
     }
 }
 
-/// Makes the image of a block: what has no blob is zeros.
+/// Makes the image of a block: pages without a blob are zeros.
 fn open(copied: &Copied, image: &mut [u8], work: &mut Work) -> Option<()> {
     image.fill(0);
     let olds = || copied.olds.iter().flatten();

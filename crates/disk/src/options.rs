@@ -1,4 +1,4 @@
-//! How a device is made.
+//! Options of a device.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,37 +10,38 @@ use crate::leaf::Layout;
 
 /// The largest device: 8 EiB less one byte, so that offsets are signed numbers everywhere.
 pub const MOST_SIZE: u64 = i64::MAX as u64;
-/// The least limit: the memory to compress in, and something to be compressed.
+/// The least limit: room for the working memory and for some compressed data.
 pub const LEAST_LIMIT: u64 = 8 << 20;
 
-/// How a device is made. [`Options::new`] has a default for everything but its size.
+/// Options of a device. [`Options::new`] has a default for everything but its size.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
     /// Bytes of the device.
     pub size: u64,
-    /// Bytes of memory that it may take at most, all in all.
+    /// The most memory that it may take in total, in bytes.
     pub limit: u64,
     /// Compresses what is written.
     pub fast: &'static dyn Codec,
-    /// Compresses what stays cold; `None` to leave all as it was written.
+    /// Compresses what stays cold; `None` to leave everything as it was written.
     pub dense: Option<&'static dyn Codec>,
     /// Pages of a block of the dense tier: 2, 4 or 8.
     pub block_pages: usize,
-    /// Bytes of pages that are kept uncompressed, at most; `None` for a 32nd of the limit.
+    /// The most bytes of pages that are kept uncompressed; `None` for a 32nd of the limit.
     pub resident: Option<u64>,
-    /// A page that was not used for so long is cold; it may be twice as long until that is seen.
+    /// A page that was not used for this long is cold; it may take twice as long until that is noticed.
     pub cold: Duration,
-    /// Takes what does not compress and was not used for a while and, at the limit, what was used least.
+    /// Takes data that do not compress and were not used for a while and, at the limit, the least used data.
     pub backing: Option<BackingTier>,
-    /// Pages with the same content share what is kept of them.
+    /// Pages with the same content share one copy.
     pub share: bool,
-    /// For swap: takes memory for the index and for work at once, and keeps a ballast of it that is given up when the system has no more. See
-    /// [`crate::swap`] for what the process has to do.
+    /// For swap: allocates the index and the working memory at once, and keeps a ballast that is given up when
+    /// the system has no more memory. See [`crate::swap`] for what the process must do.
     pub swap: bool,
-    /// Hears what people should know of the backing device.
+    /// Receives messages for people about the backing device.
     pub told: fn(&str),
-    /// Threads that read and write at the same time, for which there is memory to compress in; `None` for one for each CPU.
+    /// The number of threads that read and write at the same time and have working memory; `None` for one per
+    /// CPU.
     pub works: Option<usize>,
 }
 
@@ -49,7 +50,8 @@ pub struct Options {
 pub struct BackingTier {
     /// A directory, a new file, a block device that nobody uses, an NBD server, Redis.
     pub target: Target,
-    /// Bytes of it that may be used; `None` for all of a block device or server, and some more than the device has of a file.
+    /// Bytes of it that may be used; `None` for all of a block device or server and, for a file, slightly more
+    /// than the size of the device.
     pub size: Option<u64>,
 }
 
@@ -88,11 +90,11 @@ impl Options {
     }
 }
 
-/// An option that cannot be.
+/// An option with an impossible value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadOption {
-    /// The backing device: why.
+    /// The backing device, and why it cannot be used.
     Backing(String),
     /// The size.
     Size,
@@ -102,7 +104,7 @@ pub enum BadOption {
     BlockPages,
     /// The number of threads.
     Works,
-    /// There is no memory for what is needed from the beginning.
+    /// There is not enough memory for what is needed from the start.
     OutOfMemory,
 }
 

@@ -32,7 +32,7 @@ enum Found {
     },
 }
 
-/// A blob's payload that was copied.
+/// A copied payload of a blob.
 #[derive(Clone, Copy)]
 struct Copied {
     id: Option<CodecId>,
@@ -40,7 +40,7 @@ struct Copied {
     was_spilled: bool,
 }
 
-/// Under which number a blob is on the backing device, and which of those that had it.
+/// The number of a blob on the backing device, and which of the blobs that have had this number it is.
 #[derive(Clone, Copy)]
 struct Spilled {
     number: u64,
@@ -48,22 +48,22 @@ struct Spilled {
 }
 
 impl Work {
-    /// Copies a blob's payload; `None` if it is longer than any can be.
+    /// Copies a blob's payload; `None` if it is longer than a payload can be.
     fn copy(&mut self, id: Option<CodecId>, payload: &[u8]) -> Option<Copied> {
         self.payload.get_mut(..payload.len())?.copy_from_slice(payload);
         Some(Copied { id, len: payload.len(), was_spilled: false })
     }
 }
 
-/// Why there is no image of a block.
+/// Why a block has no image.
 enum Missing {
-    /// Its page is not in it any more.
+    /// The page is no longer part of it.
     Changed,
     Failed(Error),
 }
 
 impl Disk {
-    /// Fills `dst` with what the device holds from byte `offset` on.
+    /// Fills `dst` with the device's content from byte `offset` on.
     pub fn read(&self, offset: u64, dst: &mut [u8]) -> Result<(), Error> {
         self.check_range(offset, dst.len() as u64)?;
         if dst.is_empty() {
@@ -92,8 +92,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Fills `dst` with a part of a page, from byte `at`. The version is that of the page's stripe when it was so. Whether the page counts as used is said by
-    /// `used`.
+    /// Fills `dst` with a part of a page, from byte `at`. Returns the version of the page's stripe at that
+    /// moment. `used` says whether the page counts as used.
     pub(crate) fn read_page(
         &self,
         page: u64,
@@ -105,7 +105,7 @@ impl Disk {
         self.counts.pages_read.fetch_add(1, Relaxed);
         loop {
             if self.resident.bytes() > 0 {
-                // Before a look at what is resident: that is never older than the version.
+                // Before looking for a resident copy: that copy is never older than this version.
                 let version = self.lock_version(page);
                 if self.resident.read(page, at, dst) {
                     return Ok(version);
@@ -156,7 +156,7 @@ impl Disk {
         self.lock(page).0.version
     }
 
-    /// Looks a page up, and copies what there is of it.
+    /// Looks a page up and copies what there is of it.
     fn find(
         &self,
         page: u64,
@@ -203,7 +203,8 @@ impl Disk {
             }
             Entry::Page(Held::Blob(r)) => {
                 let again = used && leaf.touch(place);
-                // SAFETY: a blob moves and is freed only by who has the lock, or when its reference was taken out under it.
+                // SAFETY: a blob is moved or freed only by the thread that has the lock, or after its reference
+                // was taken out under it.
                 let (id, payload) =
                     unsafe { self.store.get(r, owner_of(page)) }.map_err(|_| damaged(page))?;
                 Found::Page { copied: work.copy(id, payload).ok_or(damaged(page))?, again }
@@ -212,14 +213,14 @@ impl Disk {
         Ok((found, version))
     }
 
-    /// Which blob has a number. With the lock of the leaf that names it held.
+    /// Which blob has a number. The lock of the leaf that names it must be held.
     fn spilled(&self, page: u64, number: u64) -> Result<Spilled, Error> {
         let stamp = self.backing.as_ref().and_then(|backing| backing.stamp(number)).ok_or(damaged(page))?;
         Ok(Spilled { number, stamp })
     }
 
-    /// Reads a blob from the backing device into `work.payload`, on behalf of a page. `None` if the page, or its block, is somewhere else by now: then what was
-    /// read may be anybody's.
+    /// Reads a blob from the backing device into `work.payload`, on behalf of a page. `None` if the page or its
+    /// block is somewhere else by now: then the data read may belong to any page.
     fn fetch(&self, page: u64, at: Spilled, work: &mut Work) -> Result<Option<(Copied, u64)>, Error> {
         let Some(backing) = &self.backing else { return Err(damaged(page)) };
         let Work { sealed, payload: room, .. } = work;
@@ -247,7 +248,7 @@ impl Disk {
         Ok(Some((Copied { id, len: payload.len(), was_spilled: true }, stripe.version)))
     }
 
-    /// A page that is joined with others. `again`: somebody wanted one of them not long ago.
+    /// Reads a page that is joined with others. `again`: one of them was read recently.
     fn read_joined(
         &self,
         page: u64,
@@ -259,7 +260,7 @@ impl Disk {
         let block = page - page % self.layout.pages() as u64;
         let within = (page - block) as usize * PAGE + at;
         let Some(mut image) = self.images.lock(block) else {
-            // All work elsewhere there: not worth waiting.
+            // All places are in use: waiting is not worthwhile.
             let image = std::mem::take(&mut work.space.block);
             let opened = self.open_block(page, &mut image[..self.layout.bytes()], work);
             if opened.is_ok() {
@@ -268,7 +269,8 @@ impl Disk {
             work.space.block = image;
             return opened;
         };
-        // At the version of the image, and now: else it may be zeros there, or older than what is returned as the page's version.
+        // The page must be joined at the version of the image and now: otherwise it may be zeros in the image, or
+        // older than the returned version says.
         let version = self.joined_version(page).ok_or(Missing::Changed)?;
         let good = image.block == block + 1 && image.version == version;
         if !good {
@@ -291,13 +293,13 @@ impl Disk {
         is_joined.then_some(stripe.version)
     }
 
-    /// Whether what is read often may go back to the fast tier: as long as there is room.
+    /// Whether data that are read often may go back to the fast tier: while there is room.
     fn may_promote(&self) -> bool {
         let budget = self.budget();
         budget.used() <= budget.open() - budget.open() / 8
     }
 
-    /// A page that was spilled and is read often, which is in `work.page`, comes back.
+    /// Restores a spilled page that is read often; its content is in `work.page`.
     fn promote(&self, page: u64, version: u64, work: &mut Work) -> Result<(), Error> {
         let content = *work.page;
         if self.may_promote() && self.write_page(page, &content, Some(version), false, work)? == Kept::Done {
@@ -306,8 +308,8 @@ impl Disk {
         Ok(())
     }
 
-    /// The joined pages of a block that had to be decompressed twice in a short time go back to the fast tier: to bring all of them from there takes less than to
-    /// decompress the block once.
+    /// Moves the joined pages of a block that had to be decompressed twice in a short time back to the fast tier:
+    /// reading all of them from there takes less time than decompressing the block once.
     fn promote_block(&self, block: u64, version: u64, image: &[u8], work: &mut Work) -> Result<(), Error> {
         let mut joined = 0u32;
         if self.may_promote() {
@@ -318,7 +320,8 @@ impl Disk {
         }
         let pages =
             (0..).zip(image.as_chunks().0).filter(|&(at, _): &(u64, &[u8; PAGE])| joined & 1 << at != 0);
-        // Each page is one change of the stripe; if there are others between them, somebody else is at work there.
+        // Each page is one change of the stripe; if other changes come between them, another thread is working
+        // there.
         for (version, (at, content)) in (version..).zip(pages) {
             if self.write_page(block + at, content, Some(version), false, work)? != Kept::Done {
                 break;
@@ -328,7 +331,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Fills `image` with the image of the block in which `page` is joined. The version is that of its stripe.
+    /// Fills `image` with the image of the block in which `page` is joined. Returns the version of its stripe.
     fn open_block(&self, page: u64, image: &mut [u8], work: &mut Work) -> Result<u64, Missing> {
         let failed = |error| Missing::Failed(error);
         let (copied, owner, version) = {
@@ -363,7 +366,7 @@ impl Disk {
         Ok(version)
     }
 
-    /// A whole block: what is joined in it is decompressed in place.
+    /// Reads a whole block: its joined pages are decompressed in place.
     fn read_block(&self, first: u64, dst: &mut [u8], work: &mut Work) -> Result<(), Error> {
         let mut apart = [true; 8];
         {
@@ -376,7 +379,8 @@ impl Disk {
         }
         if let Some(joined) = apart.iter().position(|&apart| !apart) {
             match self.open_block(first + joined as u64, dst, work) {
-                // It may be another form by now: see which pages are in that one. What is not is read by itself.
+                // The form may have changed by now: check which pages are in it. Pages that are not are read
+                // separately.
                 Ok(version) => {
                     let (mut stripe, number, place) = self.lock(first);
                     let same = stripe.version == version;
@@ -409,7 +413,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Keeps a page uncompressed if it is what it was.
+    /// Keeps a page uncompressed if it has not changed.
     fn admit(&self, page: u64, version: u64, content: &[u8; PAGE]) {
         let (stripe, ..) = self.lock(page);
         if stripe.version == version {
@@ -418,7 +422,7 @@ impl Disk {
     }
 }
 
-/// A page that is not what was written.
+/// The error for a page that is not what was written.
 pub(crate) fn damaged(page: u64) -> Error {
     Error::Damaged { offset: page * PAGE as u64 }
 }

@@ -1,11 +1,12 @@
-//! Pages that are read again and again, uncompressed.
+//! Uncompressed copies of pages that are read again and again.
 //!
-//! A page comes here when it is read for the second time within a while, so that who reads everything once drives nothing out. Sets of
-//! eight frames each, second chance within a set. What is written goes to the store in any case: a frame can be dropped at any time.
+//! A page comes here when it is read for the second time within a while, so that a scan of everything evicts
+//! nothing. There are sets of eight frames each, with second chance within a set. Written data go to the store in
+//! any case, so a frame can be dropped at any time.
 //!
-//! Locks: a set's lock may be taken by who has the lock of the page's leaf, and never the other way round. Who changes a page
-//! does so, and calls [`Resident::update`], with the leaf's lock held; who admits one has it too, and knows that
-//! what he has is still the page's content.
+//! Locks: a thread that holds the lock of the page's leaf may take a set's lock, never the other way round. A
+//! thread that changes a page also calls [`Resident::update`] with the leaf's lock held; a thread that admits a
+//! page holds it too, and knows that its copy is still the page's content.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -23,13 +24,13 @@ const SET: usize = WAYS * PAGE;
 struct Set {
     /// The page in each frame, plus one; zero where there is none.
     pages: [u64; WAYS],
-    /// Used since the hand came by: a bit for each frame.
+    /// Used since the clock hand passed: a bit for each frame.
     used: u8,
     hand: u8,
     frames: Vec<u8>,
 }
 
-/// See the module.
+/// The copies; see the module.
 pub struct Resident {
     sets: Box<[Mutex<Set>]>,
     bytes: AtomicU64,
@@ -39,7 +40,7 @@ pub struct Resident {
 }
 
 impl Resident {
-    /// Room for `most` bytes of pages at most, none of which is taken yet.
+    /// Room for at most `most` bytes of pages; none is allocated yet.
     pub fn new(most: u64) -> Self {
         let sets = (most / SET as u64).min(1 << 24) as usize;
         Resident {
@@ -61,7 +62,7 @@ impl Resident {
     }
 
     fn set(&self, page: u64) -> Option<&Mutex<Set>> {
-        // Neighbours lie in different sets.
+        // Neighbours are in different sets.
         let mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         self.sets.get(((mixed * self.sets.len() as u64) >> 32) as usize)
     }
@@ -81,7 +82,7 @@ impl Resident {
         true
     }
 
-    /// The page is this now. With its leaf's lock held.
+    /// Updates a page to its new content. The leaf's lock must be held.
     pub fn update(&self, page: u64, content: Option<&[u8; PAGE]>, budget: &Budget) {
         if self.bytes() == 0 {
             return;
@@ -102,7 +103,7 @@ impl Resident {
         }
     }
 
-    /// Keeps a page, if there may be room for it within `most` bytes of frames. With its leaf's lock held.
+    /// Keeps a page if its set's frames exist or fit within `most` bytes of frames. The leaf's lock must be held.
     pub fn admit(&self, page: u64, content: &[u8; PAGE], most: u64, budget: &Budget) {
         let Some(set) = self.set(page) else { return };
         let mut set = locked(set);
@@ -122,8 +123,8 @@ impl Resident {
         set.frames[way * PAGE..][..PAGE].copy_from_slice(content);
     }
 
-    /// Drops the frames of sets none of whose pages was used since the last sweep, or of any while more than `most` bytes are there: looks
-    /// at `count` of the sets.
+    /// Examines `count` sets: drops the frames of sets none of whose pages was used since the last sweep, or of
+    /// any set while the frames exceed `most` bytes.
     pub fn sweep(&self, count: usize, most: u64, budget: &Budget) {
         if self.bytes() == 0 {
             return;
@@ -148,7 +149,7 @@ impl Resident {
         budget.give(SET as u64);
     }
 
-    /// Drops everything; the bytes that were there.
+    /// Drops everything; returns the bytes that this released.
     pub fn clear(&self, budget: &Budget) -> u64 {
         let before = self.bytes();
         self.sweep(self.sets.len(), 0, budget);

@@ -1,7 +1,9 @@
-//! What is done at the limit: whoever wants memory makes room himself, one thread at a time.
+//! What happens at the limit: a thread that wants memory makes room itself, one thread at a time.
 //!
-//! First goes what is uncompressed, then holes of the store, then blocks are made denser, and what can't be is spilled, if there is a backing device: those that
-//! were not used of late, and at last all. Only when nothing is left to be made smaller is the device full. What is done here may use the budget's reserve.
+//! First, uncompressed copies are dropped. Then holes of the store are closed. Then blocks are made denser or, if
+//! that is not possible and there is a backing device, spilled: first those that were not used recently, finally
+//! all. Only when nothing is left to be made smaller is the device full. Making room may use the budget's
+//! reserve.
 
 use std::sync::atomic::Ordering::*;
 
@@ -17,19 +19,19 @@ use crate::stripes::leaf_of;
 use crate::works::Work;
 use crate::write::Kept;
 
-/// So much is gained before others go on.
+/// Room to gain before the other threads continue.
 const ENOUGH: usize = 256 << 10;
 /// Bytes that the store moves at a time.
 const MOVES: usize = 8 << 20;
 
-/// What the thread that makes room has.
+/// What the thread that makes room needs.
 pub struct Making {
     work: Work,
-    /// The leaf with which the search goes on.
+    /// The leaf at which the search continues.
     next: u64,
     /// How often room was made.
     rounds: u64,
-    /// What had changed when nothing was left to be made smaller, and when nothing was left to be tightened.
+    /// The count of changes when nothing was left to make smaller; then the same for tightening.
     exhausted: Option<u64>,
     tight: Option<u64>,
 }
@@ -45,7 +47,7 @@ impl Making {
 }
 
 impl Disk {
-    /// Makes room, or waits while others do. After that the caller tries once more.
+    /// Makes room, or waits while another thread does. After that the caller should try again.
     pub(crate) fn make_room(&self) -> Result<(), Error> {
         self.count_works();
         let before = self.budget().used();
@@ -67,8 +69,9 @@ impl Disk {
         Err(Error::Full)
     }
 
-    /// Makes a change of a page that is there although there is no room: what came of it. What changes a page of a block leaves its old
-    /// form behind until the block is made anew, so it may use half of the reserve meanwhile.
+    /// Changes an existing page although there is no room; returns the outcome. Changing a page of a block leaves
+    /// the block's old form behind until the block is merged again, so meanwhile the change may use half of the
+    /// reserve.
     pub(crate) fn change_in_reserve(
         &self,
         page: u64,
@@ -110,8 +113,8 @@ impl Disk {
         false
     }
 
-    /// Leaves no hole in the store, nor what it keeps for its next blobs: only for changes of what is there, so that they find more room than new pages do.
-    /// Whether that gave anything.
+    /// Closes all holes in the store and releases what it keeps for its next blobs: only for changes of existing
+    /// data, so that they find more room than new pages do. Returns whether that released anything.
     fn tighten(&self, making: &mut Making) -> bool {
         let changes = self.counts.changes.load(Relaxed);
         if making.tight == Some(changes) {
@@ -124,7 +127,7 @@ impl Disk {
         moved + kept > 0
     }
 
-    /// Makes blocks denser, or spills what can't be, until enough is gained or all have had their turn.
+    /// Makes blocks denser, or spills those that cannot be, until enough is gained or all have had their turn.
     fn gain_by_blocks(&self, making: &mut Making, even_hot: bool) -> usize {
         let begin = making.next;
         let (mut number, mut around, mut gained) = (begin, false, 0);

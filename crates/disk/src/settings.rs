@@ -1,4 +1,4 @@
-//! Options as people give them: names and values, the same at all doors.
+//! Options as people give them: names and values, the same for all front ends.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -11,7 +11,7 @@ use memfold_spill::Target;
 
 use crate::options::{BackingTier, BadOption, Options};
 
-/// What each setting is called and means, for help texts.
+/// The name and meaning of each setting, for help texts.
 pub const HELP: &str = "\
 size=SIZE         Bytes of the device, as 8G or 1.5T (powers of 1024): required.
 limit=SIZE        Memory that it may take, or 25% of the memory there is. The default
@@ -36,7 +36,7 @@ backing=TARGET    A directory, a new file, a block device that nobody uses, nbd:
 backing-size=SIZE Bytes of it that may be used. The default is all of a block device or
                   server, and of a file a little more than the device is large.";
 
-/// Settings that have been given so far.
+/// The settings given so far.
 #[derive(Default)]
 pub struct Settings {
     size: Option<u64>,
@@ -51,7 +51,7 @@ pub struct Settings {
     backing_size: Option<u64>,
 }
 
-/// Why a setting can't be. Its text says what would do.
+/// Why a setting is refused. The text says what would be accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadSetting(String);
 
@@ -70,7 +70,8 @@ impl From<BadOption> for BadSetting {
 }
 
 impl Settings {
-    /// Takes a setting; false if none has that name. Only that of a path may have bytes that are no text.
+    /// Takes a setting; returns false if none has that name. Only the value of a path may have bytes that are not
+    /// text.
     pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) -> Result<bool, BadSetting> {
         let value = value.as_ref();
         if name == "backing" {
@@ -102,12 +103,12 @@ impl Settings {
         self.limit.is_some()
     }
 
-    /// Whether the process has to be prepared as [`crate::swap`] says.
+    /// Whether the process must be prepared as [`crate::swap`] says.
     pub fn is_for_swap(&self) -> bool {
         self.swap
     }
 
-    /// The options, on a machine with so much memory.
+    /// The options, on a machine with this much memory.
     pub fn options(&self, memory: u64) -> Result<Options, BadSetting> {
         let Some(size) = self.size else {
             return Err(BadSetting("the device needs a size, like size=8G".into()));
@@ -188,7 +189,7 @@ fn codecs(value: &str) -> Result<(&'static dyn Codec, Option<&'static dyn Codec>
     let dense = if dense == "none" { None } else { Some(find(dense)?) };
     let fast = find(fast)?;
     for codec in [Some(fast), dense].into_iter().flatten() {
-        // Its blocks can only be read with what another part of the process knows.
+        // Its blocks can be read only with data that another part of the process has.
         if codec.id() == memfold_codec::CodecId::OWN || codec.id() == memfold_codec::CodecId::ZSTD_DICT {
             return Err(BadSetting(format!("codec={value}: a device can't use '{}'", codec.name())));
         }

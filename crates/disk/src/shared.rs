@@ -1,14 +1,15 @@
-//! Pages with the same content share one blob, if the device was asked for that.
+//! Pages with the same content share one blob, if the device has that option.
 //!
 //! ```text
 //!   hints    │ tag, page │ tag, page │ ──        by hash of the content: a page that had it once
 //!   blobs    │ reference, count │ ──             by number: what the pages that share it have in their slots
 //! ```
 //!
-//! A hint is only that: whoever follows it compares the contents, byte by byte. Hints take eight bytes for two pages of the device, or of what fits into its
-//! limit, and forget each other.
+//! A hint may be wrong: a thread that follows it compares the contents byte by byte. Hints take eight bytes for
+//! two pages of the device, or of what fits into its limit, and overwrite each other.
 //!
-//! Locks: who has the lock of a leaf may take that of a shared blob's shard, and never the other way round.
+//! Locks: a thread that holds the lock of a leaf may take the lock of a shared blob's shard, never the other way
+//! round.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -20,11 +21,11 @@ use crate::leaf::PAGE;
 use crate::locked;
 
 const SHARDS: usize = 64;
-/// Bits of a hint that are the page's number; the others are of the hash.
+/// Bits of a hint for the page's number; the other bits are of the hash.
 const PAGE_BITS: u32 = 40;
 
 struct Blob {
-    /// `None` where there is nothing.
+    /// `None` if the number is free.
     r: Option<Ref>,
     count: u32,
 }
@@ -35,22 +36,22 @@ struct Shard {
     free: Vec<u32>,
 }
 
-/// See the module.
+/// The shared blobs; see the module.
 pub struct Shared {
     hints: Box<[AtomicU64]>,
     shards: [Mutex<Shard>; SHARDS],
     next: AtomicU64,
-    /// Pages that have their blob with others, less the blobs that they have.
+    /// The number of pages that share a blob, minus the number of these blobs.
     pub saved: AtomicU64,
 }
 
-/// The content of a page, as a number.
+/// A hash of a page's content.
 pub fn hash(content: &[u8; PAGE]) -> u64 {
     XxHash3_64::oneshot(content)
 }
 
 impl Shared {
-    /// For so many pages.
+    /// Tables for this many pages.
     pub fn new(pages: u64) -> Self {
         let hints = (pages / 2).clamp(64, 1 << 27).next_power_of_two();
         Shared {
@@ -70,7 +71,7 @@ impl Shared {
         (self.hints.len() * 8 + self.shards.iter().map(blobs).sum::<usize>()) as u64
     }
 
-    /// A page that may have the content with this hash; from now on that is `page`, if there was none.
+    /// A page that may have the content with this hash; if there was none, `page` becomes the hint.
     pub fn hint(&self, hash: u64, page: u64) -> Option<u64> {
         let place = &self.hints[(hash as usize) & (self.hints.len() - 1)];
         let tag = hash >> PAGE_BITS;
@@ -83,7 +84,7 @@ impl Shared {
         None
     }
 
-    /// The hint was wrong, or there was none.
+    /// Replaces a hint that was wrong or missing.
     pub fn renew(&self, hash: u64, page: u64) {
         if page + 1 < 1 << PAGE_BITS {
             let place = &self.hints[(hash as usize) & (self.hints.len() - 1)];
@@ -91,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// The number of a blob that is not there yet, for [`Shared::put`].
+    /// Reserves a number for a future blob, for [`Shared::put`].
     pub fn number(&self) -> Option<u64> {
         let shard = self.next.fetch_add(1, Relaxed) as usize % SHARDS;
         let mut locked = locked(&self.shards[shard]);
@@ -99,7 +100,7 @@ impl Shared {
             Some(at) => at,
             None => {
                 locked.blobs.try_reserve(1).ok()?;
-                // Who frees one must not need memory.
+                // Freeing a number must not need memory.
                 let count = locked.blobs.len() + 1;
                 let more = count.saturating_sub(locked.free.capacity());
                 locked.free.try_reserve(more).ok()?;
@@ -110,7 +111,7 @@ impl Shared {
         Some(u64::from(at) * SHARDS as u64 + shard as u64)
     }
 
-    /// Two pages have it.
+    /// Sets the blob of a number; two pages share it.
     pub fn put(&self, number: u64, r: Ref) {
         self.with(number, |blob| {
             if let Some(blob) = blob {
@@ -120,12 +121,12 @@ impl Shared {
         self.saved.fetch_add(1, Relaxed);
     }
 
-    /// A number is not needed after all.
+    /// Returns a number that is not needed after all.
     pub fn cancel(&self, number: u64) {
         locked(&self.shards[number as usize % SHARDS]).free.push((number / SHARDS as u64) as u32);
     }
 
-    /// One page more has it; false if that is not possible.
+    /// Adds a page to a blob; false if that is not possible.
     pub fn share(&self, number: u64) -> bool {
         let shared = self.with(number, |blob| {
             let count = blob.filter(|blob| blob.r.is_some()).map(|blob| &mut blob.count);
@@ -135,7 +136,7 @@ impl Shared {
         shared
     }
 
-    /// One page less has it. The reference, if that was the last one.
+    /// Removes a page from a blob. Returns the reference if that was the last page.
     pub fn leave(&self, number: u64) -> Option<Ref> {
         let mut shard = locked(&self.shards[number as usize % SHARDS]);
         let at = (number / SHARDS as u64) as usize;
@@ -152,12 +153,12 @@ impl Shared {
         Some(r)
     }
 
-    /// Calls `f` with the reference, which stays so until it returns, and whether one page alone has it.
+    /// Calls `f` with the reference, which does not change until `f` returns, and whether only one page has it.
     pub fn read<R>(&self, number: u64, f: impl FnOnce(Ref, bool) -> R) -> Option<R> {
         self.with(number, |blob| blob.and_then(|blob| Some(f(blob.r?, blob.count == 1))))
     }
 
-    /// The blob was `from` and is `to` now; false if it was not, or somebody has the lock.
+    /// Changes the reference from `from` to `to`; false if it was not `from`, or if another thread has the lock.
     pub fn relocate(&self, number: u64, from: Ref, to: Ref) -> bool {
         let Ok(mut shard) = self.shards[number as usize % SHARDS].try_lock() else { return false };
         match shard.blobs.get_mut((number / SHARDS as u64) as usize) {

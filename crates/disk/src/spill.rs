@@ -1,4 +1,5 @@
-//! Blobs go to the backing device: those of what does not compress, and at the limit all that was not used of late.
+//! Moves blobs to the backing device: those of data that do not compress and, at the limit, everything that was
+//! not used recently.
 
 use memfold_codec::CodecId;
 
@@ -7,7 +8,7 @@ use crate::leaf::{Entry, Held, Mark, PAGES};
 use crate::works::Work;
 
 impl Disk {
-    /// Spills what there is of a block in memory: only what is kept as it is, or `any`. Returns the bytes that are free now.
+    /// Spills what a block has in memory: only uncompressed blobs, or `any`. Returns the bytes that this freed.
     pub(crate) fn spill_block(&self, number: u64, first: usize, any: bool, work: &mut Work) -> usize {
         if self.backing.as_ref().is_none_or(|backing| !backing.is_open()) {
             return 0;
@@ -15,7 +16,7 @@ impl Disk {
         self.layout.range(first).map(|at| self.spill(number, at, any, work)).sum()
     }
 
-    /// Spills a page's blob, or that of the joined ones if the page knows where that is.
+    /// Spills a page's blob, or the joined blob if this page holds its reference.
     fn spill(&self, number: u64, at: usize, any: bool, work: &mut Work) -> usize {
         let Some(backing) = &self.backing else { return 0 };
         let first = self.layout.first(at);
@@ -31,7 +32,7 @@ impl Disk {
                 },
                 _ => return 0,
             };
-            // SAFETY: the leaf's lock is held: nobody takes the reference out, nor moves the blob.
+            // SAFETY: the leaf's lock is held: no thread takes the reference out or moves the blob.
             let Ok((id, payload)) = (unsafe { self.store.get(r, owner) }) else { return 0 };
             let is_raw = id == Some(CodecId::COPY);
             let Some(room) = work.payload.get_mut(..payload.len()).filter(|_| any || is_raw) else {
@@ -44,7 +45,7 @@ impl Disk {
             leaf.set_mark(first, Mark::Merging);
             (id, payload.len())
         };
-        // Pages may leave their block, and its blob goes on to be known by another of them; the block stays.
+        // Pages may leave their block, and then another of them holds the reference of its blob; the block stays.
         let block = owner_of(number * PAGES as u64 + first as u64);
         let spilled = backing.write(block, id, &work.payload[..len]);
         let mut stripe = self.stripes.lock(number);
@@ -59,7 +60,7 @@ impl Disk {
                 self.free(Some((blob, owner)));
                 len
             }
-            // Changed meanwhile.
+            // It changed meanwhile.
             (None, Some(spilled)) => {
                 backing.free(spilled);
                 0

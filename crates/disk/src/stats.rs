@@ -1,4 +1,4 @@
-//! What the device holds, and what it costs.
+//! What the device holds, and what that costs.
 
 use std::sync::atomic::Ordering::*;
 
@@ -9,56 +9,56 @@ use crate::disk::Disk;
 use crate::leaf::PAGE;
 use crate::stripes::LEAF_BYTES;
 
-/// A count of everything. `memory_bytes` is the sum of `payload_bytes`, `resident_bytes` and `overhead_bytes`.
+/// All statistics. `memory_bytes` is the sum of `payload_bytes`, `resident_bytes` and `overhead_bytes`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Stats {
     /// Bytes of the device.
     pub size_bytes: u64,
-    /// Bytes of memory that it may take.
+    /// The most memory that it may take.
     pub limit_bytes: u64,
-    /// Bytes of pages that are no holes.
+    /// Bytes of pages that are not holes.
     pub logical_bytes: u64,
-    /// Those of them that are one repeated word, and take no memory but for the index.
+    /// Of these, pages of one repeated word, which take memory only in the index.
     pub same_filled_bytes: u64,
-    /// Those of them that have the same content as others, and take no memory but for the index.
+    /// Of these, pages with the same content as others, which take memory only in the index.
     pub shared_bytes: u64,
-    /// Those of them that are in blocks of the dense tier.
+    /// Of these, pages in blocks of the dense tier.
     pub dense_bytes: u64,
     /// Compressed bytes.
     pub payload_bytes: u64,
-    /// Bytes of pages that are kept uncompressed, too.
+    /// Bytes of pages of which an uncompressed copy is kept, too.
     pub resident_bytes: u64,
     /// Compressed bytes that are on the backing device, not in memory.
     pub spilled_bytes: u64,
     /// Bytes of the backing device in use.
     pub backing_bytes: u64,
-    /// Blobs that were written to it, and read from it.
+    /// Blobs written to it, and blobs read from it.
     pub spills: u64,
     #[allow(missing_docs)]
     pub spill_faults: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
-    /// Everything that is neither payload nor resident: the index, the store's headers and holes, memory to work in.
+    /// Everything that is neither payload nor resident: the index, the store's headers and holes, working memory.
     pub overhead_bytes: u64,
-    /// All memory that the device takes. What it keeps free to compress in counts for the limit, too, and not here.
+    /// All memory that the device takes. Memory that it keeps free for compressing counts towards the limit, but
+    /// not here.
     pub memory_bytes: u64,
-    /// The most that ever counted for the limit.
+    /// The peak of what counted towards the limit.
     pub peak_memory_bytes: u64,
-    /// `logical_bytes` less all memory that the device takes.
+    /// `logical_bytes` minus all memory that the device takes.
     pub saved_bytes: i64,
-    /// `logical_bytes` for each byte of payload, and for each of all memory; `None` where there is nothing to
-    /// compare.
+    /// `logical_bytes` per byte of payload, and per byte of all memory; `None` if there is nothing to compare.
     pub compression_ratio: Option<f64>,
     #[allow(missing_docs)]
     pub memory_ratio: Option<f64>,
     /// Compressed pages and blocks.
     pub blobs: u64,
-    /// Holes and unused ends of the store, which the keeper gives back.
+    /// Holes and unused ends of the store, which the background thread releases.
     pub loose_bytes: u64,
     /// Blobs that were moved to close holes.
     pub blobs_moved: u64,
-    /// Pages that were read and written, as a whole or in part, and that were trimmed while there was something.
+    /// Pages read, pages written, in whole or in part, and trimmed pages that were not holes.
     pub pages_read: u64,
     #[allow(missing_docs)]
     pub pages_written: u64,
@@ -70,16 +70,16 @@ pub struct Stats {
     pub resident_hits: u64,
     /// Blocks that were made denser.
     pub merges: u64,
-    /// Pages that went back from the dense tier to the fast one, since they are read often.
+    /// Pages that went back from the dense tier to the fast tier because they are read often.
     pub promotions: u64,
     /// Writes that were refused at the limit.
     pub refused_writes: u64,
-    /// Nine tenths of the limit are taken by what can't be given up.
+    /// Memory that cannot be given up takes nine tenths of the limit.
     pub nearly_full: bool,
 }
 
 impl Disk {
-    /// Counts.
+    /// Collects the statistics.
     pub fn stats(&self) -> Stats {
         let unused = self.count_works();
         let (counts, budget, store) = (&self.counts, self.budget(), self.store.store().stats());

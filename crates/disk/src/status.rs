@@ -1,8 +1,9 @@
-//! What a running device says about itself: one JSON object for each connection to a socket of its own, in a directory where all
-//! are found.
+//! What a running device reports about itself: one JSON object per connection to a socket of its own, in a
+//! directory that contains the sockets of all devices.
 //!
-//! Root's devices are in `/run/memfold/disk`, those of others in `$XDG_RUNTIME_DIR/memfold/disk`, or `/tmp/memfold-UID/disk` without that, as
-//! `PID.sock`. Field names are a contract: they are added to, never changed.
+//! The sockets are named `PID.sock`. Root's devices are in `/run/memfold/disk`, those of other users in
+//! `$XDG_RUNTIME_DIR/memfold/disk` or, without that variable, in `/tmp/memfold-UID/disk`. Field names are a
+//! contract: new ones may be added, existing ones never change.
 
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
@@ -21,26 +22,26 @@ use serde::{Serialize, Serializer};
 
 use crate::{Disk, Stats};
 
-/// Who asks has so long to listen.
+/// The time that a client has to receive the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 const STACK: usize = 128 << 10;
-/// No device says more.
+/// The longest answer of a device.
 const LONGEST: usize = 64 << 10;
 
-/// By what a device is known to those who use it.
+/// How users of a device know it.
 #[derive(Debug, Clone, Serialize)]
 pub struct About {
     /// Its name.
     pub name: String,
     /// How it is reached: `nbd` or `fuse`.
     pub door: &'static str,
-    /// Where: a socket, a file. In JSON one that is no text is in `address_hex`, too.
+    /// Its address: a socket or a file. In JSON, an address that is not text is also in `address_hex`.
     #[serde(serialize_with = "text")]
     pub address: Option<PathBuf>,
 }
 
 impl About {
-    /// As messages call it: its name, and where it is.
+    /// Its name and address, as in messages.
     pub fn shown(&self) -> String {
         let name = memfold_escape::shown(self.name.as_bytes());
         match &self.address {
@@ -75,7 +76,7 @@ fn hex(path: &Path) -> Option<String> {
     path.to_str().is_none().then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The address in what a device says, byte by byte.
+/// The address in a device's answer, byte by byte.
 pub fn address(device: &serde_json::Value) -> Option<PathBuf> {
     let unhex = |hex: &str| {
         let digits = hex.as_bytes().chunks(2).map(|pair| str::from_utf8(pair).ok());
@@ -86,7 +87,7 @@ pub fn address(device: &serde_json::Value) -> Option<PathBuf> {
 }
 
 impl Disk {
-    /// What [`Server`] says.
+    /// The answer of [`Server`].
     pub fn status(&self, about: &About) -> String {
         let status = Status {
             version: env!("CARGO_PKG_VERSION"),
@@ -129,7 +130,7 @@ impl Server {
     /// Starts a thread that answers.
     pub fn start(disk: &Arc<Disk>, about: About) -> io::Result<Self> {
         let place = own_place();
-        // Nobody else may put something there.
+        // Nobody else may create files there.
         let mode = if user() == 0 { 0o755 } else { 0o700 };
         DirBuilder::new().recursive(true).mode(mode).create(&place)?;
         let it = fs::symlink_metadata(&place)?;
@@ -140,7 +141,7 @@ impl Server {
             )));
         }
         let path = place.join(format!("{}.sock", std::process::id()));
-        // Of a process that is gone and had the same number.
+        // The socket of an ended process that had the same id.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         let (disk, stop) = (Arc::clone(disk), Arc::new(AtomicBool::new(false)));
@@ -152,7 +153,7 @@ impl Server {
                         return;
                     }
                     let Ok(mut stream) = stream else { continue };
-                    // Who went away does not want to know.
+                    // A client that has gone away needs no answer.
                     let _ = stream.set_write_timeout(Some(PATIENCE));
                     let _ = stream.write_all(disk.status(&about).as_bytes());
                 }
@@ -164,7 +165,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        // It waits for somebody to come.
+        // The thread waits for a connection.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take().filter(|_| woken) {
@@ -173,7 +174,7 @@ impl Drop for Server {
     }
 }
 
-/// The sockets of all devices that this user may ask. Those of devices that were killed are removed on the way.
+/// The sockets of all devices that this user may ask. Removes those of killed devices on the way.
 pub fn sockets() -> Vec<PathBuf> {
     let mut places = vec![(own_place(), user()), ("/run/memfold/disk".into(), 0)];
     if user() == 0 {
@@ -201,7 +202,7 @@ pub fn sockets() -> Vec<PathBuf> {
     sockets
 }
 
-/// Whether nobody but this user, or root, can have put something there, or led to another place.
+/// Whether only this user, or root, can have put something there or redirected the path.
 fn is_of(place: &Path, owner: u32) -> bool {
     [Some(place), place.parent()].into_iter().flatten().all(|directory| {
         fs::symlink_metadata(directory)
@@ -209,14 +210,14 @@ fn is_of(place: &Path, owner: u32) -> bool {
     })
 }
 
-/// Whether it is the socket of a process that is there. A device that was killed leaves its socket behind: that is removed.
+/// Whether it is the socket of a live process. A killed device leaves its socket behind: that one is removed.
 fn is_alive(path: &Path, owner: u32) -> bool {
     let is_socket = |it: fs::Metadata| it.file_type().is_socket() && it.uid() == owner;
     let process = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".sock")?.parse::<u32>().ok());
     let (Some(process), true) = (process, fs::symlink_metadata(path).is_ok_and(is_socket)) else {
         return false;
     };
-    // A process of another container cannot be seen here, but answers.
+    // A process in another container cannot be seen from here, but answers.
     let refuses =
         |path| UnixStream::connect(path).is_err_and(|it| it.kind() == io::ErrorKind::ConnectionRefused);
     let is_gone = !Path::new("/proc").join(process.to_string()).exists() && refuses(path);
@@ -226,7 +227,7 @@ fn is_alive(path: &Path, owner: u32) -> bool {
     !is_gone
 }
 
-/// What the device at a socket says: `None` if it ended just now.
+/// The answer of the device at a socket: `None` if it has just ended.
 pub fn ask(socket: &Path) -> io::Result<Option<String>> {
     let mut stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,

@@ -1,7 +1,8 @@
-//! The index: leaves by number, in stripes with a lock each.
+//! The index: leaves by number, in stripes with one lock each.
 //!
-//! Leaf `n` is in stripe `n mod 256`, so neighbours have different locks. A lock is held for a lookup, a copy of at most a block's compressed form, and
-//! what the store needs to take a blob or find one; never for a compression, nor for anything that waits.
+//! Leaf `n` is in stripe `n mod 256`, so neighbours have different locks. A lock is held for a lookup, for
+//! copying at most a block's compressed form, and for the store to take or find a blob; never for a compression
+//! or a wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -11,15 +12,15 @@ use crate::leaf::{Leaf, PAGE, PAGES};
 use crate::locked;
 
 const STRIPES: usize = 256;
-/// Bytes of a leaf, and what the allocator and the table of leaves take for it.
+/// Bytes of a leaf, including what the allocator and the table of leaves take for it.
 pub const LEAF_BYTES: u64 = PAGE as u64 + 64;
 
-/// Leaves with one lock.
+/// The leaves under one lock.
 #[derive(Default)]
 pub struct Stripe {
-    /// Leaves stay when nothing is in them.
+    /// Leaves stay even if they are empty.
     keeps: bool,
-    /// Moves on with every change of what any page of these leaves holds.
+    /// Advances with every change of the content of any page in these leaves.
     pub version: u64,
     leaves: BTreeMap<u64, Box<Leaf>>,
 }
@@ -28,7 +29,7 @@ pub struct Stripe {
 #[repr(align(64))]
 struct Padded(Mutex<Stripe>);
 
-/// See the module.
+/// The index; see the module.
 pub struct Stripes(Box<[Padded]>);
 
 impl Stripes {
@@ -40,14 +41,14 @@ impl Stripes {
         locked(&self.0[leaf as usize % STRIPES].0)
     }
 
-    /// The same, unless somebody has it.
+    /// The same, unless another thread has the lock.
     pub fn try_lock(&self, leaf: u64) -> Option<MutexGuard<'_, Stripe>> {
         self.0[leaf as usize % STRIPES].0.try_lock().ok()
     }
 
     /// The first leaf from number `from` on.
     pub fn next(&self, from: u64) -> Option<u64> {
-        // Mostly it is one of the next.
+        // Usually it is one of the next few.
         for leaf in from..from + 4 {
             if self.lock(leaf).leaves.contains_key(&leaf) {
                 return Some(leaf);
@@ -59,13 +60,13 @@ impl Stripes {
             .min()
     }
 
-    /// Makes all leaves below `end`, to stay; false if there is no memory.
+    /// Makes all leaves below `end`, which then stay; false if there is not enough memory.
     pub fn make_all(&self, end: u64, budget: &Budget) -> bool {
         self.0.iter().for_each(|stripe| locked(&stripe.0).keeps = true);
         (0..end).all(|leaf| self.lock(leaf).make(leaf, budget).is_some())
     }
 
-    /// Leaves that there are.
+    /// The number of leaves.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|stripe| locked(&stripe.0).leaves.len() as u64).sum()
     }
@@ -84,7 +85,7 @@ impl Stripe {
         self.leaves.get_mut(&leaf).map(|leaf| &mut **leaf)
     }
 
-    /// The leaf, which is made if there is none; `None` if there is no memory for it.
+    /// The leaf, which is made if it does not exist; `None` if there is no memory for it.
     pub fn make(&mut self, leaf: u64, budget: &Budget) -> Option<&mut Leaf> {
         use std::collections::btree_map::Entry;
         match self.leaves.entry(leaf) {
@@ -104,7 +105,7 @@ impl Stripe {
         }
     }
 
-    /// Drops the leaf if there is nothing in it.
+    /// Drops the leaf if it is empty.
     pub fn drop_empty(&mut self, leaf: u64, budget: &Budget) {
         if !self.keeps && self.leaves.get(&leaf).is_some_and(|leaf| leaf.is_empty()) {
             self.leaves.remove(&leaf);
@@ -113,7 +114,7 @@ impl Stripe {
     }
 }
 
-/// The number of the leaf with a page, and the page's place in it.
+/// The number of the leaf that contains a page, and the page's place in it.
 pub fn leaf_of(page: u64) -> (u64, usize) {
     (page / PAGES as u64, (page % PAGES as u64) as usize)
 }

@@ -1,15 +1,16 @@
-//! What a process does that serves swap: it must not wait for memory that only it can make free.
+//! Prepares a process that serves swap: it must never wait for memory that only it can free.
 //!
-//! CRAMES (section 5, figure 4) shows how a device and the programs that swap to it come to wait for each other. So all that is needed is taken
-//! beforehand (the index, memory to work in, a **ballast** that is given up when the system has no more), it is locked, and
-//! the kernel is told that this process makes memory free: it then never makes it write to swap, or wait for that, when it wants memory itself.
+//! CRAMES (section 5, figure 4) shows how a device and the programs that swap to it come to wait for each other.
+//! So everything that is needed is allocated beforehand (the index, working memory, a **ballast** that is given
+//! up when the system has no more) and locked, and the kernel is told that this process frees memory: when the
+//! process itself allocates memory, the kernel then never makes it write to swap or wait for that.
 
 use std::io;
 
-/// Before any thread is started, since they inherit some of it. An error says why it can't be; what is returned else, what is not as
-/// it should be.
+/// Must run before any thread is started, because threads inherit some of it. An error says why it is impossible;
+/// otherwise the result lists what is not as it should be.
 pub fn prepare_process() -> Result<Vec<String>, String> {
-    // SAFETY: changes nothing but how the kernel treats this process.
+    // SAFETY: changes only how the kernel treats this process.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) } != 0 {
         return Err(format!(
             "memory cannot be locked, which swap needs: {}; be root, or raise 'ulimit -l'",
@@ -17,7 +18,7 @@ pub fn prepare_process() -> Result<Vec<String>, String> {
         ));
     }
     let mut missing = Vec::new();
-    // SAFETY: a number.
+    // SAFETY: takes a number.
     if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
         missing.push(format!(
             "the kernel does not take this process for one that makes memory free (PR_SET_IO_FLUSHER): {}; that needs Linux 5.6 and \
@@ -25,7 +26,7 @@ pub fn prepare_process() -> Result<Vec<String>, String> {
             io::Error::last_os_error()
         ));
     }
-    // Without it all others would lose what they have swapped out.
+    // Without this process, all others would lose the memory that they have swapped out.
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
         missing.push(format!(
             "this process may be killed when memory ends, and what was swapped out with it (oom_score_adj): {error}; that needs CAP_SYS_RESOURCE"

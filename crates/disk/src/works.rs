@@ -1,4 +1,4 @@
-//! Memory to compress and decompress in: as much of it as there are CPUs, made at once and handed from thread to thread.
+//! Working memory for compression and decompression: one per CPU, allocated at once and lent to the threads.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Condvar, Mutex};
@@ -10,16 +10,16 @@ use memfold_spill::Spilled;
 use crate::leaf::{Layout, PAGE};
 use crate::locked;
 
-/// What zstd uses to decompress, and some more.
+/// What zstd uses to decompress, plus a margin.
 const DECODE: usize = 192 << 10;
 
-/// What one thread works in.
+/// The working memory of one thread.
 pub struct Work {
     pub space: OwnedWorkspace,
     /// A page, and room for the compressed forms of a block and of its pages.
     pub page: Box<[u8; PAGE]>,
     pub payload: Box<[u8]>,
-    /// What is read from the backing device, if there is one, and opened there.
+    /// If there is a backing device: what is read from it, to be opened in place.
     pub sealed: Box<[u8]>,
 }
 
@@ -34,7 +34,8 @@ impl Work {
         })
     }
 
-    /// Bytes that one takes in any case. To decompress, codecs ask for what the worst of all pipelines needs, and use less.
+    /// Bytes that one takes in any case. To decompress, codecs ask for what the worst of all pipelines needs, and
+    /// use less.
     pub fn least_bytes<M: Memory>(store: &Tiered<M>, layout: Layout, backed: bool) -> usize {
         let decode = store.decode_scratch(layout.bytes());
         let space = store.workspace_bytes(layout.bytes()) - decode + decode.min(DECODE);
@@ -45,21 +46,21 @@ impl Work {
         if backed { layout.bytes() + Spilled::OVERHEAD } else { 0 }
     }
 
-    /// Takes memory for all that it may need for codecs that were used here.
+    /// Allocates everything that it may need for the codecs in use.
     pub fn fill_in(&mut self) {
-        // A first use sets everything up that codecs keep.
+        // The first use sets up everything that codecs keep.
         self.payload.fill(1);
         self.sealed.fill(1);
         self.page.fill(1);
         SystemMemory::new().fill_in(self.space.memory());
     }
 
-    /// Gives back what was touched to compress in.
+    /// Releases what compression has touched.
     pub fn rest<M: Memory>(&mut self, store: &Tiered<M>, layout: Layout) {
         self.space.renew(store, layout.bytes());
     }
 
-    /// Where its memory is, and the bytes of the rest.
+    /// Its memory areas, and the bytes of the rest.
     fn memory(&self) -> Memories {
         Memories { space: self.space.memory(), rest: PAGE + self.payload.len() + self.sealed.len() }
     }
@@ -72,7 +73,7 @@ struct Memories {
     rest: usize,
 }
 
-/// See the module.
+/// The pool; see the module.
 pub struct Works {
     memories: Vec<Memories>,
     free: Mutex<Vec<Work>>,
@@ -80,13 +81,13 @@ pub struct Works {
 }
 
 impl Works {
-    /// Hands out `works`; `making` is somebody else's, and counted with them.
+    /// A pool of `works`; `making` belongs to the thread that makes room and is counted with them.
     pub fn new(works: Vec<Work>, making: &Work) -> Self {
         let memories = works.iter().chain([making]).map(Work::memory).collect();
         Works { memories, free: Mutex::new(works), returned: Condvar::new() }
     }
 
-    /// How many there are for those who read and write.
+    /// How many there are for threads that read and write.
     pub fn count(&self) -> usize {
         self.memories.len() - 1
     }
@@ -97,12 +98,13 @@ impl Works {
         self.memories.iter().map(|it| bytes(it) as u64).sum()
     }
 
-    /// Gives back what those that nobody uses now have touched to compress in.
+    /// Releases what compression has touched in those that are not in use now.
     pub fn rest<M: Memory>(&self, store: &Tiered<M>, layout: Layout) {
         locked(&self.free).iter_mut().for_each(|work| work.rest(store, layout));
     }
 
-    /// Waits until there is one. Nobody who waits has a lock, nor does who has one wait for another.
+    /// Waits until one is free. A thread that waits holds no lock, and a thread that has one does not wait for
+    /// another.
     pub fn take(&self) -> Lent<'_> {
         let mut free = locked(&self.free);
         loop {
@@ -114,7 +116,7 @@ impl Works {
     }
 }
 
-/// One of them, until this is dropped.
+/// One of them, lent until this is dropped.
 pub struct Lent<'w> {
     works: &'w Works,
     work: Option<Work>,

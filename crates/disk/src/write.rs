@@ -1,4 +1,4 @@
-//! Writing, and taking away.
+//! Writing and trimming.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
@@ -14,37 +14,37 @@ use crate::shared::{self, Shared};
 use crate::stripes::leaf_of;
 use crate::works::{Lent, Work};
 
-/// A page whose compressed form takes more than this is kept as it is.
+/// A page whose compressed form is larger than this is kept uncompressed.
 const MOST: usize = PAGE / 16 * 15;
-/// Pages that are taken away with the lock held once.
+/// Pages that are trimmed under one hold of the lock.
 const BATCH: usize = 64;
 
-/// What is to be kept of a page.
+/// What is kept of a page.
 enum Form<'w> {
     /// Nothing, or a word.
     Entry(Entry),
     Blob(Option<CodecId>, &'w [u8]),
 }
 
-/// What became of a page that was to be kept.
+/// The outcome of keeping a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kept {
     Done,
-    /// It is not of the version that was asked for any more.
+    /// It no longer has the requested version.
     Changed,
     Full,
 }
 
-/// Why a page can't be shared now.
+/// Why a page cannot be shared now.
 enum NotShared {
-    /// It is not what it was, or there is no memory.
+    /// It has changed, or there is no memory.
     Changed,
-    /// What is kept of it is in a block, or not in memory.
+    /// Its data are in a block, or not in memory.
     Cold,
 }
 
 impl Disk {
-    /// Puts `src` into the device, from byte `offset` on.
+    /// Writes `src` to the device from byte `offset` on.
     pub fn write(&self, offset: u64, src: &[u8]) -> Result<(), Error> {
         self.check_range(offset, src.len() as u64)?;
         if src.is_empty() {
@@ -64,7 +64,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes a range away: it reads as zeros then, and what it took is free.
+    /// Trims a range: it then reads as zeros, and its memory is freed.
     pub fn trim(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check_range(offset, len)?;
         let end = offset + len;
@@ -73,7 +73,7 @@ impl Disk {
             return self.clear(first - 1, (offset % PAGE as u64) as usize, len as usize);
         }
         let (head, tail) = ((first * PAGE as u64 - offset) as usize, (end % PAGE as u64) as usize);
-        // First what gives memory back: parts of pages may need some.
+        // Whole pages first, which frees memory: parts of pages may need some.
         self.trim_pages(first, last)?;
         if head > 0 {
             self.clear(first - 1, PAGE - head, head)?;
@@ -89,7 +89,7 @@ impl Disk {
         self.trim(offset, len)
     }
 
-    /// Makes a part of a page zeros.
+    /// Zeroes a part of a page.
     fn clear(&self, page: u64, at: usize, len: usize) -> Result<(), Error> {
         {
             let (stripe, number, place) = self.lock(page);
@@ -100,7 +100,8 @@ impl Disk {
         self.until_kept(page, &mut None, |work| self.patch(page, at, len, |part| part.fill(0), work))
     }
 
-    /// Makes a change of a page until it is done, or there is no room for it. Who waits for room has no memory to compress in: those who read want it.
+    /// Repeats a change of a page until it is done or there is no room for it. A thread that waits for room
+    /// returns its working memory, because readers need it.
     fn until_kept<'d>(
         &'d self,
         page: u64,
@@ -128,7 +129,7 @@ impl Disk {
         }
     }
 
-    /// Changes a part of a page. Somebody who changed it meanwhile must not be undone.
+    /// Changes a part of a page. A concurrent change must not be undone.
     fn patch(
         &self,
         page: u64,
@@ -143,7 +144,8 @@ impl Disk {
         self.write_page(page, &content, Some(version), true, work)
     }
 
-    /// Puts a page into the device. With a version: only if the page's stripe is still of that one. What need not be is not `counted`.
+    /// Writes a page to the device; with a version, only if the page's stripe still has that version. `counted`
+    /// says whether it counts as written.
     pub(crate) fn write_page(
         &self,
         page: u64,
@@ -176,7 +178,8 @@ impl Disk {
         Ok(kept)
     }
 
-    /// Lets the page have what another one with the same content has; whether it is of the version that was asked for. `None` if there is no such page.
+    /// Lets the page share the blob of another page with the same content. Returns whether the page still had the
+    /// requested version; `None` if it cannot share.
     fn share(
         &self,
         shared: &Shared,
@@ -197,7 +200,7 @@ impl Disk {
         let number = match self.make_shared(shared, twin, twin_version, None) {
             Ok(number) => number,
             Err(NotShared::Changed) => return Ok(None),
-            // It is cold: what is written now is what both have from now on.
+            // The twin is cold: from now on both share the form that is written now.
             Err(NotShared::Cold) => {
                 let (id, payload) =
                     match self.store.form(Tier::Fast, owner_of(page), content, MOST, &mut work.space) {
@@ -220,7 +223,8 @@ impl Disk {
         }
     }
 
-    /// The number of the blob of a page, which one page more has now. A page that has no blob of its own in memory gets one, of this form.
+    /// Shares the blob of a page with one more page and returns the blob's number. A page that has no blob of its
+    /// own in memory gets one of this form.
     fn make_shared(
         &self,
         shared: &Shared,
@@ -252,7 +256,7 @@ impl Disk {
             (Some(r), _) => {
                 self.store.store().reown(r, owner_of(page), owner).map_err(|_| cancelled())?;
                 if leaf.replace(self.layout, place, entry).is_err() {
-                    // It was its own a moment ago.
+                    // It belonged to the page alone a moment ago.
                     let _ = self.store.store().reown(r, owner, owner_of(page));
                     return Err(cancelled());
                 }
@@ -268,7 +272,7 @@ impl Disk {
                 };
                 shared.put(known, r);
                 self.counts.changed(before, entry);
-                // An image that has the page is as good as before.
+                // An image that contains the page is still valid.
                 self.settle(number, left).map_err(|_| NotShared::Changed)?
             }
             (None, None) => None,
@@ -295,7 +299,7 @@ impl Disk {
                 return Ok(Kept::Done);
             }
             if stripe.make(number, self.budget()).is_none() && self.budget().has_reserve() {
-                // The store may have holes for the page that nobody else can have.
+                // The store may have holes for the page that nobody else can use.
                 Budget::making_room(|| stripe.make(number, self.budget()).is_some());
             }
             let Some(leaf) = stripe.get_mut(number) else { return Ok(Kept::Full) };
@@ -314,7 +318,7 @@ impl Disk {
                 Ok(left) => left,
                 Err(_) => {
                     if let Entry::Page(Held::Blob(r)) = new {
-                        // Nobody has seen it, nor can it be moved.
+                        // No other thread has seen it, and it cannot have been moved.
                         let _ = self.store.store().free(r, owner_of(page), self);
                     }
                     return Ok(Kept::Full);
@@ -336,7 +340,7 @@ impl Disk {
         Ok(Kept::Done)
     }
 
-    /// Keeps a blob for a page. What is no longer than the blob in whose place it comes may have the reserve.
+    /// Stores a blob for a page. A blob that is no longer than the one it replaces may use the reserve.
     fn put(&self, page: u64, before: Entry, id: Option<CodecId>, payload: &[u8]) -> Result<Ref, Full> {
         let owner = owner_of(page);
         self.store.put(owner, id, payload).or_else(|Full| match before {
@@ -351,7 +355,7 @@ impl Disk {
         })
     }
 
-    /// Takes pages away, from `first` to before `end`.
+    /// Trims the pages from `first` to before `end`.
     fn trim_pages(&self, first: u64, end: u64) -> Result<(), Error> {
         let mut page = first;
         while page < end {
@@ -374,7 +378,7 @@ impl Disk {
     fn trim_batch(&self, number: u64, place: usize, count: usize) -> Result<(), Error> {
         let mut freed = [None; BATCH];
         let mut trimmed = 0;
-        // What was damaged is told when all else is done.
+        // Damage is reported after everything else is done.
         let mut result = Ok(());
         {
             let mut stripe = self.stripes.lock(number);
@@ -418,13 +422,13 @@ impl Disk {
 }
 
 impl Counts {
-    /// There is something for the background to look at, and perhaps room.
+    /// Tells the background thread that there is something to examine, and perhaps room.
     fn changed_something(&self) {
         self.activity.fetch_add(1, Relaxed);
         self.changes.fetch_add(1, Relaxed);
     }
 
-    /// What there is of a page has changed.
+    /// Updates the counts for a changed page.
     pub fn changed(&self, before: Entry, after: Entry) {
         let count = |count: &AtomicU64, before: bool, after: bool| match (before, after) {
             (false, true) => drop(count.fetch_add(1, Relaxed)),

@@ -1,10 +1,14 @@
 //! Deletes in the file system what a tree shows, and nothing else.
 //!
-//! First all of it is looked at: what is there must be what the tree has, name by name, each with all that is known of it; and nothing may be mounted there. Then it is deleted, from the innermost
-//! directories outwards, and each thing is looked at once more just before. Directories are opened from those above them, beginning with the very one that was scanned, and links never followed, so what
-//! is put in a directory's place meanwhile is not entered; a directory into which something is put at the last moment can't be deleted, since it is not empty.
+//! First everything is examined: the file system must contain what the tree has, name by name, with the same
+//! attributes, and nothing may be mounted there. Then it is deleted, from the innermost directories outwards, and
+//! each entry is examined once more just before. Directories are opened from their parents, beginning with the
+//! very directory that was scanned, and links are never followed, so a replacement put in a directory's place
+//! meanwhile is not entered. A directory into which something is put at the last moment cannot be deleted,
+//! because it is not empty.
 //!
-//! Of directories it is not known which ones they were, for that would take memory, but which names they hold, and on which devices they are.
+//! The tree does not record the identity of directories, which would take memory, only the names in them and the
+//! devices they are on.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString};
@@ -30,21 +34,21 @@ use crate::tree::{Contents, Tree, flags};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The tree can't be read.
+    /// The tree cannot be read.
     Tree(Error),
-    /// The system refused; with the path, and what was to be done there.
+    /// The system refused: the path, and the operation.
     System(Vec<u8>, io::Error),
-    /// It is not as it was when it was read: the path.
+    /// It has changed since it was read: the path.
     Changed(Vec<u8>),
-    /// Something is there that was not shown: the path of its directory.
+    /// It contains something that was not shown: the directory's path.
     NotShown(Vec<u8>),
-    /// It could not be looked at when it was read, so nobody knows what it is; with the path.
+    /// It could not be examined when it was read, so nobody knows what it is: the path.
     NotLooked(Vec<u8>, io::Error),
     /// Something is mounted there: the path.
     Mounted(Vec<u8>),
-    /// It was asked to stop.
+    /// The user stopped it.
     Stopped,
-    /// Why it ended, when something had been deleted already.
+    /// Why it ended after something had already been deleted.
     Partly(Box<Failure>),
 }
 
@@ -95,23 +99,24 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// How far it is.
+/// The progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Names that were looked at, or read again at the end.
+    /// Names that were examined, or read again at the end.
     pub seen: u64,
     /// Names that were deleted.
     pub deleted: u64,
-    /// The directory.
+    /// The current directory.
     pub path: Vec<u8>,
 }
 
-/// What is told meanwhile.
+/// What is reported meanwhile.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// How far it is, now and then.
+    /// The progress, now and then.
     Step(&'e Progress),
-    /// Something can't be looked at, or not be deleted. If it goes on, that stays with the directories that hold it, and the rest is deleted.
+    /// Something cannot be examined or deleted. If the caller continues, it stays together with the directories
+    /// that contain it, and the rest is deleted.
     Failed(&'e Failure),
 }
 
@@ -129,7 +134,7 @@ struct Level {
     /// See [`Row`](crate::tree::Row).
     seen_until: i64,
     part: usize,
-    /// Of the part, the next one last.
+    /// From the current part, the next one last.
     waiting: Vec<Below>,
     /// Something in it stays.
     stays: bool,
@@ -138,20 +143,22 @@ struct Level {
 struct Work<'a, 't> {
     tree: &'a Tree<'t>,
     progress: Progress,
-    /// Whether it may go on.
+    /// Whether to continue.
     tell: &'a mut dyn FnMut(Event<'_>) -> bool,
     deletes: bool,
-    /// What could not be looked at, and was ignored: directories and slots.
+    /// What could not be examined and was ignored: directories and slots.
     kept: BTreeSet<(u32, u32)>,
-    /// Something of all stays.
+    /// Anything at all stays.
     stays: bool,
-    /// Directories that are open at a time.
+    /// The most directories that are open at a time.
     most: usize,
 }
 
-/// Deletes an entry of a directory, with all below it, in the file system and then in the tree, which must have been scanned with these options. `tell` says whether to go on.
+/// Deletes an entry of a directory, with everything below it, in the file system and then in the tree, which must
+/// have been scanned with these options. `tell` says whether to continue.
 ///
-/// What was deleted is no longer in the tree, whatever comes: if something is left, with or without a failure, it was read again. Without [`Failure::Partly`] a failure says that nothing was deleted.
+/// Deleted entries are never left in the tree: if something remains, with or without a failure, it was read
+/// again. A failure other than [`Failure::Partly`] means that nothing was deleted.
 pub fn delete(
     tree: &mut Tree<'_>,
     directory: u32,
@@ -182,7 +189,7 @@ pub fn delete(
     let mut read = Ok(());
     if let Kind::Directory(number) = entry.kind {
         read = scan::read_what_is_left(tree, number, options, |read| {
-            // To stop here would lose what was shown.
+            // Stopping here would lose entries that were shown.
             let path = read.path.lock().map(|path| path.clone()).unwrap_or_default();
             let seen = read.items.load(std::sync::atomic::Ordering::Relaxed);
             tell(Event::Step(&Progress { seen, deleted, path }));
@@ -226,7 +233,8 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Asks whether it goes on without something. Nothing is deleted as long as it is found that what is there is not what was shown.
+    /// Asks whether to continue without something. During the examination, a difference from what was shown ends
+    /// the operation before anything is deleted.
     fn ask(&mut self, failure: Failure) -> Result<(), Failure> {
         let may_stay = match &failure {
             Failure::System(..) | Failure::NotLooked(..) => true,
@@ -248,7 +256,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Whether a directory is on the device where it was read.
+    /// Fails unless a directory is on the device where it was read.
     fn must_be_there(&self, open: &Open) -> Result<(), Failure> {
         let row = self.tree.row(open.number)?;
         // If it could not be opened then, nobody knows.
@@ -281,7 +289,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Something stays, and so does the innermost of these.
+    /// Something stays, and so does the innermost of these directories.
     fn stays_in(&mut self, levels: &mut [Level]) {
         match levels.last_mut() {
             Some(level) => level.stays = true,
@@ -325,7 +333,7 @@ impl Work<'_, '_> {
         }
         self.must_be_there(&open)?;
         if !self.deletes {
-            // Nobody has seen what is in a directory that could not be read, or was left out.
+            // Nobody has seen the contents of a directory that could not be read or was left out.
             let file = open.file().map_err(failed)?;
             let shown = self.shown(&self.tree.row(number)?.contents())?;
             if count(&file).map_err(failed)? != shown {
@@ -346,7 +354,7 @@ impl Work<'_, '_> {
         Ok(count)
     }
 
-    /// Looks at the next part's names, or deletes them; directories wait.
+    /// Examines or deletes the names in the next part; directories wait.
     fn part(&mut self, level: &mut Level) -> Result<(), Failure> {
         let mut bytes = Vec::new();
         self.tree.part(level.contents, level.part, &mut bytes)?;
@@ -368,7 +376,7 @@ impl Work<'_, '_> {
         if (self.tell)(Event::Step(&self.progress)) { Ok(()) } else { Err(Failure::Stopped) }
     }
 
-    /// Looks at a file, or deletes it; whether it stays.
+    /// Examines or deletes a file; returns whether it stays.
     fn file(&mut self, open: &Open, slot: u32, entry: &Entry<'_>, seen_until: i64) -> Result<bool, Failure> {
         if self.kept.contains(&(open.number, slot)) {
             return Ok(true);
@@ -408,7 +416,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Whether what is there now is what was read, as far as that is known.
+    /// Whether the entry is still what was read, as far as that is known.
     fn is_same(
         &self,
         directory: &OwnedFd,
@@ -420,18 +428,18 @@ impl Work<'_, '_> {
         if entry.followed.is_none() {
             return is_as_read(entry, stat, seen_until);
         }
-        // What is deleted is the link, and what is known is its target's.
+        // The link is deleted, but the known attributes are those of its target.
         if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::Symlink {
             return false;
         }
         match look(directory, name, AtFlags::empty()) {
             Ok(target) => is_as_read(entry, &target, seen_until),
-            // It may have been deleted just now.
+            // It may just have been deleted.
             Err(_) => self.deletes,
         }
     }
 
-    /// Behind all that was in a directory.
+    /// Called after everything in the directory.
     fn leave(&mut self, open: &Open) -> Result<(), Failure> {
         self.progress.seen += 1;
         if self.deletes {
@@ -447,7 +455,8 @@ fn look(directory: &OwnedFd, name: &CStr, flags: AtFlags) -> Result<Statx, Errno
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
-/// What was written since it was read may be as long as before, but it has a later time, and a file that had holes takes more. Of links, and of what is no file, times say nothing more.
+/// A file written since it was read may have the same length, but it has a later time, and a file that had holes
+/// takes more space. For links and other non-files, times tell nothing more.
 fn is_as_read(entry: &Entry<'_>, stat: &Statx, seen_until: i64) -> bool {
     let kind = FileType::from_raw_mode(stat.stx_mode.into());
     let modified = clock::nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into());

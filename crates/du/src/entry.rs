@@ -1,10 +1,10 @@
-//! What is known of one name in a directory.
+//! What is known about one name in a directory.
 
 use std::fmt;
 
-/// Bytes of a block, as the system counts what files take.
+/// Bytes of a block, the system's unit for the space that files take.
 pub const BLOCK: u64 = 512;
-/// The longest that a file can say to be. Sums that are more say this, as those of ncdu do.
+/// The largest length that a file can have. Larger sums are cut to this, as in ncdu.
 pub const MOST_BYTES: u64 = i64::MAX as u64;
 /// The same in blocks.
 pub const MOST_BLOCKS: u64 = MOST_BYTES / BLOCK;
@@ -19,15 +19,15 @@ pub enum Kind {
     Directory(u32),
     /// Neither: a symbolic link, a device, a socket, a pipe.
     Other,
-    /// Left out since a pattern says so.
+    /// Left out because a pattern says so.
     Excluded,
-    /// A directory that was not entered: another file system is mounted there,
+    /// A directory that was not entered because another file system is mounted there,
     OtherFileSystem,
-    /// or one that the kernel makes up.
+    /// or because the kernel makes it up.
     KernelFileSystem,
-    /// Nothing is known but the error number of the system's, or 0.
+    /// Nothing is known but the system's error number, or 0.
     Failed(u16),
-    /// It is no more. Others of its directory keep their slots.
+    /// It no longer exists. Other entries of its directory keep their slots.
     Gone,
 }
 
@@ -43,27 +43,29 @@ impl Kind {
 pub struct Link {
     /// The file's number in its file system.
     pub inode: u64,
-    /// Which of the tree's file systems that is, if it is not the directory's: single files can be mounted, and layers of an overlay are of several.
+    /// Which of the tree's file systems that is, if not the directory's: single files can be mounted, and an
+    /// overlay has layers on several devices.
     pub device: Option<u32>,
-    /// How many names it has, those too that are not in the tree. Fewer than there are in the tree is possible: names come and go.
+    /// How many names it has, including names outside of the tree. It may be fewer than there are in the tree:
+    /// names come and go.
     pub names: u32,
 }
 
-/// What a symbolic link counts as, where links are followed.
+/// What a symbolic link counts as if links are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Target {
     /// Which of the tree's file systems it is on, if not the directory's.
     pub device: Option<u32>,
 }
 
-/// What is asked for with `-e`.
+/// Additional information, for `-e`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extended {
-    /// When it was changed, in seconds since 1970.
+    /// The time of its last change, in seconds since 1970.
     pub modified: i64,
-    /// Who owns it.
+    /// Its owner.
     pub user: u32,
-    /// The group of those who share it.
+    /// Its group.
     pub group: u32,
     /// Its type and permissions, as in `st_mode`.
     pub mode: u16,
@@ -76,15 +78,15 @@ pub struct Entry<'n> {
     pub name: &'n [u8],
     /// What it is.
     pub kind: Kind,
-    /// How long it says to be: bytes.
+    /// Its length in bytes.
     pub size: u64,
-    /// What it takes, in units of [`BLOCK`]. Of a directory: itself, without what is in it.
+    /// The space that it takes, in units of [`BLOCK`]; for a directory, without its contents.
     pub blocks: u64,
-    /// If the file has other names.
+    /// Set if the file has other names.
     pub link: Option<Link>,
-    /// If it is a symbolic link, and all of this is its target's.
+    /// Set if it is a symbolic link and everything else here describes its target.
     pub followed: Option<Target>,
-    /// If it was asked for.
+    /// Set if it was asked for.
     pub extended: Option<Extended>,
 }
 
@@ -103,7 +105,7 @@ impl fmt::Debug for Entry<'_> {
     }
 }
 
-/// What a directory's contents come to.
+/// The sum of a directory's contents.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Sum {
     /// Bytes.
@@ -112,8 +114,8 @@ pub struct Sum {
     pub blocks: u64,
 }
 
-/// Two numbers that may be less than 0 until all that they are made of is there. What has reached the most stays
-/// there: nobody knows how much more it is.
+/// Adds two numbers, which may be negative until all of their parts are there. A sum that has reached the maximum
+/// stays there: nobody knows by how much the true sum exceeds it.
 fn added(a: u64, b: u64, most: u64) -> u64 {
     match a >= most && a <= MOST_BYTES || b >= most && b <= MOST_BYTES {
         true => most,
@@ -126,8 +128,7 @@ fn negative(a: u64) -> u64 {
 }
 
 impl Sum {
-    /// Both, or the most that a sum says. A difference may be added that is less than nothing, before what makes
-    /// it more.
+    /// The sum of both, up to the maximum. A negative difference may be added before what makes the sum positive.
     pub fn plus(self, other: Sum) -> Sum {
         Sum {
             size: added(self.size, other.size, MOST_BYTES),
@@ -135,12 +136,12 @@ impl Sum {
         }
     }
 
-    /// What is left without `other`.
+    /// The difference.
     pub fn minus(self, other: Sum) -> Sum {
         self.plus(Sum { size: negative(other.size), blocks: negative(other.blocks) })
     }
 
-    /// Bytes that are taken.
+    /// Bytes of space taken.
     pub fn disk_bytes(self) -> u64 {
         self.blocks.saturating_mul(BLOCK)
     }
@@ -161,7 +162,7 @@ mod tests {
     fn sums_end_at_the_most_and_stay_there() {
         let of = |size, blocks| Sum { size, blocks };
         assert_eq!(of(3, 1).plus(of(4, 2)), of(7, 3));
-        // In between it may be less than nothing.
+        // In between it may be negative.
         assert_eq!(of(3, 1).minus(of(10, 5)).plus(of(20, 9)), of(13, 5));
         let most = of(MOST_BYTES, MOST_BLOCKS);
         assert_eq!(of(MOST_BYTES - 1, MOST_BLOCKS - 1).plus(of(1, 1)), most);

@@ -7,34 +7,35 @@ use memfold_escape::shown;
 use crate::delete::Failure;
 use crate::part::Malformed;
 
-/// Why something could not be done. What could not be read in a file system is no such error: it stands in the tree.
+/// Why something could not be done. A file system's part that could not be read is no such error: it is recorded
+/// in the tree.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The heap refused: mostly since the limit is reached.
+    /// The heap refused, usually because the limit is reached.
     Heap(memfold::heap::Error),
-    /// What is stored is not what was stored.
+    /// Stored data are corrupted.
     Damaged,
-    /// What is in a file is not what was written there.
+    /// The contents of a file are not what was written there.
     BadFile,
-    /// A file can't be read or written.
+    /// A file cannot be read or written.
     Io(std::io::Error),
     /// More directories, or more entries in one, than 32 bits can count, or more file systems than a file can
-    /// have.
+    /// contain.
     TooMany,
-    /// The directory from which all begins can't be read.
+    /// The root directory cannot be read.
     Root(std::io::Error),
-    /// A directory can't be opened: its path.
+    /// A directory cannot be opened: its path.
     Directory(Vec<u8>, std::io::Error),
-    /// The root's path leads to another directory than the one that was read: the path.
+    /// The root's path now leads to a directory other than the one that was read: the path.
     OtherRoot(Vec<u8>),
-    /// The terminal can't be used.
+    /// The terminal cannot be used.
     Terminal(std::io::Error),
     /// Something was not deleted.
     NotDeleted(Box<Failure>),
-    /// What was read again does not fit beside what was there, which is there still.
+    /// There was no room for the new contents beside the old ones, which are still there.
     NoRoom,
-    /// It was asked to stop.
+    /// The user stopped it.
     Stopped,
 }
 

@@ -1,6 +1,7 @@
 //! Disk usage of trees with more files than fit into memory.
 //!
-//! A tree is kept in a compressed heap and nowhere else: [`tree`]. It comes from a [`scan`] of directories, and can be looked at entry by entry.
+//! A tree is kept in a compressed heap and nowhere else: [`tree`]. It comes from a [`scan`] of directories or
+//! from a file, and can be read entry by entry.
 //!
 //! ```text
 //!   scan ──┐

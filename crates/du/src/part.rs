@@ -1,4 +1,4 @@
-//! Some entries of a directory as bytes: what a node of the heap holds, and a file of memfold's own.
+//! Some entries of a directory as bytes: the contents of a node of the heap, and of memfold's own files.
 //!
 //! ```text
 //!   | count, 1 | extended, 1 | bytes of others, LEB | kinds | lengths | same | shared | sizes | blocks | others | names |
@@ -14,37 +14,38 @@
 //!     names     the rest of each name, and a zero
 //! ```
 //!
-//! Like stands beside like, so that it compresses; with names in their order, of a million files 13.5 bytes each are left (docs/du.md).
-//! Bytes may come from anybody's file: a part that is not as above is an error, never more than that.
+//! Similar bytes are adjacent, so that they compress well; with names in order, a million files take 13.5 bytes
+//! each (docs/du.md). The bytes may come from anybody's file: a part that does not have this form is an error,
+//! and never causes more than that.
 
 use crate::entry::{BLOCK, Entry, Extended, Kind, Link, Target};
 
-/// Entries of a part at most.
+/// The most entries of a part.
 pub const MOST: usize = 64;
-/// Bytes of a name at most: whatever file system it is from.
+/// The most bytes of a name, on any file system.
 pub const LONGEST_NAME: usize = 32 << 10;
-/// Files take whole pages, mostly.
+/// Files usually take whole pages.
 const PAGE: u64 = 4096;
 
-/// The bytes are no part.
+/// The bytes are not a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Malformed;
 
 const HAS_LINK: u8 = 1 << 5;
 const HAS_DEVICE: u8 = 1 << 6;
 const FOLLOWED: u8 = 1 << 7;
-/// How blocks are given.
+/// How blocks are encoded.
 const AS_SIZE: u8 = 0;
 const NONE: u8 = 1;
 const OTHER: u8 = 2;
 
-/// What `same` says.
+/// The bits of `same`.
 const EXTENDED: u8 = 1;
 const SAME_MODE: u8 = 2;
 const SAME_USER: u8 = 4;
 const SAME_GROUP: u8 = 8;
 
-/// What the last entry had, from which the next one's is told.
+/// The values of the last entry, to which the next one's are relative.
 #[derive(Default)]
 struct Last {
     directory: u32,
@@ -73,7 +74,7 @@ fn put_number(to: &mut Vec<u8>, mut value: u64) {
     to.push(value as u8);
 }
 
-/// How far a value is from the last one.
+/// Appends the difference of a value from the last one.
 fn put_step(to: &mut Vec<u8>, value: u64, last: u64) {
     put_number(to, zigzag(value.wrapping_sub(last) as i64));
 }
@@ -86,7 +87,7 @@ fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take(u8::MAX.into()).take_while(|(a, b)| a == b).count()
 }
 
-/// Makes parts; keeps its memory from one to the next.
+/// Makes parts; reuses its memory from one to the next.
 #[derive(Default)]
 pub struct Writer {
     kinds: Vec<u8>,
@@ -122,17 +123,17 @@ impl Writer {
         self.has_extended = false;
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn count(&self) -> usize {
         self.kinds.len()
     }
 
-    /// Whether no more fit.
+    /// Whether no more entries fit.
     pub fn is_full(&self) -> bool {
         self.count() == MOST
     }
 
-    /// Adds one behind the others.
+    /// Adds an entry at the end.
     pub fn add(&mut self, entry: &Entry<'_>) {
         debug_assert!(!self.is_full() && !entry.name.contains(&0));
         let (code, number) = match entry.kind {
@@ -213,7 +214,7 @@ impl Writer {
         self.same.push(same);
     }
 
-    /// The part, behind what is in `to`.
+    /// Appends the part to `to`.
     pub fn end(&self, to: &mut Vec<u8>) {
         to.push(self.count() as u8);
         to.push(self.has_extended.into());
@@ -239,7 +240,7 @@ impl Writer {
 pub struct Bytes<'b>(pub &'b [u8]);
 
 impl<'b> Bytes<'b> {
-    /// The next ones.
+    /// The next `count` bytes.
     pub fn take(&mut self, count: usize) -> Result<&'b [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed)?;
         self.0 = rest;
@@ -296,12 +297,12 @@ pub struct Reader<'b> {
 }
 
 impl<'b> Reader<'b> {
-    /// Begins with the first one.
+    /// Begins with the first entry.
     pub fn new(bytes: &'b [u8]) -> Result<Self, Malformed> {
         Self::with(bytes, Vec::new())
     }
 
-    /// The same; names are put together in `name`.
+    /// The same, with `name` as the buffer for names.
     pub fn with(bytes: &'b [u8], mut name: Vec<u8>) -> Result<Self, Malformed> {
         name.clear();
         let mut all = Bytes(bytes);
@@ -337,17 +338,17 @@ impl<'b> Reader<'b> {
         })
     }
 
-    /// How many there are.
+    /// The number of entries.
     pub fn count(&self) -> usize {
         self.kinds.len()
     }
 
-    /// The memory of names, to be used again.
+    /// Returns the buffer for names, to be reused.
     pub fn into_name(self) -> Vec<u8> {
         self.name
     }
 
-    /// The next one.
+    /// The next entry.
     pub fn read(&mut self) -> Result<Option<Entry<'_>>, Malformed> {
         let Some(kind) = self.kinds.get(self.at) else { return Ok(None) };
         let (code, given, has_link) = (kind & 7, kind >> 3 & 3, kind & HAS_LINK != 0);

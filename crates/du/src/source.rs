@@ -1,20 +1,19 @@
-//! What can be looked at entry by entry: a tree in the heap, or one in a file.
+//! A source of entries: a tree in the heap or in a file.
 
 use crate::Error;
 use crate::entry::Entry;
 use crate::part::{MOST, Reader};
 use crate::tree::{Contents, Name, OwnEntry, Row};
 
-/// The number of the directory from which all begins.
+/// The number of the root directory.
 pub const ROOT: u32 = 0;
 
-/// Bytes of the root's path at most, and file systems of a tree: whatever a tree comes from, and whatever it goes
-/// to.
+/// The most bytes of the root's path, and the most file systems of a tree, wherever a tree comes from or goes.
 pub const LONGEST_PATH: usize = 1 << 20;
 #[allow(missing_docs)]
 pub const MOST_DEVICES: usize = 1 << 16;
 
-/// A tree, wherever it is.
+/// A tree, wherever it is kept.
 pub trait Source {
     /// The root's entry, whose name is its path.
     fn root(&self) -> &OwnEntry;
@@ -22,34 +21,36 @@ pub trait Source {
     /// Numbers of directories are less than this.
     fn numbers(&self) -> u32;
 
-    /// Numbers of file systems; a row's [`device`](Row::device) is a place among them.
+    /// Numbers of file systems; a row's [`device`](Row::device) is an index into them.
     fn devices(&self) -> &[u64];
 
-    /// What is known of a directory.
+    /// What is known about a directory.
     fn row(&self, number: u32) -> Result<Row, Error>;
 
-    /// The number of the directory above one, which is smaller; the root is above itself.
+    /// The number of a directory's parent, which is smaller; the root is its own parent.
     fn above(&self, number: u32) -> Result<u32, Error>;
 
-    /// Which entry of the directory above it a directory is.
+    /// The slot of a directory in its parent.
     fn slot(&self, number: u32) -> Result<u32, Error>;
 
-    /// Whether a directory itself says to be the entry of a slot, too. Only in a file that somebody made up it may not, so that the way to it could be endless.
+    /// Whether a directory itself agrees that it is the entry in a slot. Only a forged file may say otherwise, so
+    /// that a path could be endless.
     fn is_at(&self, directory: u32, above: u32, slot: u32) -> Result<bool, Error> {
         let _ = (directory, above, slot);
         Ok(true)
     }
 
-    /// Bytes of one of the parts of a directory's entries ([`part`](crate::part)).
+    /// The bytes of one part of a directory's entries ([`part`](crate::part)).
     fn part(&self, contents: Contents, number: usize, to: &mut Vec<u8>) -> Result<(), Error>;
 
-    /// All names of a file that has several, as far as they are in the tree: by the file's number, and the number in its directory's row of its file system.
+    /// All names in the tree of a file that has several: by the file's inode, and the number of its file system.
     fn names(&self, inode: u64, device: u32) -> Result<Vec<Name>, Error>;
 
-    /// Lets `look` look at all names of files that have several, in the order of their files.
+    /// Calls `look` with all names of files that have several, in the order of their files.
     fn each_name(&self, look: &mut dyn FnMut(&Name) -> Result<(), Error>) -> Result<(), Error>;
 
-    /// Lets `look` look at the entries of a directory, in the order of their names' bytes, those in empty slots too.
+    /// Calls `look` with the entries of a directory, in the order of their names' bytes, including those in empty
+    /// slots.
     fn each(
         &self,
         contents: Contents,
@@ -68,7 +69,7 @@ pub trait Source {
         if slot == contents.slots { Ok(()) } else { Err(Error::Damaged) }
     }
 
-    /// The entry of a slot.
+    /// The entry in a slot.
     fn entry(&self, contents: Contents, slot: u32) -> Result<OwnEntry, Error> {
         let mut bytes = Vec::new();
         self.part(contents, slot as usize / MOST, &mut bytes)?;
@@ -79,7 +80,7 @@ pub trait Source {
         Ok(entries.read()?.ok_or(Error::Damaged)?.into())
     }
 
-    /// A directory's own entry; that of the root has its path for a name.
+    /// A directory's own entry; the root's name is its path.
     fn own_entry(&self, directory: u32) -> Result<OwnEntry, Error> {
         if directory == ROOT {
             return Ok(self.root().clone());
@@ -87,7 +88,7 @@ pub trait Source {
         self.entry(self.row(self.above(directory)?)?.contents(), self.slot(directory)?)
     }
 
-    /// The path of a directory, which begins with the root's.
+    /// The path of a directory, beginning with the root's path.
     fn path(&self, mut directory: u32) -> Result<Vec<u8>, Error> {
         let mut names = Vec::new();
         while directory != ROOT {

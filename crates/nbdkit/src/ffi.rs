@@ -1,7 +1,9 @@
-//! What a plugin of nbdkit is: the structure of `nbdkit-plugin.h` (version 2 of its interface), and what plugins may call.
+//! The interface of nbdkit plugins: the structure of `nbdkit-plugin.h` (version 2 of its interface), and the
+//! functions that plugins may call.
 //!
-//! The interface is stable: fields are only added at the end, and nbdkit looks at `struct_size` to see which there are. Its own Rust bindings
-//! (the crate nbdkit 0.3) lack what came with nbdkit 1.30, `block_size` and `cleanup`.
+//! The interface is stable: fields are only added at the end, and `struct_size` tells nbdkit which fields exist.
+//! nbdkit's own Rust bindings (the crate nbdkit 0.3) lack the additions of nbdkit 1.30, `block_size` and
+//! `cleanup`.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -10,7 +12,7 @@ pub const FUA_NATIVE: c_int = 2;
 pub const CACHE_NATIVE: c_int = 2;
 pub const EXTENT_HOLE: u32 = 1;
 pub const EXTENT_ZERO: u32 = 2;
-/// The client asked for the first extent only.
+/// The client asked only for the first extent.
 pub const FLAG_REQ_ONE: u32 = 4;
 
 /// Where nbdkit gathers extents.
@@ -23,7 +25,7 @@ type Text = *const c_char;
 type Handle = *mut c_void;
 type Answer = Option<unsafe extern "C" fn(Handle) -> c_int>;
 type Range = Option<unsafe extern "C" fn(Handle, u32, u64, u32) -> c_int>;
-/// A callback that is not used, whatever its type.
+/// An unused callback of any type.
 type Unused = Option<unsafe extern "C" fn()>;
 
 /// `struct nbdkit_plugin`.
@@ -76,7 +78,7 @@ pub struct Plugin {
     pub block_size: Option<unsafe extern "C" fn(Handle, *mut u32, *mut u32, *mut u32) -> c_int>,
 }
 
-// SAFETY: nbdkit gets the only one, and its texts are constants.
+// SAFETY: nbdkit gets the only instance, and its texts are constants.
 unsafe impl Sync for Plugin {}
 
 unsafe extern "C" {

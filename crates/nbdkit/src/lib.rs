@@ -8,7 +8,7 @@
 //!   cleanup                   the thread ends
 //! ```
 //!
-//! There is one device for all connections. A panic in a call is an error of that call: the device goes on.
+//! All connections share one device. A panic in a call is an error of that call: the device keeps working.
 
 mod ffi;
 
@@ -29,33 +29,33 @@ static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 static DISK: OnceLock<Arc<Disk>> = OnceLock::new();
 static KEEPER: Mutex<Option<Maintenance>> = Mutex::new(None);
 static SERVER: Mutex<Option<Server>> = Mutex::new(None);
-/// The device's name and address, of parameters that are the plugin's own.
+/// The device's name and address, from the plugin's own parameters.
 static NAME: Mutex<Option<String>> = Mutex::new(None);
 static ADDRESS: Mutex<Option<PathBuf>> = Mutex::new(None);
-/// What all connections have as their handle: it is never looked at.
+/// The handle of all connections; its contents are never used.
 static HANDLE: u8 = 0;
 
 const EIO: c_int = 5;
-/// The longest cache request is read in pieces of this.
+/// A long cache request is read in pieces of this size.
 const PIECE: usize = 64 << 10;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells who started nbdkit, or its log.
+/// Tells the user who started nbdkit, or writes to its log.
 fn say(text: &str) {
     let text = CString::new(&*memfold_escape::line(text)).unwrap_or_default();
     // SAFETY: a format with one string, and that string.
     unsafe { ffi::nbdkit_error(c"%s".as_ptr(), text.as_ptr()) };
 }
 
-/// Runs a callback that can fail: 0, or -1 with an error number for the client.
+/// Runs a callback that can fail: returns 0, or -1 after setting an error number for the client.
 fn answer(call: impl FnOnce() -> Result<(), Error>) -> c_int {
     let errno = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return 0,
         Ok(Err(error)) => {
-            // At the limit each write would say so.
+            // At the limit every write would print it.
             if error != Error::Full {
                 say(&error.to_string());
             }
@@ -66,12 +66,12 @@ fn answer(call: impl FnOnce() -> Result<(), Error>) -> c_int {
             EIO
         }
     };
-    // SAFETY: a number.
+    // SAFETY: takes a number.
     unsafe { ffi::nbdkit_set_error(errno) };
     -1
 }
 
-/// The same at the start, where words matter and numbers don't.
+/// The same at the start, where messages matter and error numbers do not.
 fn prepare(call: impl FnOnce() -> Result<(), String>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => 0,
@@ -87,7 +87,7 @@ fn disk() -> &'static Arc<Disk> {
     DISK.get().unwrap_or_else(|| unreachable!("nbdkit asks for it before anything is opened"))
 }
 
-/// The memory that there is for this process: the machine's, or the container's limit if that is less.
+/// The memory available to this process: the machine's, or the container's limit if that is less.
 fn memory() -> u64 {
     let read = |path: &str| std::fs::read_to_string(path).ok();
     let limit = |path: &str| read(path)?.trim().parse::<u64>().ok();
@@ -108,7 +108,7 @@ fn memory() -> u64 {
 
 unsafe extern "C" fn config(name: *const c_char, value: *const c_char) -> c_int {
     prepare(|| {
-        // SAFETY: nbdkit hands over texts that end with zero.
+        // SAFETY: nbdkit passes texts that end with zero.
         let [name, value] = [name, value].map(|text| unsafe { CStr::from_ptr(text) }.to_bytes());
         let value = OsStr::from_bytes(value);
         match &*String::from_utf8_lossy(name) {
@@ -116,7 +116,7 @@ unsafe extern "C" fn config(name: *const c_char, value: *const c_char) -> c_int 
                 let text = value.to_str().ok_or("name= has to be text (UTF-8)")?;
                 *locked(&NAME) = Some(text.to_owned());
             }
-            // A path may have any bytes.
+            // A path may contain any bytes.
             "address" => *locked(&ADDRESS) = Some(value.into()),
             name => return set(name, value),
         }
@@ -133,7 +133,7 @@ fn set(name: &str, value: &OsStr) -> Result<(), String> {
     }
 }
 
-/// Whether a filter is there that never hands on the parameter `limit`.
+/// Whether a filter is loaded that consumes the parameter `limit`.
 fn is_limit_taken() -> bool {
     let line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let words: Vec<_> = line.split(|byte| *byte == 0).collect();
@@ -168,7 +168,7 @@ unsafe extern "C" fn get_ready() -> c_int {
 unsafe extern "C" fn after_fork() -> c_int {
     prepare(|| {
         if locked(&SETTINGS).as_ref().is_some_and(Settings::is_for_swap) {
-            // A fork loses locks of memory; and nbdkit's threads come later.
+            // A fork loses memory locks, and nbdkit's threads start later.
             memfold_disk::swap::prepare_process()?.iter().for_each(|missing| say(missing));
         }
         let name = locked(&NAME).take().unwrap_or_else(|| format!("disk-{}", std::process::id()));
@@ -216,12 +216,12 @@ unsafe extern "C" fn can_cache(_: *mut c_void) -> c_int {
 }
 
 unsafe extern "C" fn pread(_: *mut c_void, dst: *mut c_void, len: u32, offset: u64, _flags: u32) -> c_int {
-    // SAFETY: nbdkit gives so many bytes to be written to.
+    // SAFETY: nbdkit passes a buffer of this many bytes for writing.
     answer(|| disk().read(offset, unsafe { slice::from_raw_parts_mut(dst.cast(), len as usize) }))
 }
 
 unsafe extern "C" fn pwrite(_: *mut c_void, src: *const c_void, len: u32, offset: u64, _flags: u32) -> c_int {
-    // SAFETY: nbdkit gives so many bytes to be read.
+    // SAFETY: nbdkit passes a buffer of this many bytes for reading.
     answer(|| disk().write(offset, unsafe { slice::from_raw_parts(src.cast(), len as usize) }))
 }
 
@@ -233,13 +233,13 @@ unsafe extern "C" fn trim(_: *mut c_void, len: u32, offset: u64, _flags: u32) ->
     answer(|| disk().trim(offset, len.into()))
 }
 
-/// Zeros are holes, and to make a hole is always fast. Without the flag that allows trimming it is the same: a later
-/// write needs memory in any case.
+/// Zeros are holes, and making a hole is always fast. Without the flag that allows trimming the effect is the
+/// same: a later write needs memory in any case.
 unsafe extern "C" fn zero(_: *mut c_void, len: u32, offset: u64, _flags: u32) -> c_int {
     answer(|| disk().zero(offset, len.into()))
 }
 
-/// What is read twice is kept uncompressed as long as there is room.
+/// Pages that are read twice are kept uncompressed while there is room.
 unsafe extern "C" fn cache(_: *mut c_void, len: u32, offset: u64, _flags: u32) -> c_int {
     answer(|| {
         let mut piece = vec![0; PIECE.min(len as usize)];
@@ -264,11 +264,12 @@ unsafe extern "C" fn extents(
     let mut failed = false;
     let answered = answer(|| {
         let (mut at, end) = (offset, offset + u64::from(len));
-        // What lies behind what was asked for may be told too, and saves the client a question, if he is one who asks for the next.
+        // The reply may include extents beyond the requested range, which saves a client that asks for them next
+        // a request.
         let until = if flags & ffi::FLAG_REQ_ONE != 0 { end } else { disk().size() };
         while let Some(extent) = disk().extent(at, until) {
             let kind = if extent.is_hole { ffi::EXTENT_HOLE | ffi::EXTENT_ZERO } else { 0 };
-            // SAFETY: nbdkit's own, for the time of this call.
+            // SAFETY: nbdkit's own object, valid during this call.
             failed = unsafe { ffi::nbdkit_add_extent(extents, extent.offset, extent.len, kind) } != 0;
             at = extent.offset + extent.len;
             if failed || at >= end || flags & ffi::FLAG_REQ_ONE != 0 {
@@ -282,7 +283,7 @@ unsafe extern "C" fn extents(
 }
 
 unsafe extern "C" fn block_size(_: *mut c_void, least: *mut u32, best: *mut u32, most: *mut u32) -> c_int {
-    // SAFETY: nbdkit gives three places.
+    // SAFETY: nbdkit passes three places for the results.
     unsafe {
         *least = 1;
         *best = PAGE as u32;
@@ -295,7 +296,8 @@ const HELP: &CStr = match CStr::from_bytes_with_nul(HELP_BYTES) {
     Ok(text) => text,
     Err(_) => c"",
 };
-/// What the device is called by `memfold disk status`: the plugin's own, since the other door has options of the command for them.
+/// Help about the device's name and address for `memfold disk status`: only the plugin has these parameters,
+/// because the FUSE device gets them from options of the command.
 const OWN_HELP: &str = "
 name=TEXT         What 'memfold disk status' calls the device. The default is disk-PID.
 address=TEXT      Where it says that the device is to be found.";
@@ -368,10 +370,10 @@ static PLUGIN: Plugin = Plugin {
     block_size: Some(block_size),
 };
 
-/// Where nbdkit begins.
-// SAFETY: the one definition of this name, with the signature that nbdkit calls.
+/// nbdkit's entry point.
+// SAFETY: the only definition of this name, with the signature that nbdkit calls.
 #[unsafe(no_mangle)]
 pub extern "C" fn plugin_init() -> *mut Plugin {
-    // nbdkit reads it only.
+    // nbdkit only reads it.
     ptr::from_ref(&PLUGIN).cast_mut()
 }

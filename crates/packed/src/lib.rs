@@ -1,28 +1,28 @@
-//! By what a file is compressed, as its first bytes tell, and what decompresses it.
+//! Detects by its first bytes how a file is compressed, and names what decompresses it.
 //!
-//! Tools that want a file as it is say this instead of taking compressed bytes for it:
+//! Tools that need the uncompressed file report this instead of misreading compressed bytes:
 //!
 //! ```text
 //!   [skippable frame]..  head  -> "lz4", "lz4 -dc"
 //! ```
 
-/// Bytes of a beginning that are enough.
+/// How many bytes of the beginning are enough.
 pub const HEAD: usize = 16;
 /// Bytes of a skippable frame before its contents.
 pub const FRAME_HEAD: usize = 8;
 
-/// A form that files are compressed into.
+/// A compressed file format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packed {
-    /// What it is called.
+    /// Its name.
     pub by: &'static str,
-    /// What writes the contents of a FILE to standard output.
+    /// The command that writes the contents of a FILE to standard output.
     pub with: &'static str,
 }
 
-/// Each with how it begins. Memory and texts do not begin so, as good as never.
+/// Each format with its first bytes. Memory and texts practically never begin like this.
 const BEGINS: [(&[u8], Packed); 11] = [
-    // A window may be as large as it wants.
+    // The window may have any size.
     (&[0x28, 0xb5, 0x2f, 0xfd], Packed { by: "zstd", with: "zstdcat --long=31" }),
     (&[0x1f, 0x8b, 8], Packed { by: "gzip", with: "zcat" }),
     (&[0x1f, 0x9d], Packed { by: "compress", with: "zcat" }),
@@ -37,14 +37,14 @@ const BEGINS: [(&[u8], Packed); 11] = [
 ];
 const LZMA: Packed = Packed { by: "lzma", with: "xzcat" };
 
-/// What a file is compressed by that begins so.
+/// The format of a file with this beginning.
 pub fn packed(head: &[u8]) -> Option<Packed> {
     let known = BEGINS.into_iter().find(|(begins, _)| head.starts_with(begins));
     known.map(|(_, packed)| packed).or_else(|| is_lzma(head).then_some(LZMA))
 }
 
-/// A file of lzma alone has no name in it: the parameters that all have, a dictionary's size, and the size of
-/// what is in it.
+/// An lzma file without a container has no magic number: it begins with the usual parameters, the size of the
+/// dictionary, and the size of the contents.
 fn is_lzma(head: &[u8]) -> bool {
     let Some((parameters, sizes)) = head.split_at_checked(1) else { return false };
     let (Some(dictionary), Some(len)) = (sizes.first_chunk::<4>(), sizes.get(4..12)) else { return false };
@@ -57,8 +57,8 @@ fn is_lzma(head: &[u8]) -> bool {
         && (len == [0xff; 8] || len[5..] == [0; 3] && len[..5] != [0; 5])
 }
 
-/// If it begins with a frame that says nothing, how many bytes of it come behind [`FRAME_HEAD`]: zstd's and lz4's
-/// files may have some before all else.
+/// If it begins with a skippable frame, the number of its bytes after [`FRAME_HEAD`]: files of zstd and lz4 may
+/// have such frames before everything else.
 pub fn skippable(head: &[u8]) -> Option<u64> {
     let (begins, len) = head.first_chunk::<FRAME_HEAD>()?.split_at(4);
     let is_skippable = begins[0] & 0xf0 == 0x50 && begins[1..] == [0x2a, 0x4d, 0x18];

@@ -1,10 +1,10 @@
-//! What shells complete.
+//! Completions for shells.
 
 use clap_complete::{Shell, generate};
 
 use crate::definition;
 
-/// Files, below a `share`, and what is in them.
+/// The files, below a `share` directory, and their contents.
 pub fn all() -> Vec<(String, Vec<u8>)> {
     [
         (Shell::Bash, "bash-completion/completions/memfold"),

@@ -1,4 +1,5 @@
-//! The definition of the command line, for readers: with options that help leaves out for their number, and hints for shells.
+//! The definition of the command line for readers: with options that help leaves out because there are too many,
+//! and with hints for shells.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
@@ -6,7 +7,7 @@ use clap::{Arg, Command, CommandFactory, ValueHint};
 use crate::args::Cli;
 use crate::du::args::COLUMNS;
 
-/// For pages.
+/// The definition for man pages.
 pub fn command() -> Command {
     let mut command = Cli::command()
         .disable_help_subcommand(true)
@@ -15,23 +16,23 @@ pub fn command() -> Command {
     command
 }
 
-/// For shells: what is hidden is not there, for they would show it.
+/// The definition for shells, without hidden options, which shells would show.
 pub fn for_shells() -> Command {
     let command = command();
     let subcommands = command.get_subcommands().map(|sub| {
-        // clap keeps names that live as long as the program.
+        // clap keeps names for the lifetime of the program.
         let plain = Command::new(&*sub.get_name().to_owned().leak());
         plain.about(sub.get_about().cloned().unwrap_or_default()).args(visible(sub))
     });
     Command::new("memfold").version(env!("CARGO_PKG_VERSION")).subcommands(subcommands.collect::<Vec<_>>())
 }
 
-/// What clap does not add by itself.
+/// The arguments, except those that clap adds itself.
 fn visible(command: &Command) -> impl Iterator<Item = Arg> {
     command.get_arguments().filter(|arg| !arg.is_hide_set() && arg.get_id() != "help").cloned().map(hinted)
 }
 
-/// With what may be given for it.
+/// The argument with a hint about its values.
 fn hinted(arg: Arg) -> Arg {
     match arg.get_id().as_str() {
         "sort" => {
@@ -42,7 +43,7 @@ fn hinted(arg: Arg) -> Arg {
         }
         "path" => arg.value_hint(ValueHint::DirPath),
         "command" => arg.value_hint(ValueHint::CommandWithArguments),
-        // It may well be a name that is there.
+        // It may well be an existing name.
         "exclude" => arg,
         _ if arg.get_value_hint() == ValueHint::Unknown => arg.value_hint(ValueHint::Other),
         _ => arg,

@@ -1,11 +1,12 @@
-//! Makes the man pages and the completions of the command: `memfold-pages DIR` puts them into DIR, which is a `share` then.
+//! Makes the man pages and the completions of the command: `memfold-pages DIR` writes them to DIR, which then has
+//! the layout of a `share` directory.
 //!
 //! ```text
 //!   crates/cli: args, */args ───> definition ──────────┬─> completions
 //!   crates/du: browse/help; crates/cli: */columns ─────┴─> pages <── man/*.man, written by hand
 //! ```
 //!
-//! These modules need nothing but clap. So this is built in seconds, and the command carries nothing of it.
+//! These modules need only clap. So this program is built in seconds, and the command contains nothing of it.
 
 use std::io;
 use std::path::Path;
@@ -57,7 +58,7 @@ fn main() {
     }
 }
 
-/// Writes all of them.
+/// Writes all files.
 fn write(directory: &Path) -> io::Result<()> {
     let mut files = completions::all();
     files.extend(pages::all().into_iter().map(|(name, page)| (format!("man/man1/{name}.1"), page)));

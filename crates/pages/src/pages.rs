@@ -1,4 +1,4 @@
-//! Man pages: the definition of each command, and what was written for it by hand.
+//! Man pages: the definition of each command, and text written by hand.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use crate::disk::columns as disk;
 use crate::top::columns;
 use crate::{definition, help};
 
-/// Of each command: how it is called, and what its page has behind the options.
+/// For each command: its name, and what its page contains after the options.
 const WRITTEN: [(&str, &str, &str); 9] = [
     ("memfold", "memfold COMMAND [OPTIONS]", include_str!("man/memfold.man")),
     ("memfold-run", "memfold run --limit SIZE [OPTIONS] [--] CMD [ARG]...", include_str!("man/run.man")),
@@ -39,14 +39,14 @@ const WRITTEN: [(&str, &str, &str); 9] = [
     ("memfold-du", "memfold du [OPTIONS] [DIR]\nmemfold du [OPTIONS] -f FILE", include_str!("man/du.man")),
 ];
 
-/// Of help, what begins so has a section of its own.
+/// Paragraphs of help that begin like this have a section of their own.
 const ELSEWHERE: [&str; 3] = ["Example", "Exit status", "Options that shall always hold"];
 
-/// The heading of options that undo others, and what is said about them.
+/// The heading of options that undo others, and a sentence about them.
 const UNDO: (&str, &str) =
     ("Other way round", "Each of these undoes an option that stands in a configuration file, or before it.");
 
-/// Names of pages, and the pages.
+/// The names and contents of the pages.
 pub fn all() -> Vec<(String, Vec<u8>)> {
     let command = definition::command();
     std::iter::once(&command).chain(command.get_subcommands()).map(page).collect()
@@ -80,15 +80,15 @@ fn page(command: &Command) -> (String, Vec<u8>) {
     (name, page.into_bytes())
 }
 
-/// What one of clap_mangen's functions writes.
+/// The output of one of clap_mangen's functions.
 fn rendered(render: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
     let mut text = Vec::new();
-    // Writing to memory does not fail, and it is text.
+    // Writing to memory cannot fail, and the output is text.
     render(&mut text).unwrap();
     plain(&String::from_utf8(text).unwrap())
 }
 
-/// Without the string for apostrophes that roff defines each time: both groff and mandoc know them by name.
+/// Removes the string for apostrophes that roff defines each time: groff and mandoc both know them by name.
 fn plain(text: &str) -> String {
     let definition = Roff::new().render();
     text.strip_prefix(&definition).unwrap_or(text).replace(r"\*(Aq", r"\(aq").replace(".br\n\n.br\n", ".sp\n")
@@ -103,7 +103,7 @@ fn name_section(name: &str, command: &Command) -> String {
     plain(&roff.render())
 }
 
-/// What help says, before and behind the options.
+/// The text of help before and after the options.
 fn description(command: &Command) -> String {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -117,7 +117,7 @@ fn description(command: &Command) -> String {
     plain(&roff.render())
 }
 
-/// One section, of which the headings of help are parts.
+/// One section; the headings of help become its parts.
 fn options(command: &Command, man: &Man) -> String {
     let headings = command.get_arguments().filter_map(|arg| arg.get_help_heading()).collect::<Vec<_>>();
     let text = rendered(|to| man.render_options_section(to));
@@ -134,7 +134,7 @@ fn options(command: &Command, man: &Man) -> String {
     all
 }
 
-/// A list of things and what they mean; lines without a thing are paragraphs behind it.
+/// A list of terms and their meanings; lines without a term become paragraphs after it.
 fn list(lines: &[(&str, &str)], columns: &str) -> String {
     let mut roff = Roff::new();
     roff.control("PD", ["0"]);
@@ -147,7 +147,7 @@ fn list(lines: &[(&str, &str)], columns: &str) -> String {
     plain(&roff.control("PD", []).render())
 }
 
-/// Lines of a tab of the browser's help.
+/// The lines of a tab of the browser's help.
 fn tab(name: &str) -> &'static [(&'static str, &'static str)] {
     help::lines(help::TABS.iter().position(|tab| *tab == name).unwrap())
 }
@@ -161,7 +161,7 @@ fn flags() -> String {
     list(&lines[lines.iter().position(|(flag, _)| !flag.is_empty()).unwrap_or(0)..], "4")
 }
 
-/// Options of `memfold disk status`, and what it shows of each device.
+/// The options of `memfold disk status`, and what it shows about each device.
 fn status(command: &Command) -> String {
     let status = command.find_subcommand("status").unwrap();
     let options = status.get_arguments().filter(|arg| !arg.is_positional()).map(|arg| {
@@ -185,7 +185,7 @@ fn capital(text: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// What top shows of each process.
+/// What top shows about each process.
 fn columns() -> String {
     let columns = columns::COLUMNS.iter().map(|column| (column.title, column.definition));
     list(&columns.chain(columns::BELOW).collect::<Vec<_>>(), "18")

@@ -1,11 +1,12 @@
-//! Shells complete with what is written, and formatters find nothing wrong. What is not installed is left out.
+//! Shells complete what was written, and formatters report no errors. Programs that are not installed are
+//! skipped.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use super::*;
 
-/// What a program says, if it is there.
+/// The output of a program, if it is installed.
 fn run(words: &[&str], home: &Path) -> Option<Output> {
     let output = Command::new(words[0]).args(&words[1..]).env("HOME", home).env("LC_ALL", "C.UTF-8").output();
     if output.is_err() {
@@ -68,12 +69,12 @@ fn formatters_find_nothing() {
         let page = page.to_str().unwrap();
         if let Some(output) = run(&["groff", "-ww", "-man", "-Tutf8", "-z", page], scratch.path()) {
             let said = String::from_utf8_lossy(&output.stderr);
-            // A small groff comes without the device.
+            // A minimal groff comes without the device.
             assert!(said.is_empty() || said.contains("DESC"), "{said}");
         }
         if let Some(output) = run(&["mandoc", "-Tlint", "-Wwarning", page], scratch.path()) {
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            // A date would be another one each time.
+            // A date would differ each time.
             let matters = said.lines().filter(|line| !line.contains("missing date"));
             assert_eq!(matters.collect::<Vec<_>>(), Vec::<&str>::new(), "{name}");
         }
@@ -93,7 +94,7 @@ fn the_page_of_du_has_all_of_help() {
             assert!(text.contains(&format!("\\fB{thing}\\fR\n{meaning}\n")), "{thing}");
         }
     }
-    // What help leaves out is there, and what is for tests is not.
+    // What help leaves out is present, and what is only for tests is not.
     assert!(text.contains("\\-\\-hide\\-itemcount"));
     assert!(pages.iter().all(|(_, page)| !String::from_utf8_lossy(page).contains("paranoid")));
 }

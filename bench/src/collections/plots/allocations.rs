@@ -1,6 +1,6 @@
-//! Counts what a thread asks of the system's allocator, so that an operation that allocated can be told from one that did not.
+//! Counts a thread's calls to the system's allocator, to tell operations that allocated from those that did not.
 //!
-//! It counts in all runs of this program, for all structures in Rust alike: one addition for each allocation.
+//! It counts in all runs of this program and for all structures in Rust alike: one addition per allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -25,7 +25,8 @@ struct Counting;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: all calls go to the system's allocator as they are; the count neither allocates nor unwinds. What a program allocates can be seen in no safe way.
+// SAFETY: all calls go to the system's allocator unchanged; the count neither allocates nor unwinds. There is no
+// safe way to observe a program's allocations.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add();

@@ -1,6 +1,7 @@
-//! The clock for single operations: the processor's counter of ticks where there is one, else the system's.
+//! The clock for single operations: the processor's tick counter if there is one, otherwise the system's clock.
 //!
-//! A look at it waits for all instructions before it, and lets none of those behind it begin (`lfence` on both sides), so no part of an operation is outside of what is measured.
+//! Reading it waits for all instructions before it and holds back all instructions after it (`lfence` on both
+//! sides), so no part of an operation falls outside of the measurement.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,7 +14,8 @@ const LOOKS: usize = 10_001;
 #[inline(always)]
 pub fn ticks() -> u64 {
     use std::arch::x86_64::{_mm_lfence, _rdtsc};
-    // SAFETY: all processors of this architecture have both instructions, and neither touches memory. There is no safe way to read the counter.
+    // SAFETY: all processors of this architecture have both instructions, and neither touches memory. There is no
+    // safe way to read the counter.
     unsafe {
         _mm_lfence();
         let now = _rdtsc();
@@ -30,14 +32,14 @@ pub fn ticks() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| Duration::from(now).as_nanos() as u64)
 }
 
-/// How long a tick is: known the better the longer it is looked at.
+/// The length of a tick, which becomes more exact the longer it is measured.
 pub struct Rate {
     ticks: u64,
     time: Instant,
 }
 
 impl Rate {
-    /// Begins, and looks at it for 20 ms.
+    /// Begins with a measurement of 20 ms.
     pub fn new() -> Rate {
         let rate = Rate { ticks: ticks(), time: Instant::now() };
         while rate.time.elapsed() < Duration::from_millis(20) {
@@ -46,13 +48,13 @@ impl Rate {
         rate
     }
 
-    /// Ticks of a nanosecond.
+    /// Ticks per nanosecond.
     pub fn per_ns(&self) -> f64 {
         (ticks() - self.ticks) as f64 / self.time.elapsed().as_nanos() as f64
     }
 }
 
-/// What two looks at the clock with nothing between them differ by, in ticks: the median.
+/// The cost of reading the clock, in ticks: the median difference of two readings with nothing between them.
 pub fn own_cost() -> u64 {
     let mut costs: Vec<u64> = (0..LOOKS)
         .map(|_| {

@@ -1,7 +1,7 @@
 //! `bench-collections plots`: every insertion's time, for slab lists and their peers, from which `bench/harness/insertions.py` draws.
 //!
-//! One structure after the other is traced in a process of its own (`trace.rs`, and the same in `peers.cc`), with elements in random order and in sequence; what they leave is
-//! summed up (`summary.rs`) in one file, `plots.json`.
+//! Each structure in turn is traced in its own process (`trace.rs`, and the same in `peers.cc`), with elements in
+//! random order and in sequence; the traces are summed up (`summary.rs`) in one file, `plots.json`.
 
 mod allocations;
 pub mod clock;
@@ -17,9 +17,9 @@ use super::compare::{all_known, is_wanted};
 use super::cpp_peers;
 use super::load::Order;
 
-/// How often memory is looked at in a run.
+/// How many memory samples a run takes.
 const SAMPLES: u64 = 300;
-/// Of the bytes that elements have by themselves, this part may be in frames when frames are few.
+/// If frames are few, they may hold one part in this many of the elements' own bytes.
 const RESIDENT: u64 = 16;
 
 /// A structure that is traced.
@@ -63,7 +63,7 @@ struct Grid {
     rows_of_ten: usize,
 }
 
-/// All that is drawn.
+/// Everything that is drawn.
 #[derive(Serialize)]
 struct Page {
     version: u32,
@@ -71,27 +71,27 @@ struct Page {
     frames: u32,
     frame_bytes: u32,
     machine: String,
-    /// Processes that wanted to run when it began: the mean of a minute.
+    /// The load average of one minute at the beginning.
     load: String,
     clock_ns: f64,
     grid: Grid,
     runs: Vec<Traced>,
 }
 
-/// Bytes of a block of the heap, as its default is.
+/// Block size of the heap, its default.
 const BLOCK: u32 = 32 << 10;
 
-/// What is traced, and to where.
+/// What is traced, and where the result goes.
 pub struct Plots<'a> {
     pub out: &'a Path,
     pub elements: u64,
-    /// 0: so many as hold the sixteenth part.
+    /// 0: as many as hold the sixteenth part.
     pub frames: u32,
     pub only: &'a [String],
 }
 
 impl Plots<'_> {
-    /// Traces all and leaves `plots.json`.
+    /// Traces everything and writes `plots.json`.
     pub fn make(&self) -> Result<(), String> {
         all_known(PEERS.iter().map(|peer| peer.name), self.only)?;
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;

@@ -1,21 +1,23 @@
-//! What is drawn of millions of operations: how many fell into each cell of a grid, by what happened during them, and how long the slow ones took.
+//! The summary of millions of operations for drawing: how many are in each cell of a grid, by what happened
+//! during them, and how long the slow ones took.
 
 use serde::Serialize;
 
 use super::trace;
 
-/// Columns of the grid: the operations in their order, as many in each.
+/// Columns of the grid: the operations in order, equally many per column.
 pub const COLUMNS: usize = 640;
-/// Rows of the grid for ten times the time. The lowest row begins at ten nanoseconds.
+/// Rows of the grid per factor of ten in time. The lowest row begins at ten nanoseconds.
 pub const ROWS_OF_TEN: usize = 30;
-/// Rows: up to 100 ms; what took longer is in the highest.
+/// Rows, up to 100 ms; longer times are in the highest row.
 pub const ROWS: usize = 7 * ROWS_OF_TEN;
-/// Pieces of which the mean is taken.
+/// Number of pieces for which a mean is computed.
 const PIECES: usize = 100;
-/// Fractions for each tenth part, in the distribution.
+/// Fractions per factor of ten, in the distribution.
 const FRACTIONS_OF_TEN: u32 = 10;
 
-/// What happened during an operation, the least remarkable first: of several, it counts to the last. The names are those of the drawings.
+/// What may happen during an operation, the least remarkable first. If several things happen, the last one
+/// counts. The names are those in the drawings.
 const CLASSES: [(&str, u32); 7] = [
     ("nothing else", 0),
     ("allocated", trace::ALLOCATED),
@@ -33,7 +35,7 @@ pub struct Class {
     count: u64,
     seconds: f64,
     most_ns: u32,
-    /// A cell (column times [`ROWS`] plus row) and how many are in it, again and again.
+    /// Pairs of a cell (column times [`ROWS`] plus row) and its count.
     cells: Vec<u32>,
 }
 
@@ -43,9 +45,9 @@ pub struct Summary {
     count: u64,
     seconds: f64,
     classes: Vec<Class>,
-    /// Nanoseconds, for each of some pieces, as long as each other: of those operations that were not interrupted.
+    /// Mean times in nanoseconds for pieces of equal length, without interrupted operations.
     mean: Vec<f64>,
-    /// The fraction of operations that took longer, and longer than what: nanoseconds.
+    /// Fractions of operations that took longer than a time, with that time in nanoseconds.
     distribution: Vec<(f64, u32)>,
 }
 
@@ -63,7 +65,7 @@ impl Summary {
 
 /// The class of an operation by its flags.
 fn class_of(flags: u32) -> usize {
-    // Of a leaf more than of the memory that it is the first to touch.
+    // A new leaf matters more than the fault of the memory that it is the first to touch.
     let flags = if flags & trace::LEAF != 0 { flags & !trace::FAULTED | trace::ALLOCATED } else { flags };
     CLASSES.iter().rposition(|(_, flag)| *flag == 0 || flags & flag != 0).unwrap_or(0)
 }

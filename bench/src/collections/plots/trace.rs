@@ -1,15 +1,16 @@
-//! One structure, operation by operation: what each took, and what else happened meanwhile.
+//! Traces one structure operation by operation: the time of each, and what else happened meanwhile.
 //!
-//! Runs in a process of its own and leaves a file of records, in the order of operations: all insertions, then the removals of half of them. A record is eight bytes, in the
-//! machine's order:
+//! Runs in its own process and writes a file of records in the order of operations: all insertions, then the
+//! removals of half of them. A record has eight bytes, in the machine's byte order:
 //!
 //! ```text
 //! | 0..4                       | 4..8                  |
 //! | nanoseconds, at most 2^32-1 | flags: the constants |
 //! ```
 //!
-//! What happened is found out outside of what is timed, after each operation: allocations by a count; what a slab list and its heap did by their statistics; what the kernel
-//! did by `getrusage`, after operations that took more than a microsecond.
+//! What happened is determined outside of the timed section, after each operation: allocations by a count; the
+//! work of a slab list and its heap by their statistics; the work of the kernel by `getrusage`, after operations
+//! that took more than a microsecond.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -26,35 +27,37 @@ use crate::load::{Key, Load, memory};
 
 /// Memory was allocated.
 pub const ALLOCATED: u32 = 1;
-/// Leaves were packed anew, and are as many as before, or fewer.
+/// Leaves were repacked without a new one.
 pub const PACKED: u32 = 2;
-/// A block was brought back.
+/// A block was restored.
 pub const BROUGHT: u32 = 4;
 /// A block was compressed.
 pub const COMPRESSED: u32 = 8;
-/// The kernel had to find memory.
+/// The kernel had to provide memory.
 pub const FAULTED: u32 = 16;
-/// The kernel let others run.
+/// The kernel ran other threads.
 pub const INTERRUPTED: u32 = 32;
-/// There is a leaf more.
+/// There is one more leaf.
 pub const LEAF: u32 = 64;
 
-/// Nanoseconds from which on the kernel is asked.
+/// From this many nanoseconds on, the kernel is asked.
 const SLOW: f64 = 1000.0;
 
-/// Nanoseconds that an interruption takes at least. A shorter operation was not interrupted: that was between it and the one before.
+/// The minimum length of an interruption in nanoseconds. A shorter operation was not interrupted itself: the
+/// interruption was between it and the one before.
 const INTERRUPTION: f64 = 20_000.0;
 
-/// What a process says at its end.
+/// What a process reports at its end.
 #[derive(Serialize, Deserialize)]
 pub struct Report {
-    /// Elements that are left.
+    /// Remaining elements.
     pub left: u64,
-    /// After so many operations and so many seconds in them: bytes of memory; and of them frames, payload and tables of the heap, if there is one.
+    /// Samples: operations and seconds so far, bytes of memory and, if there is a heap, its frames, payload and
+    /// tables.
     pub samples: Vec<Vec<f64>>,
 }
 
-/// What is found out about an operation after it.
+/// Determines what happened during an operation.
 trait Look<S> {
     fn after(&mut self, set: &S, allocated: bool, is_slow: bool) -> u32;
     /// Frames, payload, tables.
@@ -63,7 +66,7 @@ trait Look<S> {
     }
 }
 
-/// For who has nothing but the allocator.
+/// For structures that only use the allocator.
 struct Allocator;
 
 impl<S> Look<S> for Allocator {
@@ -72,12 +75,12 @@ impl<S> Look<S> for Allocator {
     }
 }
 
-/// For who lives in a heap.
+/// For structures in a heap.
 struct InHeap<'a> {
     heap: &'a Heap,
     list: slablist::Stats,
     blocks: heap::Stats,
-    /// Blocks leave their frames: so the heap is asked each time.
+    /// Blocks may be evicted, so the heap is asked each time.
     leave: bool,
 }
 
@@ -88,7 +91,8 @@ impl Look<SlabList<'_, u64>> for InHeap<'_> {
         if now.leaves_made - now.leaves_freed > last.leaves_made - last.leaves_freed {
             flags |= LEAF;
         } else if now.packs > last.packs || allocated && is_slow {
-            // One leaf that is packed anew is not among the packs; it goes through plain memory, which takes some microseconds.
+            // Repacking a single leaf does not count as a pack; it goes through plain memory, which takes some
+            // microseconds.
             flags |= PACKED;
         } else if allocated {
             flags |= ALLOCATED;
@@ -120,7 +124,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Since the last time.
+    /// Since the last call.
     fn since(&mut self) -> u32 {
         let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return 0 };
         let faults = usage.minor_page_faults() + usage.major_page_faults();
@@ -144,7 +148,7 @@ fn record<S: Set<u64>>(
     to: &Path,
 ) -> Result<Report, String> {
     let all = load.elements + load.elements / 2;
-    // Written to, so that the kernel has found memory for it.
+    // Written, so that the kernel has already provided its memory.
     let mut records = vec![(1u64, 1u32); all as usize];
     let mut memories: Vec<(u64, u64, u64, Option<[u64; 3]>)> = Vec::with_capacity(samples as usize + 2);
     let (rate, mut kernel) = (clock::Rate::new(), Kernel::default());
@@ -198,7 +202,7 @@ fn write(records: &[(u64, u32)], per_ns: f64, to: &Path) -> std::io::Result<()> 
     file.flush()
 }
 
-/// Traces one structure; a slab list with so many frames, if not 0.
+/// Traces one structure; a slab list with this many frames, unless that is 0.
 pub fn one(name: &str, load: Load, frames: u32, samples: u64, to: &Path) -> Result<Report, String> {
     match name {
         "slablist" => {

@@ -1,11 +1,11 @@
-//! What lists are of in random operations.
+//! The elements of lists in random operations.
 
 use std::fmt::Debug;
 
 use memfold::collections::Element;
 use memfold::heap::Plain;
 
-/// A type of which lists are, and how its values follow from numbers.
+/// An element type, and how its values are derived from numbers.
 pub trait Number: Element + ToOwned<Owned = Self> + Plain + Copy + Ord + Debug {
     const NAME: &'static str;
     fn from_number(number: u64) -> Self;

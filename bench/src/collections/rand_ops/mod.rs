@@ -1,10 +1,14 @@
-//! `bench-collections rand-ops`: random operations in random proportions on many lists at a time, as libslablist's `drv_rand_ops` did it.
+//! `bench-collections rand-ops`: random operations in random proportions on many lists at a time, modelled on
+//! libslablist's `drv_rand_ops`.
 //!
-//! As a soak test (`--check`) each list has a model beside it, of the standard library, and each answer is compared with the model's; at the end nothing may be left in
-//! the heap. Else each kind of operation is timed. All follows from the seed, so a failure can be repeated: `--seed`, and the same options, with `--operations` so many as it says.
+//! As a soak test (`--check`), each list has a model from the standard library beside it, and each answer is
+//! compared with the model's; at the end nothing may be left in the heap. Otherwise each kind of operation is
+//! timed. Everything follows from the seed, so a failure can be repeated: with `--seed`, the same options, and
+//! `--operations` as reported.
 //!
-//! **More operations, or more kinds of lists**: the operations are the tables at the heads of `sorted.rs` and `ordered.rs`, a name, a weight and a function each. Another kind of list is
-//! one more `impl Game`, put into [`games`].
+//! **More operations, or more kinds of lists**: the operations are in the tables at the top of `sorted.rs` and
+//! `ordered.rs`, each with a name, a weight and a function. Another kind of list is one more `impl Game` in
+//! [`games`].
 
 mod elements;
 mod ordered;
@@ -21,9 +25,10 @@ use sorted::Sorted;
 use crate::plots::clock::{self, Rate};
 use crate::random::Random;
 
-/// Operations on one list before it is another's turn, at most.
+/// The most operations on one list before the next list's turn.
 const BURST: usize = 256;
-/// Elements up to which a list is compared with its model by position each time; longer ones once in a while.
+/// Lists of up to this many elements are compared with their models by position each time, longer ones only now
+/// and then.
 const SHORT: u64 = 2000;
 
 #[derive(clap::Args)]
@@ -48,17 +53,17 @@ pub struct Args {
     check: bool,
 }
 
-/// A list that is played with, and its model, if there is one.
+/// A list under test, and its model, if there is one.
 trait Game {
     /// What list it is.
     fn name(&self) -> String;
-    /// One operation, whichever. An error says what went wrong.
+    /// Does one random operation. An error says what went wrong.
     fn step(&mut self, random: &mut Random, times: &mut Times) -> Result<(), String>;
-    /// Everything is compared, and each invariant looked at.
+    /// Compares everything and checks each invariant.
     fn check(&self) -> Result<(), String>;
 }
 
-/// What an operation is done with.
+/// The context of an operation.
 struct Turn<'a> {
     name: &'static str,
     random: &'a mut Random,
@@ -66,12 +71,12 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Does it under the clock; the heap's errors are words.
+    /// Times it; errors of the heap become texts.
     fn time<R>(&mut self, operation: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
         self.times.time(self.name, operation).map_err(|error| format!("{}: {error}", self.name))
     }
 
-    /// What a list says must be what its model says.
+    /// The answers of the list and its model must be equal.
     fn compare<R: PartialEq + Debug>(&self, list: R, model: R) -> Result<(), String> {
         if list == model {
             Ok(())
@@ -81,7 +86,7 @@ impl Turn<'_> {
     }
 }
 
-/// The proportions in which things are done to a list for the moment.
+/// The current proportions of the operations on a list.
 #[derive(Default)]
 struct Weights {
     of: Vec<usize>,
@@ -89,9 +94,10 @@ struct Weights {
 }
 
 impl Weights {
-    /// Which operation is next. The first one adds, the second one removes, the third one is always possible.
+    /// Chooses the next operation. The first one adds, the second one removes, the third one is always possible.
     ///
-    /// Now and then come new proportions: so lists grow and shrink, and there are times in which much is removed, or nothing but looked for.
+    /// The proportions change now and then: so lists grow and shrink, and there are periods with many removals,
+    /// or only lookups.
     fn next(&mut self, random: &mut Random, base: impl Iterator<Item = usize>, is_too_long: bool) -> usize {
         if self.steps == 0 {
             self.steps = 1 << random.below(15);
@@ -113,7 +119,7 @@ impl Weights {
     }
 }
 
-/// All that a list has must be what its model has.
+/// The contents of the list must equal those of its model.
 fn compare_all<T: PartialEq + Debug>(
     list: impl Iterator<Item = Result<T, Error>>,
     mut model: impl Iterator<Item = T>,
@@ -127,7 +133,7 @@ fn compare_all<T: PartialEq + Debug>(
     model.next().map_or(Ok(()), |x| Err(format!("{x:?} is missing")))
 }
 
-/// What operations of each kind took.
+/// The times of operations by kind.
 #[derive(Default)]
 struct Times {
     /// How many, and their ticks.
@@ -135,7 +141,7 @@ struct Times {
 }
 
 impl Times {
-    /// Does it, and notes its time.
+    /// Runs it and notes its time.
     #[inline(always)]
     fn time<R>(&mut self, name: &'static str, operation: impl FnOnce() -> R) -> R {
         let begin = clock::ticks();
@@ -159,7 +165,7 @@ impl Times {
     }
 }
 
-/// The lists: of several types, each small, of middle size and long.
+/// The lists: of several types, each small, medium and long.
 fn games<'s>(session: &'s Session<'_>, args: &Args) -> Vec<Box<dyn Game + 's>> {
     let mut games: Vec<Box<dyn Game + 's>> = Vec::new();
     for longest in [40, 3000, args.longest] {
@@ -174,7 +180,7 @@ fn games<'s>(session: &'s Session<'_>, args: &Args) -> Vec<Box<dyn Game + 's>> {
     games
 }
 
-/// Plays until the time is over.
+/// Runs until the time is over.
 pub fn run(args: &Args) -> Result<(), String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seed = args.seed.unwrap_or(now.as_nanos() as u64);

@@ -1,4 +1,4 @@
-//! A slab list in the order in which elements are put, of numbers or of strings, and its model, a `Vec`.
+//! A slab list in insertion-defined order, of numbers or of strings, and its model, a `Vec`.
 
 use std::borrow::Borrow;
 use std::fmt::Debug;
@@ -11,12 +11,12 @@ use super::elements::Number;
 use super::{Game, SHORT, Times, Turn, Weights, compare_all};
 use crate::random::Random;
 
-/// Elements that are put in at once, or looked at when a list is not gone through to its end.
+/// Elements that are inserted at once, or read when a list is not read to its end.
 const SOME: usize = 100;
-/// Cursors that a list has at a time.
+/// The most cursors of a list at a time.
 const CURSORS: usize = 8;
 
-/// What such a list is of, and how its values follow from numbers.
+/// The element type of such a list, and how its values are derived from numbers.
 pub trait Made: Element<Owned: Clone + Ord + Debug> + Ord {
     const NAME: &'static str;
     fn make(number: u64) -> Self::Owned;
@@ -38,7 +38,7 @@ impl Made for str {
     }
 }
 
-/// What can be done to a list, as in `sorted.rs`.
+/// The operations on a list, as in `sorted.rs`.
 fn operations<'s, E: ?Sized + Made>() -> Vec<Operation<'s, E>> {
     vec![
         Operation { name: "push", weight: 600, play: push },
@@ -66,12 +66,12 @@ struct Operation<'s, E: ?Sized + Made> {
     play: fn(&mut InOrder<'s, E>, &mut Turn<'_>) -> Result<(), String>,
 }
 
-/// A list and its model, in which each element has a number of its own.
+/// A list and its model, in which each element has a unique number.
 pub struct InOrder<'s, E: ?Sized + Made> {
     make: Box<dyn Fn() -> SlabList<'s, E, Ordered> + 's>,
     list: SlabList<'s, E, Ordered>,
     model: Option<Vec<(u64, E::Owned)>>,
-    /// The last number that was given to an element.
+    /// The last number given to an element.
     given: u64,
     /// Cursors, and the numbers of the elements that they are at.
     cursors: Vec<(Cursor, u64)>,
@@ -101,19 +101,19 @@ impl<'s, E: ?Sized + Made> InOrder<'s, E> {
         (self.given, E::make(random.below(1_000_000) as u64))
     }
 
-    /// A number of an element, or the one behind the last.
+    /// The position of an element, or the end.
     fn place(&self, random: &mut Random) -> u64 {
         random.below(self.list.len() as usize + 1) as u64
     }
 
-    /// A piece that is not long.
+    /// A short range.
     fn piece(&self, random: &mut Random) -> Range<u64> {
         let from = self.place(random);
         let rest = (self.list.len() - from) as usize;
         from..from + random.below(1 + rest.min(1 + self.list.len() as usize / 8)) as u64
     }
 
-    /// What changes the order of all is no place for cursors.
+    /// Cursors do not survive operations that reorder everything.
     fn drop_cursors(&mut self) {
         for (cursor, _) in self.cursors.drain(..) {
             self.list.drop_cursor(cursor);
@@ -201,7 +201,7 @@ fn by_position<E: ?Sized + Made>(game: &mut InOrder<'_, E>, turn: &mut Turn<'_>)
     game.model.as_ref().map_or(Ok(()), |model| turn.compare(found, wanted(model)))
 }
 
-/// Makes, drops, moves or looks at a cursor.
+/// Makes, drops, moves or reads a cursor.
 fn cursors<E: ?Sized + Made>(game: &mut InOrder<'_, E>, turn: &mut Turn<'_>) -> Played {
     let Some(model) = &game.model else { return Ok(()) };
     let is_looked_for = model.len() as u64 <= SHORT || turn.random.below(200) == 0;
@@ -264,7 +264,7 @@ fn remove_slice<E: ?Sized + Made>(game: &mut InOrder<'_, E>, turn: &mut Turn<'_>
     turn.compare(gone, model.drain(piece.start as usize..piece.end as usize).count() as u64)
 }
 
-/// What is taken out as a list is put behind the rest.
+/// Appends the extracted list to the rest.
 fn extract_slice<E: ?Sized + Made>(game: &mut InOrder<'_, E>, turn: &mut Turn<'_>) -> Played {
     let piece = game.piece(turn.random);
     game.drop_cursors();
@@ -303,7 +303,7 @@ fn reap<E: ?Sized + Made>(game: &mut InOrder<'_, E>, turn: &mut Turn<'_>) -> Pla
     turn.time(|| game.list.reap()).map(|_| ())
 }
 
-/// All elements go, or the list does. Long lists go seldom: they have to become long.
+/// Removes all elements, or replaces the list. Rarely for long lists, which must get a chance to grow.
 fn clear<E: ?Sized + Made>(game: &mut InOrder<'_, E>, turn: &mut Turn<'_>) -> Played {
     if turn.random.below(1 + game.longest / 1000) != 0 {
         return Ok(());

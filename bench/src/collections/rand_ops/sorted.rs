@@ -1,4 +1,4 @@
-//! A sorted slab list and its model: for each element how often it is there.
+//! A sorted slab list and its model: the multiplicity of each element.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,11 @@ use super::elements::Number;
 use super::{Game, SHORT, Times, Turn, Weights, compare_all};
 use crate::random::Random;
 
-/// Elements that are looked at when a list is not gone through to its end.
+/// Elements that are read when a list is not read to its end.
 const SOME: usize = 100;
 
-/// What can be done to a list: a name, how often in proportion to others, and how. Each function does it with the list, under the clock, and with the model.
+/// The operations on a list: a name, a weight, and a function. Each function does it with the list, timed, and
+/// with the model.
 fn operations<'s, T: Number>() -> Vec<Operation<'s, T>> {
     vec![
         Operation { name: "add", weight: 1000, play: add },
@@ -40,7 +41,7 @@ pub struct Operation<'s, T: Number> {
 
 /// A list, and its model.
 pub struct Sorted<'s, T: Number> {
-    /// Makes an empty list, with slabs of so many elements, if not 0.
+    /// Makes an empty list, with slabs of this many elements unless it is 0.
     make: Box<dyn Fn(usize) -> SlabList<'s, T> + 's>,
     list: SlabList<'s, T>,
     model: Option<Model<T>>,
@@ -50,7 +51,7 @@ pub struct Sorted<'s, T: Number> {
     weights: Weights,
 }
 
-/// Which elements there are, and how often each.
+/// The elements, and the multiplicity of each.
 struct Model<T> {
     of: BTreeMap<T, u64>,
     len: u64,
@@ -98,12 +99,12 @@ impl<'s, T: Number> Sorted<'s, T> {
         }
     }
 
-    /// An element that may be there, or not.
+    /// An element that may or may not be in the list.
     fn any(&self, random: &mut Random) -> T {
         T::from_number(random.below(2 * self.longest) as u64)
     }
 
-    /// An element that is there, most times.
+    /// An element that is in the list, usually.
     fn one_of(&self, random: &mut Random) -> Result<T, String> {
         if self.list.is_empty() || random.below(4) == 0 {
             return Ok(self.any(random));
@@ -216,7 +217,7 @@ fn iterate_some<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Res
     let mut iter = model.iter();
     let wanted: Vec<T> = iter.by_ref().take(some).collect();
     turn.compare(front, wanted)?;
-    // What the front has taken is not behind it any more.
+    // Elements taken from the front can no longer be taken from the back.
     let rest = (model.len as usize).saturating_sub(some).min(some);
     turn.compare(back, model.iter().rev().take(rest).collect())
 }
@@ -239,7 +240,7 @@ fn range<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(),
     turn.compare(found, wanted.take(some).collect())
 }
 
-/// Takes out what lies from one element to another, that is not far off in the order.
+/// Removes the elements between two that are close in the order.
 fn remove_range<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     let len = game.list.len();
     let at = turn.random.below(len as usize + 1) as u64;
@@ -277,7 +278,7 @@ fn clear<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(),
     Ok(())
 }
 
-/// The list goes, and another comes, with slabs of another size, that is packed in another way.
+/// Replaces the list with one that has slabs of another size and is packed in another way.
 fn replace<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(), String> {
     if is_spared(game, turn) {
         return Ok(());
@@ -296,7 +297,7 @@ fn replace<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(
     Ok(())
 }
 
-/// Long lists go seldom: they have to become long.
+/// Long lists are rarely cleared: they must get a chance to grow.
 fn is_spared<T: Number>(game: &Sorted<'_, T>, turn: &mut Turn<'_>) -> bool {
     turn.random.below(1 + game.longest / 1000) != 0
 }

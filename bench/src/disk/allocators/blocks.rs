@@ -1,6 +1,7 @@
-//! What both buddy systems have: blocks of powers of two within chunks, in lists by size.
+//! The common part of both buddy systems: blocks of powers of two within chunks, in lists by size.
 //!
-//! The links of a list stand in the free blocks themselves where there is memory; beside it, a bit for each unit says whether it is free.
+//! In reality, the links of a list would be in the free blocks themselves; beside it, one bit per unit says
+//! whether it is free.
 
 use super::chunks::{CHUNK, Chunks};
 
@@ -15,13 +16,13 @@ const NONE: u32 = u32::MAX;
 /// How a block is free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Free {
-    /// Its buddy may join it.
+    /// Its buddy may merge with it.
     Known = 0,
-    /// Nobody but its list knows.
+    /// Only its list knows that it is free.
     Hidden = 1,
 }
 
-/// The first unit of a free block: the units behind and before in its list, and what it is.
+/// The first unit of a free block: the next and the previous unit in its list, and its state.
 #[derive(Clone, Copy)]
 struct Unit {
     next: u32,
@@ -47,12 +48,12 @@ pub fn order(len: usize) -> usize {
     len.div_ceil(UNIT).next_power_of_two().ilog2() as usize
 }
 
-/// Where a block is.
+/// The offset of a block.
 pub fn offset(block: u32) -> u64 {
     u64::from(block) * UNIT as u64
 }
 
-/// The block that is there.
+/// The block at an offset.
 pub fn block(at: u64) -> u32 {
     (at / UNIT as u64) as u32
 }
@@ -63,7 +64,7 @@ pub fn buddy(block: u32, order: usize) -> u32 {
 }
 
 impl Blocks {
-    /// A new chunk, as one block.
+    /// Adds a chunk as one block.
     pub fn grow(&mut self) -> u32 {
         let first = self.chunks.take() * UNITS;
         let none = Unit { next: NONE, last: NONE, is: None };
@@ -71,12 +72,12 @@ impl Blocks {
         first as u32
     }
 
-    /// A chunk's block is free.
+    /// Returns a chunk that is completely free.
     pub fn give_back(&mut self, block: u32) {
         self.chunks.give_back(block as usize / UNITS);
     }
 
-    /// Into its list, at the front.
+    /// Puts a block at the front of its list.
     pub fn push(&mut self, free: Free, order: usize, block: u32) {
         let head = &mut self.heads[free as usize][order];
         let next = std::mem::replace(head, block);
@@ -86,7 +87,7 @@ impl Blocks {
         self.units[block as usize] = Unit { next, last: NONE, is: Some((free, order as u8)) };
     }
 
-    /// The first of a list.
+    /// Takes the first block of a list.
     pub fn pop(&mut self, free: Free, order: usize) -> Option<u32> {
         let block = self.heads[free as usize][order];
         (block != NONE).then(|| {
@@ -95,7 +96,7 @@ impl Blocks {
         })
     }
 
-    /// The block's buddy out of its list, if that is free and known to be.
+    /// Takes the block's buddy out of its list, if it is free and known to be.
     pub fn take_buddy(&mut self, block: u32, order: usize) -> bool {
         let buddy = buddy(block, order);
         let is_free = self.units[buddy as usize].is == Some((Free::Known, order as u8));
@@ -117,7 +118,7 @@ impl Blocks {
         }
     }
 
-    /// Chunks, and the bits of their units.
+    /// Bytes of the chunks and of their units' bits.
     pub fn bytes(&self) -> usize {
         self.chunks.count() * (CHUNK + UNITS / 8)
     }

@@ -1,6 +1,7 @@
 //! The binary buddy system: J. L. Peterson and T. A. Norman, *Buddy Systems*, 1977; U. Vahalia, *UNIX Internals*, 1996, chapter 12.
 //!
-//! A block is split in halves until one just takes the request. What is freed joins its other half, if that is free, and so on: up to the chunk, which goes back.
+//! A block is halved until it just fits the request. A freed block merges with its buddy if that is free, and so
+//! on up to the chunk, which is returned.
 
 use super::Model;
 use super::blocks::{Blocks, Free, TOP, block, buddy, offset, order};

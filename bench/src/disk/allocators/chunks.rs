@@ -1,4 +1,4 @@
-//! The area: chunks that come and go.
+//! The area: chunks that are added and returned.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 /// Bytes of a chunk.
 pub const CHUNK: usize = 64 << 10;
 
-/// Which chunks there are.
+/// The chunks in use.
 #[derive(Default)]
 pub struct Chunks {
     there: Vec<bool>,
@@ -14,7 +14,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// One more: the lowest number that is not there.
+    /// Adds a chunk: the lowest number that is free.
     pub fn take(&mut self) -> usize {
         let number = self.gone.pop().map_or(self.there.len(), |Reverse(number)| number);
         if number == self.there.len() {
@@ -24,7 +24,7 @@ impl Chunks {
         number
     }
 
-    /// All of it is free.
+    /// Returns a chunk that is completely free.
     pub fn give_back(&mut self, number: usize) {
         assert!(std::mem::take(&mut self.there[number]), "it is there");
         self.gone.push(Reverse(number));
@@ -39,7 +39,7 @@ impl Chunks {
         self.count() * CHUNK
     }
 
-    /// Whether the byte at that offset is of a chunk that is there.
+    /// Whether the byte at that offset belongs to a chunk in use.
     pub fn has(&self, at: u64) -> bool {
         self.there.get(at as usize / CHUNK).is_some_and(|&there| there)
     }

@@ -1,7 +1,9 @@
 //! The lazy buddy system of SVR4: R. E. Barkley and T. P. Lee, *A Lazy Buddy System Bounded by Two Coalescing Delays*, 1989; U. Vahalia, *UNIX Internals*, 1996, chapter 12.
 //!
-//! Who frees often wants the same size again soon: joining is put off. Of the blocks of a size some are in use, some hidden (free, but not to be joined) and some known to be free. The **slack** is the
-//! blocks in use less the hidden ones: while it is two or more, what is freed is hidden; at one it is joined; at zero, so is one that had been hidden.
+//! Code that frees a block often soon needs one of the same size, so merging is delayed. Of the blocks of a size,
+//! some are in use, some hidden (free, but not to be merged) and some known to be free. The **slack** is the
+//! number of blocks in use minus the hidden ones: while it is two or more, a freed block is hidden; at one it is
+//! merged; at zero, a hidden one is merged as well.
 
 use super::Model;
 use super::blocks::{Blocks, Free, TOP, block, buddy, offset, order};

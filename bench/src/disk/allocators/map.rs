@@ -1,7 +1,9 @@
 //! The resource map with first fit, which CRAMES chose: U. Vahalia, *UNIX Internals*, 1996, chapter 12.
 //!
-//! Free ranges as pairs of base and size, in the order of addresses; the first that is large enough is cut; what is freed joins its neighbours. As in CRAMES each chunk has a map of its own,
-//! chunks are looked through in order, and one that is free as a whole goes back. Sizes are rounded up to words of eight bytes. The owner tells the size when he frees.
+//! Free ranges are kept as pairs of base and size, in the order of addresses; the first one that is large enough
+//! is cut; a freed range merges with its neighbours. As in CRAMES, each chunk has its own map, chunks are
+//! searched in order, and a completely free one is returned. Sizes are rounded up to words of eight bytes. The
+//! owner passes the size when freeing.
 
 use super::Model;
 use super::chunks::{CHUNK, Chunks};

@@ -1,6 +1,7 @@
 //! The McKusick-Karels allocator: M. K. McKusick and M. J. Karels, *Design of a General Purpose Memory Allocator for the 4.3BSD UNIX Kernel*, 1988; U. Vahalia, *UNIX Internals*, 1996, chapter 12.
 //!
-//! Power-of-two lists without headers: all buffers of a page have one size, which a table has for each page. Pages never leave their size again.
+//! Power-of-two lists without headers: all buffers of a page have one size, which a table stores for each page. A
+//! page never changes its size.
 
 use super::Model;
 use super::chunks::{CHUNK, Chunks};
@@ -8,7 +9,7 @@ use crate::PAGE;
 
 const LEAST: usize = 16;
 const LISTS: usize = PAGE.ilog2() as usize + 1;
-/// Bytes of the table for each page.
+/// Bytes of the table per page.
 const ENTRY: usize = 4;
 
 /// See the module.

@@ -1,10 +1,13 @@
-//! What keeps compressed pages: the choice of CRAMES (Yang, Dick, Lekatsas, Chakradhar: *High-performance operating system controlled online memory compression*, 2010, section 3.1), made again.
+//! Allocators for compressed pages: repeats the choice of CRAMES (Yang, Dick, Lekatsas, Chakradhar:
+//! *High-performance operating system controlled online memory compression*, 2010, section 3.1).
 //!
-//! Five classical allocators of kernels, as models that know offsets only, memfold's store, and malloc, which copy the payload. All grow in chunks of 64 KiB, or as they like, and give memory
-//! back where they can know that it is free. The sizes are those of real pages.
+//! The contenders are five classical kernel allocators, as models that handle only offsets, and memfold's store
+//! and malloc, which copy the payload. All grow in chunks of 64 KiB, or as they like, and return memory when they
+//! can know that it is free. The sizes are those of real pages.
 //!
-//! Columns: memory taken by payload, after each phase, and the worst after the first; CPU time for an allocation or a release. What the owner keeps to find a blob is not counted; what an
-//! allocator keeps for itself is, see [`Keeper::bytes`].
+//! Columns: memory divided by payload after each phase, and the worst value after the first; CPU time per
+//! allocation or release. The owner's own records of blobs are not counted; those of the allocator are, see
+//! [`Keeper::bytes`].
 
 mod blocks;
 mod buddy;
@@ -25,30 +28,30 @@ use memfold_codec::{Compressed, ScratchBuf, same_filled};
 use crate::{PAGE, pages};
 use trace::{BLOBS, Trace};
 
-/// As on the device: what needs more than this is kept as it is.
+/// As on the device: a page that needs more than this is kept uncompressed.
 const MOST: usize = PAGE / 16 * 15;
 
-/// Keeps blobs under numbers.
+/// Keeps blobs by number.
 pub trait Keeper {
-    /// Makes room for blob `i`.
+    /// Allocates blob `i`.
     fn put(&mut self, i: usize, len: usize);
-    /// Forgets it.
+    /// Frees it.
     fn free(&mut self, i: usize, len: usize);
-    /// What the background would do: called now and then, and its time counts.
+    /// Background work: called now and then, and its time counts.
     fn tick(&mut self) {}
-    /// All of that, after a phase.
+    /// Does all background work, after a phase.
     fn settle(&mut self) {}
-    /// Bytes that it takes: of the area, and of records beside it. `None` for one that is no allocator.
+    /// Bytes that it takes: the area, and its own records. `None` for one that is not an allocator.
     fn bytes(&mut self) -> Option<usize>;
-    /// That each blob has its place, or its content; no length for one that is not there.
+    /// Checks that each blob has its place, or its content; blobs without a length do not exist.
     fn check(&self, lens: &[Option<usize>]);
 }
 
-/// A model of an allocator: what it does about offsets.
+/// A model of an allocator, which handles only offsets.
 pub trait Model {
     fn allocate(&mut self, len: usize) -> u64;
     fn free(&mut self, at: u64, len: usize);
-    /// As of [`Keeper`].
+    /// As in [`Keeper`].
     fn bytes(&self) -> usize;
     fn has(&self, at: u64) -> bool;
 }
@@ -94,7 +97,7 @@ const CONTENDERS: [(&str, bool); 8] = [
 ];
 
 fn keeper(number: usize, lens: &[usize]) -> Box<dyn Keeper> {
-    // Written to, so that they are in memory before anything is measured.
+    // Written, so that they are in memory before anything is measured.
     let places = vec![u64::MAX; BLOBS];
     match number {
         0 => Box::new(Places(map::ResourceMap::default(), places)),
@@ -108,7 +111,7 @@ fn keeper(number: usize, lens: &[usize]) -> Box<dyn Keeper> {
     }
 }
 
-/// Runs each contender in a process of its own, and prints the table.
+/// Runs each contender in its own process, and prints the table.
 pub fn run(seconds: u64, files: &[PathBuf]) -> Result<(), String> {
     let sizes = sizes(files)?;
     let mean = sizes.iter().sum::<usize>() as f64 / sizes.len() as f64;
@@ -150,7 +153,7 @@ pub fn one(name: &str, most: Duration, files: &[PathBuf]) -> Result<(), String> 
     Ok(())
 }
 
-/// The sizes of pages as `auto:fast` leaves them; those of one repeated word take no memory.
+/// The sizes of pages after `auto:fast`; pages of one repeated word take no memory.
 fn sizes(files: &[PathBuf]) -> Result<Vec<usize>, String> {
     let codec = memfold_codec::codec("auto:fast").map_err(|error| error.to_string())?;
     let mut scratch = ScratchBuf::with_size(codec.compress_scratch(PAGE)).leak();

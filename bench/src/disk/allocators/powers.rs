@@ -1,7 +1,8 @@
 //! Simple power-of-two free lists: U. Vahalia, *UNIX Internals*, 1996, chapter 12.
 //!
-//! A list of free buffers for each power of two. In front of each buffer that is in use stands one word that says which list it is from, so that a request for just a power of two takes twice
-//! as much. Nothing is ever joined, or goes from one list to another, or back: nobody knows whether the rest of a chunk is free.
+//! There is a list of free buffers for each power of two. A word in front of each buffer in use says which list
+//! it is from, so a request for exactly a power of two takes twice as much. Buffers are never merged, moved to
+//! another list, or returned: nobody knows whether the rest of a chunk is free.
 
 use super::Model;
 use super::chunks::{CHUNK, Chunks};

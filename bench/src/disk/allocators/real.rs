@@ -1,4 +1,4 @@
-//! Those who really keep the payload: memfold's store, malloc, and for comparison the mere copying.
+//! The contenders that really store the payload: memfold's store, malloc, and mere copying for comparison.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,10 +13,10 @@ use crate::random::Random;
 
 /// Payloads are pieces of this many random bytes.
 const SOURCE: usize = 512 << 10;
-/// Bytes that the store moves or gives back before others have their turn.
+/// Bytes that the store moves or releases before others get their turn.
 const BUDGET: usize = 2 << 20;
 
-/// What the payloads are pieces of.
+/// The source of the payloads.
 struct Source(Vec<u8>);
 
 impl Source {
@@ -25,14 +25,14 @@ impl Source {
         Source((0..SOURCE / 8).flat_map(|_| random.next().to_le_bytes()).collect())
     }
 
-    /// The content of blob `i` with that length.
+    /// The content of blob `i` with this length.
     fn piece(&self, i: usize, len: usize) -> &[u8] {
         let start = (i * 7919 + len) % (SOURCE - PAGE);
         &self.0[start..start + len]
     }
 }
 
-/// The store. What its background thread would do, this thread does, when it is due.
+/// The store. This thread does the work of its background thread when it is due.
 pub struct Kept {
     store: Store<SystemMemory>,
     slots: Slots,
@@ -90,7 +90,7 @@ impl Keeper for Kept {
     }
 }
 
-/// glibc's malloc. What it takes is what the process has more than at the beginning.
+/// glibc's malloc. Its memory is what the process has more than at the beginning.
 pub struct Malloc {
     slots: Vec<u64>,
     source: Source,
@@ -106,7 +106,7 @@ impl Malloc {
 
 impl Keeper for Malloc {
     fn put(&mut self, i: usize, len: usize) {
-        // SAFETY: as many bytes as were asked for.
+        // SAFETY: exactly as many bytes as were requested.
         unsafe {
             let to = libc::malloc(len).cast::<u8>();
             assert!(!to.is_null());
@@ -134,7 +134,7 @@ impl Keeper for Malloc {
     }
 }
 
-/// No allocator: copies each payload to where the last one ended, round and round.
+/// Not an allocator: copies each payload to where the last one ended, in a ring.
 pub struct Copying {
     area: Vec<u8>,
     at: usize,

@@ -8,26 +8,26 @@ use super::Keeper;
 use crate::clock::thread_cpu;
 use crate::random::Random;
 
-/// Blobs when all are there.
+/// The number of blobs when all exist.
 pub const BLOBS: usize = 200_000;
 const OVERWRITES: usize = 400_000;
-/// Steps between two looks at memory and clock.
+/// Steps between two readings of memory and clock.
 const BATCH: usize = 1024;
 
-/// What came out.
+/// The results.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
-    /// Memory by payload after filling, overwriting, trimming half, and trimming 90 %.
+    /// Memory divided by payload after filling, overwriting, trimming half, and trimming 90 %.
     pub after: [Option<f64>; 4],
-    /// The largest at any look once all was filled.
+    /// The largest value after everything was filled.
     pub worst: Option<f64>,
-    /// For an allocation or a release.
+    /// Per allocation or release.
     pub ns: f64,
     /// It took too long: the figures end there.
     pub given_up: bool,
 }
 
-/// What is to be done with a blob: it has this length then, or is not there.
+/// A change of a blob: it then has this length, or does not exist.
 struct Step {
     blob: usize,
     len: Option<usize>,
@@ -37,7 +37,7 @@ struct Step {
 pub struct Trace<'a> {
     sizes: &'a [usize],
     random: Random,
-    /// As they are now.
+    /// The current lengths.
     lens: Vec<Option<usize>>,
     payload: usize,
     operations: usize,
@@ -50,7 +50,7 @@ impl<'a> Trace<'a> {
         Trace { sizes, random: Random(42), lens, payload: 0, operations: 0, time: Duration::ZERO }
     }
 
-    /// Runs it. The maker gets the lengths that it begins with.
+    /// Runs the trace. The maker receives the initial lengths.
     pub fn run(mut self, keeper: impl Fn(&[usize]) -> Box<dyn Keeper>, most: Duration) -> Figures {
         let first: Vec<usize> = (0..BLOBS).map(|i| self.sizes[i % self.sizes.len()]).collect();
         let fill: Vec<Step> =
@@ -66,7 +66,7 @@ impl<'a> Trace<'a> {
         let refill = half.iter().map(|&blob| Step { blob, len: Some(self.size()) }).collect();
         let most_of_all = self.order(BLOBS / 10 * 9);
         let last = most_of_all.iter().map(|&blob| Step { blob, len: None }).collect();
-        // All memory of the trace is there before the keeper is, who may count what is new.
+        // All memory of the trace is allocated before the keeper is made, because a keeper may count what is new.
         let mut keeper = keeper(&first);
         let mut figures = Figures::default();
         for (phase, steps) in [fill, overwrite, trim, refill, last].into_iter().enumerate() {
@@ -75,12 +75,12 @@ impl<'a> Trace<'a> {
                 figures.given_up = true;
                 return figures;
             }
-            // What the refilled area takes is of interest only if it is the worst.
+            // The memory of the refilled area matters only if it is the worst.
             if let Some(after) = [Some(0), Some(1), Some(2), None, Some(3)][phase] {
                 figures.after[after] = ratio;
             }
             keeper.check(&self.lens);
-            // Released later: a large piece of memory that is given back now would look as if the keeper had done it.
+            // Never freed: a large release now would look as if the keeper had done it.
             std::mem::forget(steps);
         }
         figures.ns = self.time.as_nanos() as f64 / self.operations as f64;
@@ -102,7 +102,7 @@ impl<'a> Trace<'a> {
         order
     }
 
-    /// Does the steps; memory by payload at the end.
+    /// Does the steps; returns memory divided by payload at the end.
     fn phase(
         &mut self,
         steps: &[Step],

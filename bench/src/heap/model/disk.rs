@@ -5,8 +5,8 @@
 //!   DIRECTORY/paper.made          written last: what the tree holds, so that one half made is not taken for whole
 //! ```
 //!
-//! Files are sparse: a million of them take no room beside their inodes. So what they occupy is not asked of the file system, but
-//! taken to be their size in whole blocks of 4 KiB.
+//! Files are sparse: a million of them take no room besides their inodes. So the file system is not asked how
+//! much they occupy; their sizes are rounded up to whole blocks of 4 KiB instead.
 
 use std::fs::{self, File, FileTimes};
 use std::io;
@@ -25,7 +25,7 @@ pub fn model(name: &str) -> Option<Model> {
     })
 }
 
-/// The tree of that name below `directory`, made if it is not there yet; and what it holds.
+/// The tree of that name below `directory`, which is made if it does not exist; and its contents.
 pub fn tree(name: &str, directory: &Path) -> io::Result<(PathBuf, Totals)> {
     let unknown = || {
         io::Error::new(
@@ -40,7 +40,7 @@ pub fn tree(name: &str, directory: &Path) -> io::Result<(PathBuf, Totals)> {
     if fs::read_to_string(&stamp).is_ok_and(|found| found == words) {
         return Ok((root, totals));
     }
-    // Half made, or of an older plan.
+    // Incomplete, or from an older plan.
     if root.exists() {
         fs::remove_dir_all(&root)?;
     }
@@ -49,7 +49,7 @@ pub fn tree(name: &str, directory: &Path) -> io::Result<(PathBuf, Totals)> {
     Ok((root, totals))
 }
 
-/// Makes a tree at `root`, which must not be there.
+/// Makes a tree at `root`, which must not exist.
 pub fn make(model: &Model, root: &Path) -> io::Result<()> {
     let mut paths: Vec<PathBuf> = Vec::with_capacity(model.directories.len());
     for directory in &model.directories {

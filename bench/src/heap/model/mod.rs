@@ -1,7 +1,8 @@
-//! Directory trees to measure with: which directories there are, and what lies in them.
+//! Directory trees to measure with: the directories and their contents.
 //!
-//! A [`Model`] is a plan, made from a seed: directories with their parents, and of each directory's files how many there are and the
-//! seed from which they come. [`disk`] makes it in a file system. What a scan must find is known beforehand ([`Totals`]).
+//! A [`Model`] is a plan, made from a seed: directories with their parents and, for each directory, the number of
+//! its files and the seed that they are made from. [`disk`] makes the tree in a file system. What a scan must
+//! find is known beforehand ([`Totals`]).
 
 pub mod disk;
 pub mod names;
@@ -11,9 +12,9 @@ use std::collections::HashSet;
 use crate::random::Random;
 use names::{File, Style, Words};
 
-/// Of so many files of a directory of packages one is a hard link.
+/// One in this many files of a package directory is a hard link.
 const LINKED: usize = 60;
-/// Names of a file at most.
+/// The most names of a file.
 const NAMES: usize = 5;
 /// Files of the directory that is opened.
 pub const LARGE: usize = 25_000;
@@ -47,16 +48,16 @@ pub struct Model {
     pub directories: Vec<Directory>,
 }
 
-/// What a tree holds, however it is read.
+/// The contents of a tree, however it is read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Directories, the root too.
+    /// Directories, including the root.
     pub directories: u64,
     /// Names of anything else.
     pub files: u64,
-    /// Bytes of these, each name on its own.
+    /// Bytes of these, counting each name.
     pub bytes: u64,
-    /// Bytes of names of all of them.
+    /// Bytes of all names.
     pub name_bytes: u64,
 }
 
@@ -88,7 +89,7 @@ impl Model {
         let mut model = Model::root();
         let areas = 100.min(directories / 2);
         for i in 1..directories {
-            // Below one of the directories of its own area, more often one that is not deep.
+            // Below one of the directories of its own area, preferably a shallow one.
             let (parent, style) = if i <= areas {
                 (0, Style::of(i * 37))
             } else {
@@ -111,13 +112,13 @@ impl Model {
     }
 
     fn add(&mut self, parent: usize, style: Style, random: &mut Random) {
-        // The number makes the name the only one of its kind below its parent.
+        // The number makes the name unique below its parent.
         let name = format!("{}{}", style.directory(&Words::new(), random), self.directories.len());
         let seed = random.next();
         self.directories.push(Directory { parent: Some(parent), name, style, files: 0, seed });
     }
 
-    /// Distributes `files` by weights; one directory gets [`LARGE`] of them if there are as many.
+    /// Distributes `files` by weights; one directory gets [`LARGE`] of them if there are that many.
     fn fill(&mut self, files: usize, large: usize, weight: impl Fn(&mut Random) -> f64, random: &mut Random) {
         let own = if files > 2 * LARGE { LARGE } else { files / 4 };
         let weights: Vec<f64> = self.directories.iter().map(|_| weight(random)).collect();
@@ -139,7 +140,7 @@ impl Model {
         }
     }
 
-    /// Gives out what is to be made: for each directory in turn its number and entries.
+    /// Passes what is to be made to the caller: for each directory in turn, its number and entries.
     pub fn each(
         &self,
         mut make: impl FnMut(usize, Vec<Entry>) -> std::io::Result<()>,
@@ -149,7 +150,7 @@ impl Model {
         for (number, directory) in self.directories.iter().enumerate() {
             let mut random = Random(directory.seed);
             let born = 1_200_000_000 + random.below(500_000_000) as i64;
-            // Names of directories end in their number: no file has such a one.
+            // Names of directories end in their number: no file has such a name.
             let mut taken = HashSet::with_capacity(directory.files);
             let mut first = None;
             let mut entries = Vec::with_capacity(directory.files);
@@ -177,7 +178,7 @@ impl Model {
         Ok(())
     }
 
-    /// What there will be.
+    /// The expected contents.
     pub fn totals(&self) -> Totals {
         let mut totals = Totals { directories: self.directories.len() as u64, ..Totals::default() };
         totals.name_bytes = self.directories.iter().map(|directory| directory.name.len() as u64).sum();

@@ -1,12 +1,12 @@
-//! Names, sizes and times of files, as directories of some kinds have them.
+//! Names, sizes and times of files, as in several kinds of directories.
 //!
-//! Names decide how well nodes compress: the rest of a node is links and numbers that resemble each other. So each directory
-//! has a **style**, and its files are named as such files really are: with words, dates, counters, or digests that
-//! don't compress at all.
+//! Names decide how well nodes compress: the rest of a node is links and numbers that resemble each other. So
+//! each directory has a **style**, and its files get realistic names: with words, dates, counters, or digests
+//! that do not compress at all.
 
 use crate::random::Random;
 
-/// What a directory holds.
+/// The kind of a directory's contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// Sources and packages of JavaScript, Python, C and Rust.
@@ -19,7 +19,7 @@ pub enum Style {
     Log,
     /// Letters, one file each, as maildir names them.
     Mail,
-    /// Objects that are named by what they hold.
+    /// Objects named by a digest of their contents.
     Digest,
     /// What people write.
     Document,
@@ -27,7 +27,7 @@ pub enum Style {
     Music,
 }
 
-/// Styles, and how many of a hundred directories have them.
+/// Styles, and the percentage of directories that have them.
 const SHARES: [(Style, usize); 8] = [
     (Style::Package, 36),
     (Style::Build, 16),
@@ -39,7 +39,7 @@ const SHARES: [(Style, usize); 8] = [
     (Style::Music, 4),
 ];
 
-/// Words as they are frequent in names of files.
+/// Words that are frequent in names of files.
 const WORDS: &str = "account action adapter admin agent alert analysis api app archive array asset async audio auth backup base batch \
     benchmark binary block board book border browser buffer build button cache calendar camera canvas card catalog channel chart check \
     client clock cloud code collection color column command common compiler component config connection constant container content \
@@ -79,10 +79,11 @@ impl Words {
         Words(WORDS.split_whitespace().collect())
     }
 
-    /// A word; those in front come more often, as in any language.
+    /// A word; words further in front are more frequent, as in any language.
     fn one(&self, random: &mut Random) -> &'static str {
         let (a, b) = (random.below(self.0.len()), random.below(self.0.len()));
-        // The smaller of two falls off linearly. Its place is moved, for the list is alphabetical.
+        // The smaller of two falls off linearly. The multiplication spreads it over the list, which is
+        // alphabetical.
         self.0[(a.min(b) * 7919) % self.0.len()]
     }
 
@@ -131,7 +132,7 @@ impl Style {
         Style::Package
     }
 
-    /// What a directory of this style is called.
+    /// A name for a directory of this style.
     pub fn directory(self, words: &Words, random: &mut Random) -> String {
         match self {
             Style::Package => match random.below(4) {
@@ -156,7 +157,7 @@ impl Style {
         }
     }
 
-    /// The file number `nth` of a directory whose files were made from `born` on.
+    /// File number `nth` of a directory whose files were made from `born` on.
     pub fn file(self, nth: usize, born: i64, words: &Words, random: &mut Random) -> File {
         let modified = born + (nth as i64) * 37 + random.below(86_400) as i64;
         let (name, middle, spread) = match self {

@@ -1,6 +1,6 @@
 //! The third operation: draws the browser's window a hundred times, one item further down each time.
 //!
-//! The window is a screen of 80 by 24 characters in memory. What was drawn goes into a checksum.
+//! The window is a screen of 80 by 24 characters in memory. Everything drawn goes into a checksum.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::ncdu::open::Opened;
 
 const COLUMNS: usize = 80;
 const ROWS: usize = 24;
-/// Of them, rows with items.
+/// The rows with items among them.
 const ITEMS: usize = ROWS - 3;
 /// How often the window is drawn.
 pub const DRAWN: usize = 100;
@@ -24,7 +24,7 @@ struct Browser<'n, N> {
     name: Vec<u8>,
 }
 
-/// Scrolls through a directory from its selected item on; the sum of all that was drawn.
+/// Scrolls through a directory from its selected item on; returns the checksum of everything drawn.
 pub fn browse<N: Nodes>(nodes: &mut N, opened: Opened) -> u64 {
     let mut browser = Browser { nodes, opened, top: opened.head, screen: Vec::new(), name: Vec::new() };
     let mut sum = Sum::default();
@@ -58,7 +58,7 @@ impl<N: Nodes> Browser<'_, N> {
         self.opened.selected = next;
     }
 
-    /// Moves the window, if the selected item is not in it.
+    /// Moves the window if the selected item is outside of it.
     fn place(&mut self) {
         let mut at = self.opened.selected;
         for _ in 0..ITEMS {
@@ -120,7 +120,7 @@ impl<N: Nodes> Browser<'_, N> {
         path
     }
 
-    /// Draws an item, and says which one follows it.
+    /// Draws an item and returns the next one.
     fn item(&mut self, node: Link) -> Link {
         let dir: Dir = self.nodes.read(node, DIR);
         let kind = match dir.flags {

@@ -1,9 +1,9 @@
-//! What a tree in nodes holds, so that two kinds of memory can be compared with each other and with the plan.
+//! The contents of a tree in nodes, to compare two kinds of memory with each other and with the plan.
 
 use super::{DIR, Dir, Link, Nodes, flags};
 use crate::model::Totals;
 
-/// A checksum of bytes, by their order (FNV-1a of 64 bits).
+/// An order-dependent checksum of bytes (64-bit FNV-1a).
 #[derive(Debug, Clone, Copy)]
 pub struct Sum(u64);
 
@@ -25,15 +25,14 @@ impl Sum {
     }
 }
 
-/// Totals of a tree, and a checksum of all that its nodes hold but links, in the order of the lists.
+/// Totals of a tree, and a checksum of everything in its nodes but links, in the order of the lists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Summary {
     pub totals: Totals,
     pub sum: u64,
 }
 
-/// Goes through a tree from its root. Lists whose links back are wrong, counts that don't add up and parents that are none end the
-/// program.
+/// Walks a tree from its root. Wrong links back, counts that do not add up and invalid parents end the program.
 pub fn summary<N: Nodes>(nodes: &N, root: Link) -> Summary {
     let mut walk = Walk { nodes, totals: Totals::default(), sum: Sum::default(), name: Vec::new() };
     walk.node(root);

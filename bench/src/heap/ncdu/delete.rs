@@ -1,10 +1,12 @@
-//! The fourth operation: deletes all that the root holds, file by file, but for the calls that would delete it on disk.
+//! The fourth operation: deletes everything in the root, file by file, but without the calls that would delete it
+//! on disk.
 //!
-//! Each node that goes is taken out of its list and its ring, and all its ancestors' sizes and counts are brought up to date.
+//! Each deleted node is removed from its list and its ring, and the sizes and counts of all its ancestors are
+//! updated.
 
 use super::{DIR, Dir, FLAGS, Link, NEXT, Nodes, PREV, SUB, add_to_parents, flags, links};
 
-/// Deletes what is below `root`.
+/// Deletes everything below `root`.
 pub fn delete<N: Nodes>(nodes: &mut N, root: Link) {
     below(nodes, root);
 }

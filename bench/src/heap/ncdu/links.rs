@@ -1,4 +1,4 @@
-//! Names of one file: counted once in every directory that has any of them below it.
+//! Names of one file, which every directory with any of them below it counts once.
 
 use super::{HLNK, Link, Nodes, PARENT, SIZES};
 
@@ -7,7 +7,7 @@ pub fn join(nodes: &mut impl Nodes, node: Link, known: Link) {
     nodes.set(node, HLNK, known);
     let mut last = known;
     if let Some(mut at) = nodes.read(last, HLNK).some() {
-        // To the one before the first.
+        // Find the one before the first.
         loop {
             last = at;
             at = nodes.read(at, HLNK);
@@ -19,7 +19,7 @@ pub fn join(nodes: &mut impl Nodes, node: Link, known: Link) {
     nodes.set(last, HLNK, node);
 }
 
-/// Takes a name out of its ring.
+/// Removes a name from its ring.
 pub fn leave(nodes: &mut impl Nodes, node: Link) {
     let Some(next) = nodes.read(node, HLNK).some() else { return };
     let mut last = next;
@@ -30,7 +30,7 @@ pub fn leave(nodes: &mut impl Nodes, node: Link) {
         }
         last = after;
     }
-    // A ring of one is none.
+    // A ring of one name is no ring.
     nodes.set(last, HLNK, if next == last { Link::NONE } else { next });
 }
 

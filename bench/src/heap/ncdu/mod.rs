@@ -1,7 +1,8 @@
-//! What ncdu 1 does with its nodes: the four operations that compll's paper measured (its chapter 8).
+//! What ncdu 1 does with its nodes: the four operations measured in compll's paper (chapter 8).
 //!
-//! The struct and the algorithms are ncdu 1's (the struct as of 2018; the source of 1.18 was not at hand), with nothing made easier for one kind of memory: [`Nodes`] is what they need
-//! of it, and malloc and the heap have the same code above them.
+//! The struct and the algorithms are ncdu 1's (the struct as of 2018; the source of 1.18 was not available), with
+//! nothing simplified for one kind of memory: [`Nodes`] is what they need from it, and malloc and the heap run
+//! the same code.
 //!
 //! ```text
 //!    0 size │ 8 asize │ 16 ino │ 24 dev │ 32 parent │ 40 next │ 48 prev │ 56 sub │ 64 hlnk │ 72 items │ 76 flags │ 78 name, 0
@@ -19,7 +20,7 @@ pub mod scan;
 use memfold::heap::Plain;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The name of a node, as nodes hold it: a pointer or a handle. Zero is none.
+/// The name of a node as stored in nodes: a pointer or a handle. Zero is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Link(pub u64);
@@ -38,7 +39,7 @@ impl Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, packed(2))]
 pub struct Dir {
-    /// Bytes on disk, and apparent ones; of directories with all below.
+    /// Size on disk and apparent size in bytes; for directories with everything below.
     pub size: i64,
     pub asize: i64,
     pub ino: u64,
@@ -57,7 +58,7 @@ pub struct Dir {
 pub const NAME: usize = size_of::<Dir>();
 const _: () = assert!(NAME == 78);
 
-/// Flags of a node, ncdu's.
+/// ncdu's flags of a node.
 pub mod flags {
     pub const DIR: u16 = 0x01;
     pub const FILE: u16 = 0x02;
@@ -70,7 +71,7 @@ pub mod flags {
     pub const BSEL: u16 = 0x80;
 }
 
-/// A field of [`Dir`], or several that follow each other: where it begins, and its type.
+/// A field of [`Dir`], or several adjacent ones: the offset and the type.
 pub struct Part<T>(usize, std::marker::PhantomData<T>);
 
 impl<T> Part<T> {
@@ -103,7 +104,7 @@ parts! {
     FLAGS: u16 = flags;
 }
 
-/// Memory for nodes. What goes wrong ends the program: a benchmark that lost a node has nothing to say.
+/// Memory for nodes. Errors end the program: a benchmark that lost a node has no result.
 pub trait Nodes {
     /// A node that holds these bytes: a [`Dir`], a name and a zero.
     fn make(&mut self, bytes: &[u8]) -> Link;
@@ -112,7 +113,7 @@ pub trait Nodes {
     fn read<T: Plain>(&self, node: Link, part: Part<T>) -> T;
     /// Changes some of its fields in place.
     fn change<T: Plain, R>(&mut self, node: Link, part: Part<T>, change: impl FnOnce(&mut T) -> R) -> R;
-    /// Its name, which may lie in `room`.
+    /// Its name, which may be copied to `room`.
     fn name<'a>(&'a self, node: Link, room: &'a mut Vec<u8>) -> &'a [u8];
 
     /// Writes a field.
@@ -121,7 +122,7 @@ pub trait Nodes {
     }
 }
 
-/// Adds to all ancestors from `node` on, as each new file and each one that is gone does.
+/// Adds to all ancestors from `node` on, as for each new file and each deleted one.
 pub fn add_to_parents(nodes: &mut impl Nodes, mut node: Link, size: i64, asize: i64, items: i32) {
     while let Some(link) = node.some() {
         node = nodes.change(link, DIR, |dir| {

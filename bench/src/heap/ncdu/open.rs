@@ -1,8 +1,8 @@
 //! The second operation: opens a directory in the browser.
 //!
-//! The list of its items is sorted in place, by size, then apparent size, then name, the largest first: a merge sort of the linked list
-//! from the bottom up, with all its links in the nodes (Tatham's, as ncdu has it). Then one pass finds the
-//! item that is selected, and the largest sizes.
+//! The list of its items is sorted in place, largest first, by size, then apparent size, then name: a bottom-up
+//! merge sort of the linked list with all its links in the nodes (Tatham's, as in ncdu). Then one pass finds the
+//! selected item and the largest sizes.
 
 use std::cmp::Ordering;
 
@@ -28,7 +28,7 @@ fn compare<N: Nodes>(nodes: &N, x: Link, y: Link, rooms: &mut Rooms) -> Ordering
     sizes.then_with(|| nodes.name(y, &mut rooms.0).cmp(nodes.name(x, &mut rooms.1)))
 }
 
-/// Sorts the list that begins with `list`, and says with what it begins then.
+/// Sorts the list that begins with `list`, and returns its new first item.
 pub fn sort<N: Nodes>(nodes: &mut N, mut list: Link) -> Link {
     let mut rooms = Rooms::default();
     let mut run = 1;

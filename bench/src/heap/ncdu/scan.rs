@@ -1,8 +1,8 @@
 //! The first operation: reads a directory tree into nodes.
 //!
-//! As ncdu does: the names of a directory are read first, then each is looked at (`lstat`), made a node and put at the front of its
-//! parent's list, and all ancestors' sizes and counts are brought up to date at once. Other than ncdu, which changes its working directory
-//! as it goes, directories are opened and looked into by descriptor.
+//! As in ncdu, the names of a directory are read first. Then each one is examined (`lstat`), made into a node and
+//! put at the front of its parent's list, and the sizes and counts of all ancestors are updated at once. Unlike
+//! ncdu, which changes its working directory as it goes, directories are opened and examined by descriptor.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,17 +23,17 @@ const S_BLKSIZE: i64 = 512;
 pub enum Usage {
     /// What the file system says.
     Blocks,
-    /// Its size in whole blocks of 4 KiB: for trees that were made of files without data.
+    /// Its size in whole blocks of 4 KiB: for trees made of files without data.
     Size,
 }
 
-/// What a scan has found.
+/// The result of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     pub root: Link,
-    /// Its own size and apparent size, without what it holds.
+    /// Its own size and apparent size, without its contents.
     pub own: [i64; 2],
-    /// The directory with the most names, and how many these are.
+    /// The directory with the most names, and their number.
     pub largest: (Link, usize),
     /// Names that could not be read.
     pub errors: u64,
@@ -50,7 +50,7 @@ struct Scan<'n, N> {
     bytes: Vec<u8>,
 }
 
-/// Reads the tree at `path`. Other file systems are left out.
+/// Reads the tree at `path` without other file systems.
 pub fn scan<N: Nodes>(nodes: &mut N, path: &Path, usage: Usage) -> io::Result<Found> {
     let opened = OpenDir::open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let stat = fstat(opened.as_fd())?;
@@ -65,7 +65,7 @@ pub fn scan<N: Nodes>(nodes: &mut N, path: &Path, usage: Usage) -> io::Result<Fo
     Ok(scan.found)
 }
 
-/// The names in a directory, one after the other with a zero each.
+/// The names in a directory, one after the other, each with a zero.
 fn read(mut directory: OpenDir) -> io::Result<(OpenDir, Vec<u8>)> {
     let mut names = Vec::with_capacity(512);
     for entry in directory.iter() {
@@ -95,7 +95,7 @@ impl<N: Nodes> Scan<'_, N> {
         Dir { size, asize: stat.st_size, ino: stat.st_ino, dev: stat.st_dev, flags, ..Dir::default() }
     }
 
-    /// Makes a node, and puts it in its place.
+    /// Makes a node and links it in.
     fn add(&mut self, parent: Link, name: &std::ffi::CStr, dir: &Dir) -> Link {
         let next = if parent == Link::NONE { Link::NONE } else { self.nodes.read(parent, SUB) };
         self.bytes.clear();

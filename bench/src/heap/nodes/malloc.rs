@@ -7,7 +7,8 @@ use memfold::heap::Plain;
 
 use crate::ncdu::{Link, NAME, Nodes, Part};
 
-/// See the module. Every [`Link`] that it is given must be one of its own live nodes, which the code above keeps to as ncdu does.
+/// Nodes by malloc. Every [`Link`] passed to it must be one of its own live nodes, which the code above
+/// guarantees as ncdu does.
 #[derive(Debug, Default)]
 pub struct Malloc {
     live: u64,
@@ -28,7 +29,7 @@ fn at(node: Link, from: usize) -> *mut u8 {
 impl Nodes for Malloc {
     fn make(&mut self, bytes: &[u8]) -> Link {
         assert!(bytes.len() > NAME && bytes.ends_with(&[0]), "a node with a name");
-        // SAFETY: any size may be asked for.
+        // SAFETY: any size may be requested.
         let node: *mut u8 = unsafe { libc::malloc(bytes.len()).cast() };
         assert!(!node.is_null(), "no memory");
         // SAFETY: the node is new, and as long as the bytes.
@@ -39,7 +40,7 @@ impl Nodes for Malloc {
 
     fn free(&mut self, node: Link) {
         self.live -= 1;
-        // SAFETY: a live node, which is not used any more.
+        // SAFETY: a live node, which is not used afterwards.
         unsafe { libc::free(at(node, 0).cast()) };
     }
 
@@ -59,7 +60,8 @@ impl Nodes for Malloc {
 
     #[inline]
     fn name<'a>(&'a self, node: Link, _: &'a mut Vec<u8>) -> &'a [u8] {
-        // SAFETY: behind the struct there is the name with its zero, and while it is borrowed nothing is changed or freed.
+        // SAFETY: after the struct there is the name with its zero, and while it is borrowed nothing is changed
+        // or freed.
         unsafe { CStr::from_ptr(at(node, NAME).cast()) }.to_bytes()
     }
 }

@@ -1,12 +1,12 @@
-//! Nodes in blocks as the paper lays them out (its figure 4.2), none of them compressed: to see what blocks are made of.
+//! Nodes in blocks as laid out in the paper (figure 4.2), none of them compressed: to see what blocks consist of.
 //!
 //! ```text
 //!   0 first free │ 2 padding │ 6 size │ 8 node ... │ padding │ size │ node ... │ unused
 //!                                       ^ at multiples of eight
 //! ```
 //!
-//! Nodes follow each other in the order in which they are made; room is not used again. A link is the block's number, from one on, and the
-//! eighth at which the node begins: as the heap's handles are made.
+//! Nodes follow each other in the order of their allocation; room is not reused. A link consists of the block's
+//! number, from one on, and the eighth at which the node begins, like the heap's handles.
 
 use std::ops::Range;
 
@@ -22,13 +22,13 @@ const HEADER: usize = 2;
 pub struct Packed {
     block_size: usize,
     blocks: Vec<Vec<u8>>,
-    /// All nodes that were made, in their order.
+    /// All allocated nodes, in order.
     made: Vec<Link>,
     /// Where the last node ends.
     end: usize,
 }
 
-/// What the bytes of blocks are.
+/// What the bytes of blocks are used for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Uses {
     pub nodes: u64,
@@ -39,7 +39,7 @@ pub struct Uses {
 }
 
 impl Packed {
-    /// Blocks of at most 512 KiB.
+    /// With blocks of at most 512 KiB.
     pub fn new(block_size: usize) -> Self {
         assert!(block_size <= ALIGNMENT << 16 && block_size.is_multiple_of(ALIGNMENT));
         Packed { block_size, blocks: Vec::new(), made: Vec::new(), end: usize::MAX }
@@ -55,7 +55,7 @@ impl Packed {
         &self.made
     }
 
-    /// What [`Packed::full`] is made of, all blocks together.
+    /// What the bytes of [`Packed::full`] are used for, all blocks together.
     pub fn uses(&self) -> Uses {
         let mut uses = Uses::default();
         let last = self.blocks.len();
@@ -66,7 +66,7 @@ impl Packed {
         uses.headers = uses.nodes * HEADER as u64;
         for block in self.full() {
             let (mut at, mut end) = (ALIGNMENT, ALIGNMENT - HEADER);
-            // Six bytes before the first header, and whatever comes before each of the others.
+            // Six bytes before the first header, and the gap before each of the others.
             uses.alignment += (ALIGNMENT - HEADER) as u64;
             loop {
                 let len = if at <= self.block_size { size_at(block, at) } else { 0 };
@@ -97,7 +97,7 @@ pub fn block_of(node: Link) -> usize {
     (node.0 >> 16) as usize - 1
 }
 
-/// The size that stands before a place; zero if nothing does.
+/// The size stored before a place; zero if there is none.
 fn size_at(block: &[u8], at: usize) -> usize {
     let header = block.get(at - HEADER..at).and_then(|header| header.try_into().ok());
     header.map_or(0, |header| usize::from(u16::from_le_bytes(header)))

@@ -1,6 +1,8 @@
-//! Hit ratios of the policies: traces of blocks, played to the heap with each policy and with room for some of the blocks.
+//! Hit ratios of the policies: traces of blocks are replayed in a heap with each policy and with room for some of
+//! the blocks.
 //!
-//! Traces are recorded from ncdu's operations over trees, and made for two patterns that policies are known to differ in.
+//! Traces are recorded from ncdu's operations on trees, and generated for two patterns in which policies are
+//! known to differ.
 
 mod replay;
 mod trace;
@@ -16,7 +18,7 @@ use crate::trees::Trees;
 use replay::{Count, optimum, replay};
 use trace::{Phase, Recorder, Trace, scan_and_hot, zipf};
 
-/// Resident blocks, percent of the most that there are at a time.
+/// Resident blocks, as a percentage of the most that exist at a time.
 const SHARES: [usize; 7] = [1, 2, 3, 5, 10, 20, 40];
 const BLOCK: usize = 32 << 10;
 /// Blocks and uses of the patterns.
@@ -31,7 +33,8 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
     }
     traces.push(zipf(BLOCKS, USES));
     traces.push(scan_and_hot(BLOCKS, BLOCKS / 50, USES));
-    // Of hit ratios, and of logarithms of how many times the optimum's faults there were, over all traces alike.
+    // Sums of hit ratios, and of logarithms of the faults relative to the optimum, with equal weight for all
+    // traces.
     let (mut sums, mut times) = ([0.0_f64; PolicyKind::ALL.len() + 1], [0.0_f64; PolicyKind::ALL.len() + 1]);
     for trace in &traces {
         let (_, most) = trace.blocks();
@@ -49,7 +52,7 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
                         counted(trace, number, share, most, PolicyKind::ALL.get(policy).copied(), rows)?;
                     print!(" {:>14.4}", count.hit_ratio());
                     *sum += weight * count.hit_ratio();
-                    // One more for each, for where there are none.
+                    // One more for each, because there may be none.
                     *times += weight * ((count.faults + 1) as f64 / (best.faults + 1) as f64).ln();
                 }
                 println!();
@@ -64,7 +67,8 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
     Ok(())
 }
 
-/// The count of a phase, for a policy or the optimum: from the file, or played now; then those of the other phases are kept, too.
+/// The count of a phase for a policy or the optimum, from the file or replayed now; then the counts of the other
+/// phases are kept, too.
 fn counted(
     trace: &Trace,
     phase: usize,
@@ -93,7 +97,7 @@ fn counted(
     Ok(counts[phase])
 }
 
-/// What ncdu's operations over a tree use.
+/// The trace of ncdu's operations on a tree.
 fn operations(tree: &Tree) -> Result<Trace, String> {
     let mut nodes = Recorder::new(BLOCK);
     let mut phases = Vec::new();

@@ -1,5 +1,5 @@
-//! A trace played to a heap: each block of the trace is one of the heap's, with one node that fills it, and what the heap counts as
-//! faults is what its policy missed.
+//! Replays a trace in a heap: each block of the trace is one of the heap's, filled by one node, and the faults
+//! that the heap counts are its policy's misses.
 
 use std::collections::BinaryHeap;
 
@@ -7,11 +7,11 @@ use memfold::heap::{Handle, Heap, Limit, Options, PolicyKind};
 
 use super::trace::{Event, Trace};
 
-/// The smallest block, and a node of which two don't fit into one.
+/// The smallest block, and a node size of which two do not fit into one.
 const BLOCK: usize = 1024;
 const NODE: usize = 700;
 
-/// Uses of blocks that were there already, and how many of them were faults.
+/// Uses of existing blocks, and the faults among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Count {
     pub uses: u64,
@@ -25,7 +25,7 @@ impl Count {
     }
 }
 
-/// Plays a trace to a heap with `resident` blocks: a count for each phase.
+/// Replays a trace in a heap with `resident` blocks: a count for each phase.
 pub fn replay(trace: &Trace, policy: PolicyKind, resident: u32) -> Result<Vec<Count>, String> {
     let options =
         Options::new().block_size(BLOCK).limit(Limit::Blocks(resident)).policy(policy).codec("copy");
@@ -65,17 +65,18 @@ pub fn replay(trace: &Trace, policy: PolicyKind, resident: u32) -> Result<Vec<Co
     Ok(counts)
 }
 
-/// What the best policy there can be would have: it knows the future, and gives up the block that is used last of all (Belady's MIN).
+/// The result of the best possible policy: it knows the future, and evicts the block whose next use is latest
+/// (Belady's MIN).
 pub fn optimum(trace: &Trace, resident: u32) -> Vec<Count> {
     const NEVER: usize = usize::MAX;
     let events: Vec<Event> = trace.events().collect();
-    // When the block of each use is used again.
+    // When the block of each use is used next.
     let mut again = vec![NEVER; events.len()];
     let mut later = vec![NEVER; trace.blocks().0];
     for (at, event) in events.iter().enumerate().rev() {
         match *event {
             Event::Use(block) => again[at] = std::mem::replace(&mut later[block as usize], at),
-            // It leaves by itself.
+            // It leaves without being evicted.
             Event::Free(block) => later[block as usize] = NEVER,
         }
     }
@@ -86,7 +87,7 @@ pub fn optimum(trace: &Trace, resident: u32) -> Vec<Count> {
         Out,
     }
     let mut places = vec![Place::New; later.len()];
-    // Blocks by when they are used next; old entries are known by their time.
+    // Blocks by their next use; outdated entries are recognised by their time.
     let (mut queue, mut held, mut at): (BinaryHeap<(usize, u32)>, u32, usize) = (BinaryHeap::new(), 0, 0);
     let mut counts = Vec::new();
     for phase in &trace.phases {
@@ -135,17 +136,17 @@ mod tests {
 
     #[test]
     fn hits_are_those_of_the_policy() {
-        // Round and round through four blocks of which three fit: LRU and FIFO always miss. (At first all blocks came at the same time
-        // by the heap's clock, and any of them may go.)
+        // In a loop over four blocks of which three fit, LRU and FIFO always miss. (At first all blocks have the
+        // same time on the heap's clock, and any of them may be evicted.)
         let round = trace(&[0, 1, 2, 3].repeat(100));
         for policy in [PolicyKind::Lru, PolicyKind::Fifo] {
             let counts = replay(&round, policy, 3).expect("played");
             assert_eq!(counts[0].uses, 396);
             assert!(counts[0].faults >= 390, "{policy:?} {counts:?}");
         }
-        // The best keeps two, and gives up each of the others in turn: one miss in three uses.
+        // The optimum keeps two and evicts the others in turn: one miss in three uses.
         assert_eq!(optimum(&round, 3), [Count { uses: 396, faults: 132 }]);
-        // With room for all there are none.
+        // With room for all there are no faults.
         assert_eq!(replay(&round, PolicyKind::Sieve, 4), Ok(vec![Count { uses: 396, faults: 0 }]));
         assert_eq!(optimum(&round, 4), [Count { uses: 396, faults: 0 }]);
     }

@@ -1,7 +1,8 @@
-//! Traces: which block was used after which.
+//! Traces: the order in which blocks are used.
 //!
-//! A **use** is of another block than the one used before: what a heap can't tell apart costs it nothing either. A trace also says
-//! when a block's last node was freed, since such a block leaves its frame by itself.
+//! A **use** is one of a block other than the block used before: uses that a heap cannot distinguish cost it
+//! nothing either. A trace also records when a block's last node was freed, because such a block leaves its frame
+//! without being evicted.
 
 use std::cell::RefCell;
 
@@ -11,21 +12,21 @@ use crate::ncdu::{Link, Nodes, Part};
 use crate::nodes::packed::{Packed, block_of};
 use crate::random::Random;
 
-/// What happened to a block, by its number from zero on.
+/// An event of a block, by its number from zero on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     Use(u32),
     Free(u32),
 }
 
-/// A part of a trace, for which hits are counted on their own.
+/// A part of a trace, whose hits are counted separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Phase {
     pub name: String,
     pub events: Vec<Event>,
 }
 
-/// Something that happened, block by block.
+/// A sequence of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trace {
     pub name: String,
@@ -33,12 +34,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// All that happened, in its order.
+    /// All events, in order.
     pub fn events(&self) -> impl Iterator<Item = Event> {
         self.phases.iter().flat_map(|phase| phase.events.iter().copied())
     }
 
-    /// How many blocks there are, and how many at most at a time.
+    /// The number of blocks, and the most that exist at a time.
     pub fn blocks(&self) -> (usize, usize) {
         let (mut there, mut now, mut most) = (Vec::new(), 0_usize, 0);
         for event in self.events() {
@@ -60,7 +61,7 @@ impl Trace {
     }
 }
 
-/// Memory for nodes that notes which of its blocks is used.
+/// Memory for nodes that records which of its blocks is used.
 #[derive(Debug)]
 pub struct Recorder {
     packed: Packed,
@@ -74,7 +75,7 @@ impl Recorder {
         Recorder { packed: Packed::new(block_size), events: RefCell::default(), live: Vec::new() }
     }
 
-    /// What has happened since the last time.
+    /// The events since the last call.
     pub fn take(&self) -> Vec<Event> {
         self.events.take()
     }
@@ -153,7 +154,7 @@ pub fn zipf(blocks: u32, uses: usize) -> Trace {
     })
 }
 
-/// Every other use, on average, goes to one of `hot` blocks; the others go through all blocks in turn, again and again.
+/// On average, every other use is of one of `hot` blocks; the others loop through all blocks.
 pub fn scan_and_hot(blocks: u32, hot: u32, uses: usize) -> Trace {
     let (mut random, mut at) = (Random(7), 0);
     synthetic("scan + hot set", uses, || {

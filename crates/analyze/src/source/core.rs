@@ -1,11 +1,11 @@
-//! ELF cores: the memory of a process as the kernel, or a debugger, wrote it when it ended.
+//! ELF cores: the memory of a process as the kernel or a debugger wrote it when the process ended.
 //!
 //! ```text
 //!  ELF header | program headers | notes (NT_FILE: which addresses are of files) | segment | segment ...
 //! ```
 //!
-//! What a file was mapped to is left out unless it could be written to: it can be had from the file again. A core
-//! whose segments end behind the file's end was cut off (by `ulimit -c`, or a full disk), and is refused.
+//! Mappings of files are left out unless they are writable: their contents can be read from the files. A core
+//! whose segments extend beyond the end of the file was cut off (by `ulimit -c`, or a full disk), and is refused.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -25,14 +25,14 @@ use crate::{Error, PAGE};
 pub struct Core {
     file: File,
     mappings: Vec<Mapping>,
-    /// For each mapping, where it is in the file.
+    /// For each mapping, its offset in the file.
     offsets: Vec<u64>,
 }
 
 /// Whether a file begins like a core.
 pub fn is_core(path: &Path) -> Result<bool, Error> {
     let mut head = [0; 18];
-    // A pipe can be read once only, and is no core.
+    // A pipe can be read only once, and is not a core.
     if !std::fs::metadata(path).map_err(Error::file(path))?.is_file() {
         return Ok(false);
     }
@@ -127,7 +127,7 @@ where
             let writable = program.p_flags(endian) & PF_W != 0;
             segments.push(Segment { address: program.p_vaddr(endian).into(), offset, bytes, writable });
         }
-        // Names are a help only: notes that can't be read are none.
+        // Names are only a help: notes that cannot be read are ignored.
         if let Ok(Some(mut notes)) = program.notes(endian, data) {
             while let Ok(Some(note)) = notes.next() {
                 if note.n_type(endian) == NT_FILE {
@@ -139,7 +139,8 @@ where
     Ok((segments, names))
 }
 
-/// Which addresses are of which files: the count, a unit, then for each its start, end and offset, then the names.
+/// Which addresses belong to which files. The note contains the count, a unit, the start, end and offset of each
+/// mapping, and then the names.
 fn file_names(note: &[u8], wide: bool, big: bool, names: &mut HashMap<u64, Vec<u8>>) {
     let size = if wide { 8 } else { 4 };
     let word = |at: usize| -> Option<u64> {

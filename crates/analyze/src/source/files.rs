@@ -1,4 +1,4 @@
-//! Files of pages, as they are: one behind the other.
+//! Files of raw pages, one after the other.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -10,15 +10,15 @@ use super::{Source, core};
 use crate::index::{Mapping, Run};
 use crate::{Error, PAGE};
 
-/// See the module.
+/// The files; see the module.
 pub struct Files {
     files: Vec<File>,
     mappings: Vec<Mapping>,
 }
 
 impl Files {
-    /// Opens all that can be opened, and says what is with the others, by their places in the list. The last
-    /// page of a file, if it is not whole, is left out.
+    /// Opens every file that can be opened, and returns the errors of the others by their index in the list. An
+    /// incomplete last page of a file is left out.
     pub fn open(paths: &[impl AsRef<Path>]) -> (Self, Vec<(usize, Error)>) {
         let (mut all, mut failed, mut start) = (Self::none(), Vec::new(), 0);
         for (place, path) in paths.iter().map(AsRef::as_ref).enumerate() {
@@ -39,7 +39,7 @@ impl Files {
         (all, failed)
     }
 
-    /// Without a file.
+    /// A source without files.
     pub fn none() -> Self {
         Files { files: Vec::new(), mappings: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl Files {
 /// A file and how many pages it has.
 fn open(path: &Path, has_others: bool) -> Result<(File, u64), Error> {
     let fail = Error::file(path);
-    // A pipe would be waited for.
+    // Reading a pipe would block.
     let meta = std::fs::metadata(path).map_err(&fail)?;
     if !meta.is_file() && !meta.file_type().is_block_device() {
         let what = if meta.is_dir() { "a directory" } else { "no file that can be read twice" };
@@ -68,7 +68,7 @@ fn open(path: &Path, has_others: bool) -> Result<(File, u64), Error> {
     }
 }
 
-/// A core that was compressed is no file of pages: nothing would be learnt of it.
+/// Refuses a compressed core: it is not a file of pages, and nothing could be learnt from it.
 fn refuse_compressed(path: &Path, file: &File) -> Result<(), Error> {
     let (mut head, mut at) = ([0; HEAD], 0_u64);
     loop {
@@ -78,7 +78,7 @@ fn refuse_compressed(path: &Path, file: &File) -> Result<(), Error> {
             let what = format!("is compressed by {by}: decompress it first, as with '{with} FILE > core'");
             return Err(Error::Core(path.to_owned(), what));
         }
-        // It may come behind frames that say nothing.
+        // It may follow skippable frames.
         match skippable(head) {
             Some(len) => at += FRAME_HEAD as u64 + len,
             None => return Ok(()),
@@ -94,7 +94,7 @@ impl Source for Files {
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
         let at = self.mappings.partition_point(|mapping| mapping.start <= address) - 1;
         let offset = address - self.mappings[at].start;
-        // One that became shorter has what it has.
+        // A file that has become shorter yields what is left.
         self.files[at].read_at(into, offset).unwrap_or(0)
     }
 }

@@ -1,4 +1,4 @@
-//! What pages are taken from: a process, a core, files.
+//! Sources of pages: a process, a core, files.
 
 mod core;
 mod files;
@@ -15,17 +15,17 @@ pub use several::Processes;
 use crate::Error;
 use crate::index::Mapping;
 
-/// Where pages are.
+/// A source of pages.
 pub trait Source {
     /// Parts with their pages, in the order of their addresses.
     fn mappings(&self) -> &[Mapping];
 
-    /// Reads from an address on, and says how many bytes it got: less where pages have gone meanwhile.
+    /// Reads from an address on and returns the number of bytes read: fewer if pages are gone by then.
     fn read(&self, address: u64, into: &mut [u8]) -> usize;
 }
 
-/// A file or several: an ELF core if there is one and it is one, pages as they are otherwise. Those that cannot
-/// be analysed are left out; what is with them is said, by their places in the list.
+/// Opens one or several files: a single file that is an ELF core as a core, everything else as raw pages. Files
+/// that cannot be analysed are left out; their errors are returned by their index in the list.
 pub fn open(paths: &[impl AsRef<Path>]) -> (Box<dyn Source>, Vec<(usize, Error)>) {
     let alone = match paths {
         [path] => {

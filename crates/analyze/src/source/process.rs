@@ -1,8 +1,9 @@
-//! The private anonymous pages that a process has resident.
+//! The resident private anonymous pages of a process.
 //!
-//! The process is not stopped: each page is copied while it runs, so pages may be of slightly different moments, and one may have been changed while it
-//! was copied. To a measurement that compresses each block alone it makes no difference, and nothing in the process notices. What is swapped out or was
-//! never touched is not read, and so not brought in.
+//! The process is not stopped: each page is copied while it runs, so pages may come from slightly different
+//! moments, and one may change while it is copied. This makes no difference to a measurement that compresses each
+//! block alone, and nothing in the process notices it. Pages that are swapped out or were never touched are not
+//! read, and so not brought in.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,10 +16,10 @@ use super::Source;
 use crate::index::{Mapping, Run};
 use crate::{Error, PAGE};
 
-/// Addresses that are asked for at once where the kernel has no search.
+/// The range that is queried at once where the kernel has no search.
 const TOGETHER: u64 = 64 << 20;
 
-/// An open process: all three are of the same memory, even if it execs or ends.
+/// An open process: all three files refer to the same memory, even if the process execs or ends.
 pub struct Memory {
     maps: File,
     pagemap: File,
@@ -30,21 +31,21 @@ pub struct Memory {
 pub struct Private {
     /// The first address.
     pub start: u64,
-    /// The address behind the last.
+    /// The address after the last.
     pub end: u64,
-    /// As the kernel names it; empty for plain memory.
+    /// The kernel's name for it; empty for plain memory.
     pub name: Vec<u8>,
 }
 
-/// Addresses of pages.
+/// A range of pages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Region {
     /// The first.
     pub start: u64,
-    /// The one behind the last.
+    /// The address after the last.
     pub end: u64,
-    /// What the kernel says of them.
+    /// The kernel's categories of these pages.
     categories: u64,
 }
 
@@ -55,20 +56,20 @@ impl Memory {
         Ok(Memory { maps: open("maps")?, pagemap: open("pagemap")?, memory: open("mem")? })
     }
 
-    /// The private mappings; none once it has ended.
+    /// The private mappings; none once the process has ended.
     pub fn private(&self) -> io::Result<Vec<Private>> {
         let mut text = Vec::new();
         (&self.maps).read_to_end(&mut text)?;
         Ok(text.split(|byte| *byte == b'\n').filter_map(private).collect())
     }
 
-    /// The first regions of resident anonymous pages from `start` on, and where to go on searching.
+    /// The first regions of resident anonymous pages from `start` on, and where to continue the search.
     pub fn resident(&self, start: u64, end: u64) -> io::Result<(Vec<Region>, u64)> {
         let mut found = vec![Region::default(); 256];
         match scan(&self.pagemap, start, end, &mut found) {
             Ok((count, next)) => {
                 found.truncate(count);
-                // The kernel always gets on; should it not, this must end all the same.
+                // The kernel always makes progress; if it did not, this must end all the same.
                 Ok((found, next.max(start + PAGE as u64)))
             }
             // Kernels before 6.7.
@@ -99,19 +100,19 @@ impl Memory {
         Ok((found, next))
     }
 
-    /// Copies what is there from an address on; how many bytes it got.
+    /// Copies what is there from an address on; returns the number of bytes copied.
     pub fn read(&self, address: u64, into: &mut [u8]) -> usize {
         self.memory.read_at(into, address).unwrap_or(0)
     }
 }
 
-/// The range of a line of `maps`, if it can hold private anonymous pages: those of files that were written to
-/// are such pages too.
+/// The range of a line of `maps`, if it can contain private anonymous pages: written pages of private file
+/// mappings are such pages, too.
 fn private(line: &[u8]) -> Option<Private> {
     let mut words = line.splitn(6, |byte| *byte == b' ');
     let (start, end) = str::from_utf8(words.next()?).ok()?.split_once('-')?;
     let permissions = words.next()?;
-    // Names may hold blanks: what is left of the first five words.
+    // Names may contain blanks: the name is everything after the first five words.
     let name = words.nth(3).unwrap_or_default().trim_ascii_start();
     let special = name.starts_with(b"[v") || name.starts_with(b"/dev/");
     if !permissions.ends_with(b"p") || special {
@@ -121,7 +122,7 @@ fn private(line: &[u8]) -> Option<Private> {
     Some(Private { start: address(start)?, end: address(end)?, name: name.to_owned() })
 }
 
-/// What the kernel's search for pages is asked (`struct pm_scan_arg`).
+/// The argument of the kernel's search for pages (`struct pm_scan_arg`).
 #[repr(C)]
 struct Scan {
     size: u64,
@@ -138,7 +139,8 @@ struct Scan {
     wanted: u64,
 }
 
-/// Searches for pages that are present, of no file, and not the page of zeros. Returns how many regions were found, and where the search ended.
+/// Searches for pages that are present, do not belong to a file, and are not the zero page. Returns the number of
+/// regions found, and where the search ended.
 pub fn scan(pagemap: &File, start: u64, end: u64, found: &mut [Region]) -> nix::Result<(usize, u64)> {
     const SCAN: std::ffi::c_ulong = 0xC060_6610;
     const FILE: u64 = 1 << 2;
@@ -158,7 +160,7 @@ pub fn scan(pagemap: &File, start: u64, end: u64, found: &mut [Region]) -> nix::
         any_of: 0,
         wanted: PRESENT,
     };
-    // SAFETY: the structure is the one of the call, and says how long the array is that the kernel fills.
+    // SAFETY: the structure is that of the call, and gives the length of the array that the kernel fills.
     let count = unsafe { nix::libc::ioctl(pagemap.as_raw_fd(), SCAN as _, &mut argument) };
     let count = Errno::result(count)?;
     Ok((usize::try_from(count).unwrap_or(0).min(found.len()), argument.walk_end))
@@ -171,7 +173,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Lists the pages that it has resident.
+    /// Lists the resident pages of the process.
     pub fn open(pid: i32) -> Result<Self, Error> {
         let fail = |error| Error::Process(pid, error);
         let memory = Memory::open(pid).map_err(fail)?;
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn both_ways_find_the_same_pages() {
         let memory = Memory::open(std::process::id() as i32).unwrap();
-        // A block of its own, with a page in the middle that is not there.
+        // A block of its own, with a missing page in the middle.
         let mut block = vec![1u8; 4 << 20];
         let page = PAGE as u64;
         let start = (block.as_mut_ptr() as u64).next_multiple_of(page) + page;

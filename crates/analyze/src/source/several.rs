@@ -5,7 +5,7 @@
 //!   bits 47..0   an address in it: programs have no more
 //! ```
 //!
-//! What they share since a fork counts in each of them.
+//! Memory that they share since a fork counts in each of them.
 
 use std::collections::BTreeMap;
 
@@ -13,36 +13,36 @@ use super::{Process, Source};
 use crate::Error;
 use crate::index::{Mapping, Run};
 
-/// Where the address of a process begins.
+/// The bits below a process's index.
 const SHIFT: u32 = 48;
-/// Processes at most.
+/// The most processes.
 pub const MOST: usize = 1 << (u64::BITS - SHIFT);
 
-/// The address in the source of one in a process.
+/// Converts an address in a process to one in the source.
 pub fn address(place: usize, address: u64) -> u64 {
     (place as u64) << SHIFT | address
 }
 
-/// Which process an address of the source is in.
+/// The process that contains an address of the source.
 pub fn place(address: u64) -> usize {
     (address >> SHIFT) as usize
 }
 
-/// The address in a process of one in the source.
+/// Converts an address in the source to one in its process.
 pub fn within(address: u64) -> u64 {
     address & ((1 << SHIFT) - 1)
 }
 
-/// See the module.
+/// The processes; see the module.
 pub struct Processes {
-    /// By their places.
+    /// By their index.
     processes: BTreeMap<usize, Process>,
     mappings: Vec<Mapping>,
 }
 
 impl Processes {
-    /// Opens those that can be opened of these, which are given with their places in ascending order, and says
-    /// what is with the others.
+    /// Opens those of these processes that can be opened, which are given with their indices in ascending order,
+    /// and returns the errors of the others.
     pub fn open(pids: &[(usize, i32)]) -> (Self, Vec<(usize, Error)>) {
         let (mut processes, mut mappings, mut failed) = (BTreeMap::new(), Vec::new(), Vec::new());
         for &(place, pid) in pids {

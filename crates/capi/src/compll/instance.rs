@@ -1,4 +1,4 @@
-//! The one heap that compll has, and the threads that use it.
+//! The single heap of compll, and the threads that use it.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
@@ -13,19 +13,19 @@ use crate::compll::member::{MOST, Member, Quota};
 use crate::entry::attempt;
 use crate::error::{Code, Failure};
 
-/// Frames that pins leave: for a block that comes, and for one that is allocated from.
+/// Frames that pins must leave: one for a block to be restored, and one to allocate from.
 const LEFT: usize = 2;
-/// and at least if there is one thread, whatever uncomp_count says: programs keep pointers across a few calls.
+/// The minimum for a single thread, whatever uncomp_count says: programs keep pointers across a few calls.
 const LEAST: usize = 4;
-/// With however many threads, `W(a)->x += R(b)->y` works.
+/// With any number of threads, `W(a)->x += R(b)->y` works.
 const LEAST_SHARED: usize = 2;
 
 /// How long a call waits for a frame if pins leave some, so that it is only a matter of time,
 const PATIENCE: Duration = Duration::from_secs(60);
-/// and if they may be the pins of threads that rest.
+/// and if idle threads may hold all of them by their pins.
 const CROWDED: Duration = Duration::from_millis(200);
 
-/// What `compll_init` is asked for.
+/// The arguments of `compll_init`.
 pub struct Request {
     pub block_size: usize,
     pub alignment: usize,
@@ -36,14 +36,14 @@ pub struct Request {
 
 /// A heap, from one `compll_init` to the next.
 struct Instance {
-    /// How many there were before.
+    /// How many instances there were before.
     round: u64,
     shared: Arc<Shared>,
-    /// Frames that the pins of all threads may have.
+    /// Frames available for the pins of all threads.
     frames: usize,
-    /// Blocks that a thread keeps if it is alone.
+    /// Blocks that a single thread keeps.
     most: usize,
-    /// Threads that use it, and so what each may have.
+    /// The number of threads that use it, which determines the share of each.
     count: AtomicUsize,
     threads: Mutex<Vec<Arc<Mutex<Member>>>>,
 }
@@ -56,7 +56,7 @@ thread_local! {
     static MINE: RefCell<Slot> = const { RefCell::new(Slot(None)) };
 }
 
-/// Where a thread has its part. It leaves when it ends.
+/// A thread's member. It leaves when the thread ends.
 struct Slot(Option<Mine>);
 
 impl Drop for Slot {
@@ -84,7 +84,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Instance {
-    /// What each thread may have.
+    /// The share of each thread.
     fn quota(&self) -> Quota {
         let share = self.frames / self.count.load(Acquire).max(1);
         Quota {
@@ -95,7 +95,7 @@ impl Instance {
 }
 
 impl Mine {
-    /// Takes part in the current instance.
+    /// Joins the current instance.
     fn join() -> Result<Self, Failure> {
         let instance = locked(&CURRENT).clone();
         let instance =
@@ -107,7 +107,7 @@ impl Mine {
         let mut threads = locked(&instance.threads);
         instance.count.store(threads.len() + 1, Release);
         let quota = instance.quota();
-        // Now, and not when they call again: a thread that rests has its pins still.
+        // Now, not at their next call: an idle thread still holds its pins.
         for other in threads.iter() {
             locked(other).trim(quota.blocks);
         }
@@ -125,7 +125,7 @@ impl Drop for Mine {
     }
 }
 
-/// Does something with this thread's part; with it comes what the thread may have.
+/// Uses this thread's member, together with its quota.
 #[inline(always)]
 pub fn in_thread<R>(work: impl FnOnce(&mut Member, Quota) -> Result<R, Failure>) -> Result<R, Failure> {
     let done = MINE.try_with(|mine| {
@@ -146,7 +146,7 @@ pub fn in_thread<R>(work: impl FnOnce(&mut Member, Quota) -> Result<R, Failure>)
 /// Makes the heap.
 ///
 /// # Safety
-/// The callbacks do as `compll.h` says.
+/// The callbacks behave as `compll.h` says.
 pub unsafe fn init(request: &Request) -> Result<(), Failure> {
     let bad = |text: String| Err(Failure::new(Code::Option, text));
     let &Request { block_size, alignment, uncomp_count, .. } = request;
@@ -165,7 +165,7 @@ pub unsafe fn init(request: &Request) -> Result<(), Failure> {
     let mut current = locked(&CURRENT);
     if let Some(old) = &*current {
         let left = old.shared.guarded(|| Ok(old.shared.read().stats().nodes));
-        // Of a broken heap no node can be used any more.
+        // No node of a broken heap can be used any more.
         if let Ok(left @ 1..) = left {
             return Err(Failure::new(
                 Code::Busy,
@@ -194,7 +194,7 @@ pub unsafe fn init(request: &Request) -> Result<(), Failure> {
     let old = current.replace(Arc::new(instance));
     ROUND.store(round, Release);
     drop(current);
-    // Threads that used it let go of it when they call again, or end.
+    // Threads that used it release it at their next call, or when they end.
     drop(old);
     Ok(())
 }

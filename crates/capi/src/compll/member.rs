@@ -1,4 +1,4 @@
-//! A thread's part: its sessions, and the blocks that it used last.
+//! A thread's member: its sessions, and the blocks that it used last.
 
 use std::sync::Arc;
 use std::thread;
@@ -8,10 +8,10 @@ use memfold::heap::{Error, Handle, Pin, Session};
 
 use crate::bound::{Bound, Seat};
 
-/// Blocks that a thread keeps at most,
+/// The most blocks that a thread keeps.
 pub const MOST: usize = 8;
 
-/// What a thread may have just now.
+/// The current share of a thread.
 #[derive(Clone, Copy)]
 pub struct Quota {
     /// Blocks that it keeps.
@@ -20,14 +20,14 @@ pub struct Quota {
     pub patience: Duration,
 }
 
-/// Turns of waiting before a thread sleeps between them.
+/// How often to retry before sleeping between attempts.
 const TURNS: u32 = 100;
-/// For so long.
+/// The length of that sleep.
 const SLEEP: Duration = Duration::from_micros(100);
 
-/// See the module. One thread uses it at a time, mostly its own; another one to take pins off.
+/// The member; see the module. One thread uses it at a time: usually its own, or another one to remove pins.
 pub struct Member {
-    /// These go before the session that they borrow.
+    /// They are dropped before the session that they borrow.
     pinned: Vec<Pinned>,
     /// How often a pointer was asked for.
     now: u64,
@@ -36,7 +36,7 @@ pub struct Member {
     bound: Bound,
 }
 
-/// A block that stays, by the node that was last asked for in it.
+/// A block that stays in place, by the node in it that was last asked for.
 struct Pinned {
     block: u32,
     /// When.
@@ -45,17 +45,19 @@ struct Pinned {
     bytes: *mut u8,
     /// The block counts as changed since it was pinned.
     to_write: bool,
-    /// Held, not used.
+    /// Only held.
     _pin: Pin<'static>,
 }
 
-// SAFETY: a pin is a part of its session, and both go together; what they refer to in the heap is atomic. Pointers are only handed out.
+// SAFETY: a pin is a part of its session, and both move together; what they refer to in the heap is atomic.
+// Pointers are only handed out.
 unsafe impl Send for Member {}
 
 /// The block that a node is in.
 ///
-/// The heap pins blocks, but has no name for them. This knows how handles are made (`memfold::heap::Handle`); a test compares it with what a session can
-/// pin. Were it wrong, pointers would live shorter than they should, but never shorter than compll says.
+/// The heap pins blocks, but has no name for them. This function knows how handles are made
+/// (`memfold::heap::Handle`); a test compares it with what a session can pin. If it were wrong, pointers would be
+/// valid for less time than they should be, but never for less than compll says.
 fn block_of(handle: Handle) -> u32 {
     (handle.to_bits() >> 16) as u32
 }
@@ -66,7 +68,7 @@ impl Member {
         Ok(Member { pinned: Vec::with_capacity(MOST), now: 0, pinning, bound })
     }
 
-    /// Takes pins off until `most` are left: those that were used last.
+    /// Removes pins until `most` are left: those that were used last.
     pub fn trim(&mut self, most: usize) {
         while self.pinned.len() > most {
             let oldest = (0..self.pinned.len()).min_by_key(|&at| self.pinned[at].last);
@@ -82,7 +84,7 @@ impl Member {
         patiently(quota, || self.bound.session().free(handle))
     }
 
-    /// Where the node is. Its block stays as long as it is among those that were used last.
+    /// The address of a node. Its block stays in place while it is among those that were used last.
     pub fn pointer(&mut self, node: Handle, to_write: bool, quota: Quota) -> Result<*mut u8, Error> {
         let block = block_of(node);
         self.now += 1;
@@ -90,23 +92,23 @@ impl Member {
         let known = self.pinned.iter_mut().find(|pinned| pinned.block == block);
         if let Some(known) = known {
             known.last = now;
-            // Once more the same one: it is where it was, if it was not freed.
+            // The same node again: it is where it was, unless it was freed.
             if known.node == node && (known.to_write || !to_write) {
                 let bytes = known.bytes;
                 self.bound.session().size(node)?;
                 return Ok(bytes);
             }
         } else {
-            // There must be a frame for it.
+            // It needs a frame.
             self.trim(quota.blocks - 1);
         }
-        // SAFETY: pins are kept in `pinned`, which goes before `pinning`; nothing else is done with that.
+        // SAFETY: pins are kept in `pinned`, which is dropped before `pinning`; nothing else uses that.
         let session: &'static Session<'static> = unsafe { self.pinning.session_static() };
         let mut pin = patiently(quota, || session.pin(node))?;
         let bytes = if to_write { pin.as_mut_ptr()? } else { pin.as_ptr().cast_mut() };
         let new = Pinned { block, last: now, node, bytes, to_write, _pin: pin };
         match self.pinned.iter_mut().find(|pinned| pinned.block == block) {
-            // The new one holds the block by now.
+            // The new pin holds the block by now.
             Some(known) => *known = Pinned { to_write: to_write || known.to_write, ..new },
             None => self.pinned.push(new),
         }
@@ -114,7 +116,7 @@ impl Member {
     }
 }
 
-/// Tries again for a while when all frames seem to be pinned: mostly another thread is about to put one back.
+/// Retries for a while when all frames seem to be pinned: usually another thread is about to release one.
 fn patiently<R>(quota: Quota, mut call: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
     let (mut since, mut turn) = (None, 0);
     loop {

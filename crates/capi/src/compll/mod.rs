@@ -5,9 +5,10 @@
 //!   thread B: blocks that it used last, pinned --+--> the instance: one heap, uncomp_count frames or a few more
 //! ```
 //!
-//! What holds:
-//! - The pins of all threads together leave two frames for what else is brought in, or there are too many threads: then calls fail.
-//! - Functions answer 0 and null where compll did; `memfold_last_error` says why.
+//! Rules:
+//! - The pins of all threads together leave two frames for other blocks; if there are too many threads for that,
+//!   calls fail.
+//! - Functions return 0 and null where compll did; `memfold_last_error` says why.
 
 mod instance;
 mod member;
@@ -24,7 +25,7 @@ use crate::node::handle;
 /// As in `compll.h`.
 pub type compll_t = c_ulonglong;
 
-/// What a function gives if it fails.
+/// The value that a function returns if it fails.
 fn or<R>(nothing: R, result: Result<R, Failure>) -> R {
     result.unwrap_or_else(|failure| {
         report(failure);
@@ -32,10 +33,10 @@ fn or<R>(nothing: R, result: Result<R, Failure>) -> R {
     })
 }
 
-/// Has to be called before everything else.
+/// Must be called before everything else.
 ///
 /// # Safety
-/// The callbacks do as `compll.h` says.
+/// The callbacks behave as `compll.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn compll_init(
     block_size: c_uint,
@@ -57,15 +58,15 @@ pub unsafe extern "C" fn compll_init(
     })
 }
 
-/// Makes a node of `size` bytes, all zero.
+/// Allocates a node of `size` bytes, all zero.
 #[unsafe(no_mangle)]
 pub extern "C" fn compll_alloc(size: c_uint) -> compll_t {
-    // One without bytes was a node too, and so it is here.
+    // In compll, a node without bytes was a node, too.
     let size = size.max(1) as usize;
     or(0, attempt(|| in_thread(|member, quota| Ok(member.alloc(size, quota)?.to_bits()))))
 }
 
-/// Removes a node.
+/// Frees a node.
 #[unsafe(no_mangle)]
 pub extern "C" fn compll_free(node: compll_t) {
     if node != 0 {
@@ -73,7 +74,7 @@ pub extern "C" fn compll_free(node: compll_t) {
     }
 }
 
-/// A pointer to what the node holds, to read.
+/// A pointer to a node's contents, for reading.
 #[unsafe(no_mangle)]
 pub extern "C" fn compll_read(node: compll_t) -> *const c_void {
     or(
@@ -84,7 +85,7 @@ pub extern "C" fn compll_read(node: compll_t) -> *const c_void {
     )
 }
 
-/// A pointer to what the node holds, to write.
+/// A pointer to a node's contents, for writing.
 #[unsafe(no_mangle)]
 pub extern "C" fn compll_write(node: compll_t) -> *mut c_void {
     or(

@@ -1,4 +1,4 @@
-//! Cursors: places in a list that stay where they are while elements come and go.
+//! Cursors: places in a list that stay at their element while others come and go.
 
 use std::ffi::{c_int, c_void};
 
@@ -9,7 +9,7 @@ use crate::lists::slablist::{in_list, memfold_slablist};
 /// As in `memfold.h`: a number that no other cursor of the process has.
 pub type memfold_cursor = u64;
 
-/// A cursor at the element at a position.
+/// Makes a cursor at the element at a position.
 ///
 /// # Safety
 /// A number can be written to `cursor`, unless it is null.
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn memfold_slablist_cursor_new(
     })
 }
 
-/// Ends a cursor.
+/// Frees a cursor.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slablist_cursor_free(list: *mut memfold_slablist, cursor: memfold_cursor) -> c_int {
     in_list(list, |list| list.cursor_free(cursor))
@@ -36,7 +36,7 @@ pub extern "C" fn memfold_slablist_cursor_free(list: *mut memfold_slablist, curs
 /// Copies the element at a cursor.
 ///
 /// # Safety
-/// `room` bytes can be written to `to`, and a number to `len`, unless they are null; by nobody else at the same time.
+/// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slablist_cursor_get(
     list: *mut memfold_slablist,
@@ -76,7 +76,7 @@ pub extern "C" fn memfold_slablist_cursor_next(list: *mut memfold_slablist, curs
     in_list(list, |list| list.cursor_move(cursor, false))
 }
 
-/// Moves a cursor to the element before.
+/// Moves a cursor to the previous element.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slablist_cursor_previous(
     list: *mut memfold_slablist,

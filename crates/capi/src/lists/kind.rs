@@ -1,6 +1,6 @@
-//! Elements as C has them, and orders that C says.
+//! Elements in C's form, and orders that C provides.
 //!
-//! Numbers of all three kinds are kept as `u64`, in whose order they then are, so that lists of numbers are one type:
+//! Numbers of all three kinds are stored as `u64` with the same order, so that lists of numbers are one type:
 //!
 //! ```text
 //!   u64   as it is
@@ -23,7 +23,7 @@ pub type memfold_compare =
 
 const SIGN: u64 = 1 << 63;
 
-/// What elements or keys are, with the numbers of `enum memfold_elements`.
+/// The kind of elements or keys, with the numbers of `enum memfold_elements`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
@@ -38,7 +38,7 @@ impl Kind {
         [Kind::U64, Kind::I64, Kind::F64, Kind::Bytes].into_iter().find(|kind| *kind as u32 == number)
     }
 
-    /// A number's bits as they are kept.
+    /// The stored form of a number's bits.
     fn keep(self, bits: u64) -> u64 {
         match self {
             Kind::I64 => bits ^ SIGN,
@@ -48,7 +48,7 @@ impl Kind {
         }
     }
 
-    /// A number's bits as they were.
+    /// The original bits of a stored number.
     fn give(self, kept: u64) -> u64 {
         match self {
             Kind::I64 => kept ^ SIGN,
@@ -59,12 +59,12 @@ impl Kind {
     }
 }
 
-/// What lists and maps here keep.
+/// What the lists and maps here store.
 pub trait Item: Element + Ord + Key<[u8], Entry = [u8]> {
-    /// Lets `work` have the element that C has as these bytes.
+    /// Calls `work` with the element that C gives as these bytes.
     fn take<R>(kind: Kind, bytes: &[u8], work: impl FnOnce(&Self) -> R) -> Result<R, Failure>;
 
-    /// Lets `work` have the bytes that C gets.
+    /// Calls `work` with the bytes for C.
     fn give<R>(&self, kind: Kind, work: impl FnOnce(&[u8]) -> R) -> R;
 }
 
@@ -95,7 +95,7 @@ impl Item for [u8] {
     }
 }
 
-/// An order that a callback says.
+/// An order that a callback provides.
 #[derive(Clone, Copy)]
 pub struct By {
     compare: unsafe extern "C" fn(*mut c_void, *const c_void, usize, *const c_void, usize) -> c_int,
@@ -105,7 +105,8 @@ pub struct By {
 
 impl By {
     /// # Safety
-    /// The callback reads no further than the lengths that it is given, and writes to neither element, as long as this lives.
+    /// While this value lives, the callback reads no further than the lengths that it is given, and writes to
+    /// neither element.
     pub unsafe fn new(compare: memfold_compare, context: *mut c_void, kind: Kind) -> Option<Self> {
         compare.map(|compare| By { compare, context, kind })
     }
@@ -116,7 +117,7 @@ impl<E: ?Sized + Item> Compare<E> for By {
         a.give(self.kind, |a| {
             b.give(self.kind, |b| {
                 let (from, to) = (a.as_ptr().cast(), b.as_ptr().cast());
-                // SAFETY: as promised when this was made; both are as long as is said.
+                // SAFETY: promised when this was made; both have the given lengths.
                 let order = callback(|| unsafe { (self.compare)(self.context, from, a.len(), to, b.len()) });
                 order.cmp(&0)
             })

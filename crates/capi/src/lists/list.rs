@@ -1,4 +1,4 @@
-//! Lists of any kind: the functions know elements as bytes.
+//! Lists of any kind: the functions see elements as bytes.
 
 use std::any::Any;
 use std::borrow::Borrow;
@@ -15,10 +15,10 @@ use crate::lists::kind::{By, Item, Kind, Order};
 use crate::lists::options::{CIRCULAR, MANY, ORDERED, Settled};
 use crate::lists::{Room, serial};
 
-/// What is called for each element, until it gives something else than 0.
+/// Called for each element until it returns something other than 0.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8]) -> c_int;
 
-/// What the functions do with a list.
+/// The operations of a list.
 pub trait AnyList {
     fn as_any(&self) -> &dyn Any;
     fn kind(&self) -> Kind;
@@ -27,7 +27,7 @@ pub trait AnyList {
     fn own_bytes(&self) -> usize;
     fn check(&self) -> Result<(), Failure>;
 
-    // In order.
+    // For sorted lists.
     fn add(&mut self, element: &[u8]) -> Result<bool, Failure>;
     fn replace(&mut self, element: &[u8]) -> Result<bool, Failure>;
     fn remove(&mut self, element: &[u8]) -> Result<bool, Failure>;
@@ -35,7 +35,7 @@ pub trait AnyList {
     fn find(&self, element: &[u8]) -> Result<u64, Failure>;
     fn bound(&self, element: &[u8], behind: bool) -> Result<u64, Failure>;
 
-    // In the order in which they were put.
+    // For lists whose order the program sets.
     fn insert_at(&mut self, position: u64, element: &[u8]) -> Result<(), Failure>;
     fn set_at(&mut self, position: u64, element: &[u8]) -> Result<(), Failure>;
     fn push(&mut self, element: &[u8]) -> Result<(), Failure>;
@@ -74,7 +74,7 @@ struct Of<E: ?Sized + Item> {
     body: Body<E>,
     /// By their numbers.
     cursors: BTreeMap<u64, Cursor>,
-    /// As the list has it, with the null that C wants behind it.
+    /// The list's name, with the null that C needs at the end.
     name: Option<CString>,
 }
 
@@ -86,7 +86,7 @@ pub fn new(session: &'static Session<'static>, settled: &Settled) -> Box<dyn Any
     }
 }
 
-/// Whatever order a list has.
+/// Dispatches on the order of a list.
 macro_rules! any {
     ($body:expr, $list:ident => $work:expr) => {
         match $body {
@@ -97,7 +97,7 @@ macro_rules! any {
     };
 }
 
-/// A list in order.
+/// A sorted list.
 macro_rules! sorted {
     ($body:expr, $list:ident => $work:expr) => {
         match $body {
@@ -108,7 +108,7 @@ macro_rules! sorted {
     };
 }
 
-/// A list of which C says where elements are put.
+/// A list in which C places the elements.
 macro_rules! ordered {
     ($body:expr, $list:ident => $work:expr) => {
         match $body {
@@ -126,7 +126,7 @@ fn none() -> Failure {
     Code::NoElement.into()
 }
 
-/// An error unless something was there.
+/// An error if nothing was found.
 fn some<T>(found: Option<T>) -> Result<T, Failure> {
     found.ok_or_else(none)
 }

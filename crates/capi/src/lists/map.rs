@@ -1,4 +1,4 @@
-//! Maps of any kind: the functions know keys and values as bytes.
+//! Maps of any kind: the functions see keys and values as bytes.
 
 use std::borrow::Borrow;
 use std::ffi::c_int;
@@ -12,10 +12,10 @@ use crate::lists::Room;
 use crate::lists::kind::{By, Item, Kind};
 use crate::lists::options::Settled;
 
-/// What is called for each key and its value, until it gives something else than 0.
+/// Called for each key and its value until it returns something other than 0.
 pub type VisitEntry<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> c_int;
 
-/// What the functions do with a map.
+/// The operations of a map.
 pub trait AnyMap {
     fn len(&self) -> u64;
     fn own_bytes(&self) -> usize;
@@ -52,7 +52,7 @@ pub fn new(session: &'static Session<'static>, settled: &Settled) -> Box<dyn Any
     }
 }
 
-/// Whatever order a map has.
+/// Dispatches on the order of a map.
 macro_rules! any {
     ($body:expr, $map:ident => $work:expr) => {
         match $body {

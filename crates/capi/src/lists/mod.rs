@@ -1,4 +1,4 @@
-//! Slab lists and slab maps, of sessions: what `memfold_slablist_*` and `memfold_slabmap_*` are about.
+//! Slab lists and slab maps of sessions: the functions `memfold_slablist_*` and `memfold_slabmap_*`.
 //!
 //! ```text
 //!   number   "mf" | serial, 36 bits | place of the session in the thread's table, 10 bits | 3: a list, 0: a map
@@ -8,11 +8,13 @@
 //!   list.rs, map.rs                                               lists and maps of any kind
 //! ```
 //!
-//! What holds:
-//! - A list is looked up in its session, which is in the table of the calling thread. It is gone when it is freed, or when its session is closed.
-//! - Lists borrow sessions of the heap that nothing else uses, and go before these. In a broken heap they are left as they are, for ever.
-//! - Orders that C says are asked while nothing is being changed, and may not call the library. What they say is not trusted: elements may come to lie
-//!   anywhere, but stay.
+//! Rules:
+//! - A list is looked up in its session, which is in the table of the calling thread. It ends when it is freed,
+//!   or when its session is closed.
+//! - Lists borrow sessions of the heap that nothing else uses, and are dropped before these. In a broken heap
+//!   they are left as they are, for ever.
+//! - Orders that C provides are called while nothing is being changed, and may not call the library. They are not
+//!   trusted: elements may end up anywhere, but are never lost.
 
 mod cursor;
 mod kind;
@@ -59,7 +61,7 @@ const MAP: u64 = 0;
 
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// A number that nothing else of a session has.
+/// A number that is unique within a session.
 fn serial() -> u64 {
     MADE.fetch_add(1, Relaxed) + 1
 }
@@ -68,10 +70,11 @@ fn serial() -> u64 {
 pub struct Lists {
     lists: BTreeMap<usize, Box<dyn AnyList>>,
     maps: BTreeMap<usize, Box<dyn AnyMap>>,
-    /// What they borrow goes after them.
+    /// What they borrow; it is dropped after them.
     bound: Option<Bound>,
     seat: Arc<Seat>,
-    /// A block from which that session allocates may be damaged: once there are no lists any more, the next one begins with another.
+    /// A block from which that session allocates may be damaged: once there are no lists left, the next one gets
+    /// another session.
     damaged: bool,
 }
 
@@ -86,7 +89,7 @@ impl Lists {
         }
     }
 
-    /// A session of the heap for a new list or map, which has to be kept here.
+    /// A session of the heap for a new list or map, which must be stored here.
     fn session(&mut self) -> Result<&'static Session<'static>, Failure> {
         if self.damaged && self.lists.is_empty() && self.maps.is_empty() {
             (self.bound, self.damaged) = (None, false);
@@ -95,11 +98,12 @@ impl Lists {
             Some(bound) => bound,
             none => none.insert(Bound::new(&self.seat)?),
         };
-        // SAFETY: `lists` and `maps` go before it does, it is replaced only when there are none, and nobody else uses it.
+        // SAFETY: `lists` and `maps` are dropped before it, it is replaced only when there are none, and nobody
+        // else uses it.
         Ok(unsafe { bound.session_static() })
     }
 
-    /// Keeps a list; its number.
+    /// Stores a list and returns its number.
     fn keep(&mut self, owner: usize, list: Box<dyn AnyList>) -> usize {
         let number = number_within(owner, serial(), LIST);
         self.lists.insert(number, list);
@@ -116,7 +120,7 @@ impl Lists {
         self.lists.get(&number).map(|list| &**list).ok_or_else(|| Code::NoList.into())
     }
 
-    /// Does something with a list.
+    /// Uses a list.
     fn with_list(
         &mut self,
         number: usize,
@@ -128,7 +132,7 @@ impl Lists {
         result
     }
 
-    /// Does something with a map.
+    /// Uses a map.
     fn with_map(
         &mut self,
         number: usize,
@@ -147,7 +151,7 @@ fn is_damage(result: &Result<(), Failure>) -> bool {
 
 impl Drop for Lists {
     fn drop(&mut self) {
-        // Lists free their nodes, for which they take locks that in a broken heap nobody may ever give back.
+        // Lists free their nodes, which takes locks that in a broken heap may never be released.
         if self.seat.shared().is_broken() {
             mem::forget(mem::take(&mut self.lists));
             mem::forget(mem::take(&mut self.maps));
@@ -155,10 +159,10 @@ impl Drop for Lists {
     }
 }
 
-/// Bytes of C's.
+/// Bytes from C.
 ///
 /// # Safety
-/// `len` bytes can be read at `from`, unless it is null, as long as what comes back is used.
+/// `from` is null, or `len` bytes can be read there while the result is used.
 unsafe fn bytes<'a>(from: *const c_void, len: usize) -> Result<&'a [u8], Failure> {
     let len = length(len)?;
     match (from.is_null(), len) {
@@ -169,7 +173,7 @@ unsafe fn bytes<'a>(from: *const c_void, len: usize) -> Result<&'a [u8], Failure
     }
 }
 
-/// Puts a result where C wants it, if it does.
+/// Returns a result to C, if C wants it.
 ///
 /// # Safety
 /// `to` is null, or a `T` may be written there.
@@ -180,7 +184,7 @@ unsafe fn say<T>(to: *mut T, value: T) {
     }
 }
 
-/// Room of C's for an element.
+/// C's room for an element.
 struct Room<'a> {
     to: &'a mut [u8],
     len: *mut usize,
@@ -188,13 +192,13 @@ struct Room<'a> {
 
 impl Room<'_> {
     /// # Safety
-    /// `room` bytes can be written to `to`, and a number to `len`, unless they are null; by nobody else at the same time, as long as this lives.
+    /// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile, as long as this lives.
     unsafe fn new(to: *mut c_void, room: usize, len: *mut usize) -> Result<Self, Failure> {
         // SAFETY: as promised.
         Ok(Room { to: unsafe { crate::node::memory(to, room) }?, len })
     }
 
-    /// Says how long an element is.
+    /// Returns the length of an element.
     fn say(&self, element: &[u8]) {
         // SAFETY: as promised when this was made.
         unsafe { say(self.len, element.len()) };

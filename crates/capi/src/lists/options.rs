@@ -1,4 +1,4 @@
-//! What C says about a new list or map.
+//! Reads the options that C gives for a new list or map.
 
 use std::ffi::{c_char, c_void};
 
@@ -8,7 +8,7 @@ use crate::error::Failure;
 use crate::lists::kind::{By, Kind, memfold_compare};
 use crate::options::{bad, text};
 
-/// As in `memfold.h`. What is added to it is added at its end.
+/// As in `memfold.h`. New fields are added at the end.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct memfold_slablist_options {
@@ -24,7 +24,7 @@ pub struct memfold_slablist_options {
     pub per_sublayer: u32,
 }
 
-/// As in `memfold.h`. What is added to it is added at its end.
+/// As in `memfold.h`. New fields are added at the end.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct memfold_slabmap_options {
@@ -43,7 +43,7 @@ pub const MANY: u32 = 2;
 pub const CIRCULAR: u32 = 4;
 pub const NEVER_REAP: u32 = 8;
 
-/// What both kinds of options come to.
+/// What both kinds of options amount to.
 pub struct Settled {
     pub kind: Kind,
     pub flags: u32,
@@ -88,7 +88,7 @@ fn between(value: u32, what: &str, least: u32, most: u32) -> Result<Option<usize
 
 impl memfold_slablist_options {
     /// # Safety
-    /// The name is null or a text with a null at the end, and the callback does as [`By::new`] says.
+    /// The name is null or a null-terminated text, and the callback behaves as [`By::new`] says.
     pub unsafe fn settle(&self) -> Result<Settled, Failure> {
         let kind = kind(self.elements, "elements")?;
         let flags = known(self.flags, ORDERED | MANY | CIRCULAR | NEVER_REAP)?;
@@ -108,7 +108,7 @@ impl memfold_slablist_options {
 
 impl memfold_slabmap_options {
     /// # Safety
-    /// The callback does as [`By::new`] says.
+    /// The callback behaves as [`By::new`] says.
     pub unsafe fn settle(&self) -> Result<Settled, Failure> {
         let kind = kind(self.keys, "keys")?;
         let flags = known(self.flags, NEVER_REAP)?;

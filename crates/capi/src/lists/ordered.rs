@@ -1,11 +1,11 @@
-//! Lists whose elements stay where they are put.
+//! Lists whose order the program sets.
 
 use std::ffi::{c_int, c_void};
 
 use crate::lists::bytes;
 use crate::lists::slablist::{in_list, memfold_slablist};
 
-/// Puts an element before the one at a position, or behind all.
+/// Inserts an element before the one at a position, or at the end.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, unless it is null.
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn memfold_slablist_insert_at(
     })
 }
 
-/// Puts an element in place of the one at a position.
+/// Replaces the element at a position.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, unless it is null.
@@ -39,7 +39,7 @@ pub unsafe extern "C" fn memfold_slablist_set_at(
     })
 }
 
-/// Puts an element behind all.
+/// Appends an element.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, unless it is null.
@@ -61,7 +61,7 @@ pub extern "C" fn memfold_slablist_sort(list: *mut memfold_slablist) -> c_int {
     in_list(list, |list| list.sort())
 }
 
-/// Puts the elements into the opposite order.
+/// Reverses the order of the elements.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slablist_reverse(list: *mut memfold_slablist) -> c_int {
     in_list(list, |list| list.reverse())

@@ -1,4 +1,4 @@
-//! Lists by position.
+//! Access to lists by position.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::session::in_owner;
 /// Copies the element at a position.
 ///
 /// # Safety
-/// `room` bytes can be written to `to`, and a number to `len`, unless they are null; by nobody else at the same time.
+/// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slablist_get(
     list: *mut memfold_slablist,
@@ -48,13 +48,13 @@ pub unsafe extern "C" fn memfold_slablist_get_u64(
     })
 }
 
-/// Takes out the element at a position.
+/// Removes the element at a position.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slablist_remove_at(list: *mut memfold_slablist, position: u64) -> c_int {
     in_list(list, |list| list.remove_at(position))
 }
 
-/// Takes out the elements at some positions.
+/// Removes the elements in a range of positions.
 ///
 /// # Safety
 /// A number can be written to `removed`, unless it is null.
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn memfold_slablist_remove_range(
     })
 }
 
-/// Takes the elements at some positions out, into a list of their own.
+/// Moves the elements in a range of positions to a new list.
 ///
 /// # Safety
 /// A pointer can be written to `extracted`, unless it is null.
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn memfold_slablist_extract(
     })
 }
 
-/// Calls C for each element, from the first to the last or from the last to the first.
+/// Calls C's callback for each element, from the first to the last or from the last to the first.
 ///
 /// # Safety
 /// The callback reads no further than it is told, and a number can be written to `said`, unless it is null.
@@ -123,7 +123,7 @@ unsafe fn fold(
     })
 }
 
-/// Calls `visit` for the elements at some positions, from the first to the last.
+/// Calls `visit` for the elements in a range of positions, from the first to the last.
 ///
 /// # Safety
 /// The callback does as the header says, and a number can be written to `said`, unless it is null.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn memfold_slablist_foldl(
 /// The same from the last to the first.
 ///
 /// # Safety
-/// As there.
+/// As above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slablist_foldr(
     list: *mut memfold_slablist,

@@ -11,7 +11,7 @@ use crate::lists::say;
 use crate::options::read;
 use crate::session::{in_owner, in_owners, in_session, memfold_session};
 
-/// What C has in its hands: a number, see the module above.
+/// C's view of a list: a number, see the parent module.
 #[repr(C)]
 pub struct memfold_slablist {
     _nothing: [u8; 0],
@@ -22,7 +22,7 @@ pub fn not_null(list: *mut memfold_slablist) -> Result<usize, Failure> {
     if list.is_null() { Err(Code::Null.into()) } else { Ok(list.addr()) }
 }
 
-/// Does something with a list of this thread.
+/// Uses a list of this thread.
 pub fn in_list(
     list: *mut memfold_slablist,
     work: impl FnOnce(&mut dyn AnyList) -> Result<(), Failure>,
@@ -36,8 +36,9 @@ pub fn in_list(
 /// Makes an empty list.
 ///
 /// # Safety
-/// `options` is null or has as many bytes as its first field says, a name in it ends with a null, and a callback in it does as the header says as long as the list
-/// is there. A pointer can be written to `list`, unless it is null.
+/// `options` is null or has as many bytes as its first field says, a name in it is null-terminated, and a
+/// callback in it behaves as the header says while the list exists. `list` is null, or a pointer can be written
+/// there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slablist_new(
     session: *mut memfold_session,
@@ -59,7 +60,7 @@ pub unsafe extern "C" fn memfold_slablist_new(
     })
 }
 
-/// Ends a list and frees all that it has.
+/// Frees a list with everything in it.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slablist_free(list: *mut memfold_slablist) -> c_int {
     entry(|| {
@@ -88,7 +89,7 @@ pub unsafe extern "C" fn memfold_slablist_name(
     })
 }
 
-/// How many elements a list has.
+/// The number of elements.
 ///
 /// # Safety
 /// A number can be written to `len`, unless it is null.
@@ -102,7 +103,7 @@ pub unsafe extern "C" fn memfold_slablist_len(list: *mut memfold_slablist, len: 
     })
 }
 
-/// Bytes that a list takes beside the heap's.
+/// Bytes that a list takes in addition to the heap's.
 ///
 /// # Safety
 /// A number can be written to `bytes`, unless it is null.
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn memfold_slablist_own_bytes(list: *mut memfold_slablist,
     })
 }
 
-/// Packs all elements as close as they go.
+/// Packs all elements as densely as possible.
 ///
 /// # Safety
 /// A number can be written to `spared`, unless it is null.
@@ -130,19 +131,19 @@ pub unsafe extern "C" fn memfold_slablist_reap(list: *mut memfold_slablist, spar
     })
 }
 
-/// Takes all elements out.
+/// Removes all elements.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slablist_clear(list: *mut memfold_slablist) -> c_int {
     in_list(list, |list| list.clear())
 }
 
-/// Looks at everything that a list knows of itself.
+/// Checks every invariant of a list.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slablist_check(list: *mut memfold_slablist) -> c_int {
     in_list(list, |list| list.check())
 }
 
-/// How two lists stand to each other.
+/// Compares two lists.
 ///
 /// # Safety
 /// A number can be written to `order`, unless it is null.

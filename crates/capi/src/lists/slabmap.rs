@@ -11,7 +11,7 @@ use crate::lists::{Room, bytes, memfold_visit_entry, say};
 use crate::options::read;
 use crate::session::{in_owner, in_session, memfold_session};
 
-/// What C has in its hands: a number, see the module above.
+/// C's view of a map: a number, see the parent module.
 #[repr(C)]
 pub struct memfold_slabmap {
     _nothing: [u8; 0],
@@ -22,7 +22,7 @@ fn not_null(map: *mut memfold_slabmap) -> Result<usize, Failure> {
     if map.is_null() { Err(Code::Null.into()) } else { Ok(map.addr()) }
 }
 
-/// Does something with a map of this thread.
+/// Uses a map of this thread.
 fn in_map(map: *mut memfold_slabmap, work: impl FnOnce(&mut dyn AnyMap) -> Result<(), Failure>) -> c_int {
     entry(|| {
         let number = not_null(map)?;
@@ -33,8 +33,8 @@ fn in_map(map: *mut memfold_slabmap, work: impl FnOnce(&mut dyn AnyMap) -> Resul
 /// Makes an empty map.
 ///
 /// # Safety
-/// `options` is null or has as many bytes as its first field says, and a callback in it does as the header says as long as the map is there. A pointer can be
-/// written to `map`, unless it is null.
+/// `options` is null or has as many bytes as its first field says, and a callback in it behaves as the header
+/// says while the map exists. `map` is null, or a pointer can be written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slabmap_new(
     session: *mut memfold_session,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn memfold_slabmap_new(
     })
 }
 
-/// Ends a map and frees all that it has.
+/// Frees a map with everything in it.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slabmap_free(map: *mut memfold_slabmap) -> c_int {
     entry(|| {
@@ -68,7 +68,7 @@ pub extern "C" fn memfold_slabmap_free(map: *mut memfold_slabmap) -> c_int {
     })
 }
 
-/// Gives a key a value.
+/// Sets the value of a key.
 ///
 /// # Safety
 /// `key_len` bytes can be read at `key` and `value_len` at `value`, and a number can be written to `replaced`, unless they are null.
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn memfold_slabmap_put(
 /// Copies the value of a key.
 ///
 /// # Safety
-/// `key_len` bytes can be read at `key`, `room` bytes can be written to `to`, and a number to `len`, unless they are null; by nobody else at the same time.
+/// `key_len` bytes can be read at `key`, `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slabmap_get(
     map: *mut memfold_slabmap,
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn memfold_slabmap_contains(
     })
 }
 
-/// Takes out a key and its value.
+/// Removes a key and its value.
 ///
 /// # Safety
 /// `key_len` bytes can be read at `key`, and a number can be written to `removed`, unless they are null.
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn memfold_slabmap_remove(
     })
 }
 
-/// How many keys a map has.
+/// The number of keys.
 ///
 /// # Safety
 /// A number can be written to `len`, unless it is null.
@@ -167,7 +167,7 @@ pub unsafe extern "C" fn memfold_slabmap_len(map: *mut memfold_slabmap, len: *mu
 /// Copies the key and the value at a position.
 ///
 /// # Safety
-/// `key_room` bytes can be written to `key` and `room` to `to`, and numbers to `key_len` and `len`, unless they are null; by nobody else at the same time. No two of
+/// `key_room` bytes can be written to `key` and `room` to `to`, and numbers to `key_len` and `len`, unless they are null, and nobody else accesses them meanwhile. No two of
 /// them are the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slabmap_at(
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn memfold_slabmap_at(
     })
 }
 
-/// How many keys are before one.
+/// The number of keys less than this one.
 ///
 /// # Safety
 /// `key_len` bytes can be read at `key`, and a number can be written to `position`, unless they are null.
@@ -206,10 +206,10 @@ pub unsafe extern "C" fn memfold_slabmap_lower_bound(
     })
 }
 
-/// How many keys are before one or equal to it.
+/// The number of keys less than or equal to this one.
 ///
 /// # Safety
-/// As there.
+/// As above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slabmap_upper_bound(
     map: *mut memfold_slabmap,
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn memfold_slabmap_upper_bound(
     })
 }
 
-/// Takes out the keys at some positions.
+/// Removes the keys in a range of positions.
 ///
 /// # Safety
 /// A number can be written to `removed`, unless it is null.
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn memfold_slabmap_remove_range(
     })
 }
 
-/// Calls C for each key and its value, from the first to the last or from the last to the first.
+/// Calls C's callback for each key and its value, from the first to the last or from the last to the first.
 ///
 /// # Safety
 /// The callback reads no further than it is told, and a number can be written to `said`, unless it is null.
@@ -269,7 +269,7 @@ unsafe fn fold(
     })
 }
 
-/// Calls `visit` for the keys at some positions and their values, from the first to the last.
+/// Calls `visit` for the keys in a range of positions and their values, from the first to the last.
 ///
 /// # Safety
 /// The callback does as the header says, and a number can be written to `said`, unless it is null.
@@ -289,7 +289,7 @@ pub unsafe extern "C" fn memfold_slabmap_foldl(
 /// The same from the last to the first.
 ///
 /// # Safety
-/// As there.
+/// As above.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slabmap_foldr(
     map: *mut memfold_slabmap,
@@ -303,7 +303,7 @@ pub unsafe extern "C" fn memfold_slabmap_foldr(
     unsafe { fold(map, (from, to), true, (visit, context), said) }
 }
 
-/// Bytes that a map takes beside the heap's.
+/// Bytes that a map takes in addition to the heap's.
 ///
 /// # Safety
 /// A number can be written to `bytes`, unless it is null.
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn memfold_slabmap_own_bytes(map: *mut memfold_slabmap, by
     })
 }
 
-/// Packs all entries as close as they go.
+/// Packs all entries as densely as possible.
 ///
 /// # Safety
 /// A number can be written to `spared`, unless it is null.
@@ -331,13 +331,13 @@ pub unsafe extern "C" fn memfold_slabmap_reap(map: *mut memfold_slabmap, spared:
     })
 }
 
-/// Takes all keys out.
+/// Removes all keys.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slabmap_clear(map: *mut memfold_slabmap) -> c_int {
     in_map(map, |map| map.clear())
 }
 
-/// Looks at everything that a map knows of itself.
+/// Checks every invariant of a map.
 #[unsafe(no_mangle)]
 pub extern "C" fn memfold_slabmap_check(map: *mut memfold_slabmap) -> c_int {
     in_map(map, |map| map.check())

@@ -1,4 +1,4 @@
-//! Lists in order: elements by what they are.
+//! Sorted lists.
 
 use std::ffi::{c_int, c_void};
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn memfold_slablist_add(
     })
 }
 
-/// Adds an element in place of one that is equal.
+/// Adds an element and replaces an equal one.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, and a number can be written to `replaced`, unless they are null.
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn memfold_slablist_replace(
     })
 }
 
-/// Takes out the last element that is equal.
+/// Removes the last equal element.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, and a number can be written to `removed`, unless they are null.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn memfold_slablist_remove(
     })
 }
 
-/// Whether there is an element that is equal.
+/// Whether there is an equal element.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, and a number can be written to `contains`, unless they are null.
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn memfold_slablist_contains(
     })
 }
 
-/// The position of the last element that is equal.
+/// The position of the last equal element.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, and a number can be written to `position`, unless they are null.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn memfold_slablist_find(
     })
 }
 
-/// How many elements are before one.
+/// The number of elements less than this one.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, and a number can be written to `position`, unless they are null.
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn memfold_slablist_lower_bound(
     })
 }
 
-/// How many elements are before one or equal to it.
+/// The number of elements less than or equal to this one.
 ///
 /// # Safety
 /// `len` bytes can be read at `element`, and a number can be written to `position`, unless they are null.
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn memfold_slablist_add_u64(
     })
 }
 
-/// Takes out a number.
+/// Removes a number.
 ///
 /// # Safety
 /// A number can be written to `removed`, unless it is null.
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn memfold_slablist_remove_u64(
     })
 }
 
-/// Whether there is a number.
+/// Whether the list contains a number.
 ///
 /// # Safety
 /// A number can be written to `contains`, unless it is null.

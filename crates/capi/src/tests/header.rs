@@ -1,5 +1,6 @@
-//! The headers are written by hand, for their readers. Here they are compared with the code: cbindgen makes declarations from the sources, and a C
-//! compiler is given both. It refuses two declarations of one function that differ.
+//! The headers are written by hand, for their readers. This test compares them with the code: cbindgen makes
+//! declarations from the sources, and a C compiler gets both. It refuses two different declarations of one
+//! function.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -15,7 +16,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What cbindgen makes of the sources.
+/// cbindgen's output for the sources.
 fn generated(item: ItemType) -> String {
     let mut config = Config { language: Language::C, usize_is_size_t: true, ..Config::default() };
     config.documentation = false;
@@ -30,7 +31,7 @@ fn generated(item: ItemType) -> String {
     String::from_utf8(text).unwrap()
 }
 
-/// Whether a C compiler takes it.
+/// Whether a C compiler accepts it.
 fn compiles(name: &str, text: &str) -> Result<(), String> {
     let file = env::temp_dir().join(format!("memfold-header-{}-{name}.c", std::process::id()));
     fs::write(&file, text).unwrap();
@@ -56,9 +57,9 @@ fn header(name: &str) -> String {
     plain + rest
 }
 
-/// Names of the functions that are declared.
+/// The names of the declared functions.
 fn functions(text: &str) -> BTreeSet<String> {
-    // Of what is further in, arguments and bodies, only where it ends.
+    // Only the outermost level of the text: arguments and bodies are skipped up to their ends.
     let code: Vec<&str> = text
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -108,7 +109,7 @@ fn a_difference_would_be_noticed() {
 fn structs_have_the_same_layout() {
     let made = generated(ItemType::Structs);
     let mut text = format!("{INCLUDES}#include <stddef.h>\n");
-    // With how many fields there are at least.
+    // Each with its least number of fields.
     let structs = [
         ("memfold_options", 16),
         ("memfold_stats", 11),

@@ -1,4 +1,4 @@
-//! What C programs can't test: panics, and whether the headers say what the code does. The rest is in `tests/capi`.
+//! What C programs cannot test: panics, and whether the headers match the code. The rest is in `tests/capi`.
 
 mod header;
 mod panics;

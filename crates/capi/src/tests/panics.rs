@@ -1,4 +1,4 @@
-//! A panic gets no further than the function that C called.
+//! A panic goes no further than the function that C called.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -13,7 +13,7 @@ use crate::pin::*;
 use crate::session::*;
 
 fn last_error() -> String {
-    // SAFETY: a text with a null, which is there until the next failure.
+    // SAFETY: a null-terminated text, which stays valid until the next failure.
     unsafe { CStr::from_ptr(memfold_last_error()) }.to_str().unwrap().to_owned()
 }
 
@@ -37,7 +37,7 @@ fn list(session: *mut memfold_session) -> *mut memfold_slablist {
     // SAFETY: no options, and a place for the list.
     assert_eq!(unsafe { memfold_slablist_new(session, ptr::null(), &mut list) }, 0);
     for number in 0..1000 {
-        // SAFETY: nobody wants to know whether it was added.
+        // SAFETY: a null pointer means that nobody asks whether it was added.
         assert_eq!(unsafe { memfold_slablist_add_u64(list, number, ptr::null_mut()) }, 0);
     }
     list
@@ -48,7 +48,7 @@ fn a_heap_in_which_there_was_a_panic_is_not_touched_again() {
     let (broken, whole) = (heap(), heap());
     let (one, other) = (session(broken), session(whole));
     let (mut node, mut bytes) = (0, ptr::null());
-    // SAFETY: of all: places for what is asked for.
+    // SAFETY: all pointers point to places for the results.
     unsafe {
         assert_eq!(memfold_alloc(one, 100, &mut node), 0);
         assert_eq!(memfold_pin(one, node, &mut bytes), 0);
@@ -73,7 +73,7 @@ fn a_heap_in_which_there_was_a_panic_is_not_touched_again() {
         assert_eq!(memfold_slablist_new(one, ptr::null(), &mut ptr::null_mut()), bug);
         assert_eq!(memfold_heap_stats(broken, &mut memfold_stats::default(), 8), bug);
         assert_eq!(memfold_session_open(broken, &mut ptr::null_mut()), bug);
-        // What was pinned is still there, and another heap is as before.
+        // The pinned node is still there, and another heap is unaffected.
         assert_eq!(bytes.cast::<u8>().read(), 0);
         assert_eq!(memfold_alloc(other, 100, &mut node), 0);
     }
@@ -112,7 +112,7 @@ fn callbacks_cannot_come_in_again() {
             assert_eq!(memfold_heap_new(ptr::null(), &mut ptr::null_mut()), refused);
             assert_eq!(memfold_heap_stats(heap, &mut memfold_stats::default(), 8), refused);
         }
-        // A callback within a callback ends, and the first one goes on.
+        // A callback within a callback ends, and the outer one continues.
         callback(|| ());
         assert_eq!(memfold_session_close(one), refused);
         assert_eq!(crate::compll::compll_alloc(8), 0);

@@ -1,4 +1,4 @@
-//! What an analysis comes to: the JSON object of `--json`. Names are added to, never changed.
+//! The result of an analysis: the JSON object of `--json`. New names may be added, existing ones never change.
 
 use memfold_analyze::advice::Outlook;
 use memfold_analyze::depend::Dependence;
@@ -6,26 +6,26 @@ use memfold_analyze::idle::WorkingSet;
 use memfold_analyze::odds::Chance;
 use serde::Serialize;
 
-/// All of it.
+/// The whole result.
 #[derive(Debug, Clone, Serialize)]
 pub struct Analysis {
     /// Version of memfold.
     pub version: &'static str,
     /// `process`, `core` or `pages`.
     pub kind: &'static str,
-    /// What was looked at, as people say it.
+    /// What was examined, in words.
     pub what: String,
-    /// Private pages that are resident, or that are there.
+    /// Private pages that are resident or, in a file, present.
     pub pages: u64,
     #[allow(missing_docs)]
     pub bytes: u64,
-    /// Those that were looked at.
+    /// The pages that were sampled.
     pub sampled_pages: u64,
-    /// How long that took, and all of it.
+    /// How long sampling took, and how long everything took.
     pub sampling_seconds: f64,
     #[allow(missing_docs)]
     pub seconds: f64,
-    /// The part of the pages that is zeros, and that is another repeated word.
+    /// The share of pages that are zeros, and of those that are another repeated word.
     pub zero_share: f64,
     #[allow(missing_docs)]
     pub same_filled_share: f64,
@@ -35,25 +35,26 @@ pub struct Analysis {
     pub pbpm_codes: Vec<Pattern>,
     /// By codec and block size; the first is the codec that was asked for, page by page.
     pub ratios: Vec<Ratio>,
-    /// Mappings, those with most pages.
+    /// The mappings with the most pages.
     pub mappings: Vec<Part>,
-    /// Of how many there are.
+    /// How many mappings there are in all.
     pub mappings_in_all: usize,
-    /// How many pages of a hundred compress to less than each 64th of a page: 64 numbers.
+    /// The percentage of pages that compress to each 64th of a page: 64 numbers.
     pub size_histogram: Vec<f64>,
     /// How much pages depend on their neighbours.
     pub dependence: Dependence,
-    /// How likely pages like these take more than is counted on.
+    /// How likely pages like these are to take more than planned for.
     pub odds: Vec<OddsRow>,
-    /// What of a process was in use.
+    /// The part of a process that was in use.
     pub working_set: Option<WorkingSet>,
-    /// Limits and what they mean, lowest first.
+    /// Limits and their consequences, lowest first.
     pub limits: Vec<Outlook>,
-    /// The limit that is recommended.
+    /// The recommended limit.
     pub recommended: Option<Outlook>,
-    /// The limit that was asked for.
+    /// The limit that the user asked about.
     pub asked: Option<Outlook>,
-    /// For memory of which nobody knows what is in use: the part that is, and what all of it takes then, bytes.
+    /// If the working set is unknown: pairs of an assumed share in use and the bytes that all of it would then
+    /// take.
     pub needs: Vec<(f64, u64)>,
 }
 
@@ -62,7 +63,7 @@ pub struct Analysis {
 pub struct Pattern {
     /// Its letters.
     pub pattern: &'static str,
-    /// Of all words.
+    /// Share of all words.
     pub share: f64,
 }
 
@@ -73,15 +74,15 @@ pub struct Ratio {
     pub codec: &'static str,
     /// Bytes of a block.
     pub block_bytes: usize,
-    /// Original bytes for each compressed one.
+    /// Original bytes per compressed byte.
     pub ratio: f64,
-    /// In 95 of 100 cases it is within this part of itself.
+    /// In 95 of 100 cases the true ratio is within this fraction of it.
     pub relative_error: f64,
-    /// For a block.
+    /// Per block.
     pub compress_us: f64,
     #[allow(missing_docs)]
     pub decompress_us: f64,
-    /// The part of the blocks that are kept as they are.
+    /// The share of blocks that are stored raw.
     pub raw_share: f64,
 }
 
@@ -95,23 +96,23 @@ pub struct Part {
     pub start: u64,
     /// Private bytes that are resident.
     pub bytes: u64,
-    /// As for [`Ratio`]; null if no page of it was looked at.
+    /// As in [`Ratio`]; null if none of its pages was sampled.
     pub ratio: Option<f64>,
     #[allow(missing_docs)]
     pub relative_error: Option<f64>,
-    /// The part of it that was not used.
+    /// The share of it that was not used.
     pub idle_share: Option<f64>,
 }
 
-/// One of several amounts that pages like these may come to take.
+/// One of several amounts that pages like these may take.
 #[derive(Debug, Clone, Serialize)]
 pub struct OddsRow {
-    /// More than expected by this part.
+    /// By what fraction it exceeds the expected amount.
     pub margin: f64,
-    /// Compressed bytes for each byte.
+    /// Compressed bytes per byte.
     pub share: f64,
-    /// The decimal logarithm of the chance of more.
+    /// The decimal logarithm of the chance of exceeding it.
     pub log10_exceeds: Chance,
-    /// The same if neighbours had nothing in common and the sample had no error, as the paper computes it.
+    /// The same if neighbours had nothing in common and the sample had no error, as in the paper.
     pub log10_exceeds_independent: Chance,
 }

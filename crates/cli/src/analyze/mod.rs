@@ -1,6 +1,6 @@
-//! `memfold analyze`: would compressed memory help, and how far could one go?
+//! `memfold analyze`: would compressed memory help, and how low could the limit be?
 //!
-//! The work is the crate `memfold-analyze`'s; here it is asked for, paced, shown and printed.
+//! The crate `memfold-analyze` does the work; this module calls it, paces it, and shows and prints the results.
 
 pub mod args;
 mod found;
@@ -33,34 +33,34 @@ use crate::size::{self, Human};
 use crate::stdout::{json, print};
 use crate::{cgroup, procfs, trace};
 
-/// Codecs that are compared page by page, and those with larger blocks.
+/// Codecs that are compared page by page, and codecs that are compared on larger blocks.
 const BY_PAGE: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "pbpm", "wkdm", "auto", "auto:dense"];
 const BY_BLOCK: [&str; 3] = ["lz4", "zstd:1", "auto:dense"];
 const BLOCK_PAGES: [usize; 3] = [4, 8, 16];
-/// Clusters are looked at until the error of the first ratio is so small, but no fewer than this.
+/// Clusters are sampled until the error of the first ratio is this small, but never fewer than this.
 const ERROR: f64 = 0.005;
 const CLUSTERS: u64 = 256;
-/// Mappings that are listed.
+/// How many mappings are listed.
 const MAPPINGS: usize = 20;
-/// What is compressed may take more by this than is expected, with the recommended limit.
+/// The recommended limit leaves room for compressed data to exceed the expected size by this fraction.
 const MARGIN: f64 = 0.05;
-/// More compressed bytes than expected, for which chances are listed.
+/// By how much compressed data may exceed the expected size: the chance of each is listed.
 const MARGINS: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
-/// Limits that are listed, as parts of what is resident.
+/// Limits that are listed, as fractions of the resident memory.
 const LIMITS: [f64; 8] = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
-/// Parts of memory that may be in use, where nobody knows.
+/// Assumed shares of memory in use, if the working set is unknown.
 const IN_USE: [f64; 4] = [0.1, 0.25, 0.5, 0.75];
 
-/// The exit status if some of several could not be analysed, as that of `ls` and `du`.
+/// The exit status if some of several subjects could not be analysed, as with `ls` and `du`.
 const SOME_FAILED: i32 = 1;
 
-/// What is looked at.
+/// What is analysed.
 enum Subject {
     Processes(Vec<i32>),
     Files(Vec<OsString>),
 }
 
-/// Analyses. The result is the exit status.
+/// Runs the analysis and returns the exit status.
 pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     let subject = subject(&args.what)?;
     let main = codec(&args.codec).map_err(|error| {
@@ -79,10 +79,10 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     let begin = Instant::now();
     let bar = bar(args.quiet);
 
-    // Before they end.
+    // Before the processes end.
     let names = subject.names();
     let mut failed = BTreeMap::new();
-    // Before pages are read, which is a use of them.
+    // Before pages are read, because reading counts as use.
     let watched = match &subject {
         Subject::Processes(pids) if args.idle > 0.0 => {
             bar.set_message("seeing what is in use");
@@ -111,7 +111,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     };
     failed.extend(unopened.into_iter().map(|(place, error)| (place, failure(error))));
     let is_failed = |place: usize| failed.contains_key(&place);
-    // What is there to be analysed is; the others are told of.
+    // Analyse what is available, and report the others.
     let mut told = failed.values().cloned();
     let last = if failed.len() == names.len() { told.next_back() } else { None };
     bar.suspend(|| told.for_each(|failure| say(&failure.text)));
@@ -177,7 +177,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
 }
 
 impl Subject {
-    /// What each is called.
+    /// The name of each subject.
     fn names(&self) -> Vec<String> {
         match self {
             Subject::Processes(pids) => {
@@ -191,7 +191,7 @@ impl Subject {
         }
     }
 
-    /// These of them together.
+    /// Names several of them together.
     fn said(&self, names: &[&str]) -> String {
         let all = names.join(", ");
         match (self, names.len()) {
@@ -202,7 +202,7 @@ impl Subject {
     }
 }
 
-/// A number is a process, everything else files.
+/// A number is a process; everything else is a file.
 fn subject(what: &[OsString]) -> Result<Subject, Failure> {
     let number = |word: &OsString| {
         word.to_str().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit())).map(str::to_owned)
@@ -263,7 +263,7 @@ fn bar(quiet: bool) -> ProgressBar {
     bar
 }
 
-/// Compresses clusters until the error is small enough, the time is over, or there are no more.
+/// Compresses clusters until the error is small enough, the time is up, or no clusters are left.
 fn measure(
     source: &dyn Source,
     index: &Index,
@@ -283,7 +283,7 @@ fn measure(
     let (begin, time) = (Instant::now(), Duration::from_secs_f64(seconds));
     while let Some(number) = order.next() {
         let cluster = sample::read(source, index, number);
-        // The slower codecs have most of the time, evenly.
+        // The slower codecs get most of the time, in equal parts.
         let by_all = measure.aside() <= begin.elapsed().mul_f64(0.75);
         measure.add(&cluster, by_all).map_err(|it| {
             Failure::new(format!(
@@ -332,7 +332,7 @@ fn mappings(source: &dyn Source, measure: &Measure, set: &Option<WorkingSet>, cl
     let part = |place: usize| {
         let mapping = &all[place];
         let sums = measure.by_mapping.get(&place);
-        // Its clusters are as large a part of all as its pages are.
+        // Its share of the clusters equals its share of the pages.
         let own = (clusters as f64 * mapping.pages() as f64 / pages.max(1) as f64).ceil() as u64;
         let idle = set.as_ref().and_then(|set| set.by_mapping.get(&mapping.start));
         Part {
@@ -347,7 +347,7 @@ fn mappings(source: &dyn Source, measure: &Measure, set: &Option<WorkingSet>, cl
     index::largest(all, MAPPINGS).into_iter().map(part).collect()
 }
 
-/// Percent of the pages by 64ths of a page.
+/// The percentage of pages for each 64th of a page.
 fn histogram(measure: &Measure) -> Vec<f64> {
     let mut bins = vec![0.0; 64];
     for page in &measure.pages {
@@ -357,10 +357,10 @@ fn histogram(measure: &Measure) -> Vec<f64> {
     bins
 }
 
-/// Chances, limits and the one that is recommended.
+/// Chances, limits and the recommended limit.
 fn foretell(analysis: &mut Analysis, measure: &Measure, clusters: u64, limit: Option<u64>, slowdown: f64) {
     let Some((share, relative)) = measure.share(0, clusters) else { return };
-    // The interval is of 1.96 deviations.
+    // The interval is 1.96 standard deviations.
     let error = share * relative / 1.96;
     let inflation = analysis.dependence.inflation;
     let odds = |pages: f64| Odds::new(&measure.pages, pages, inflation, error);
@@ -384,12 +384,12 @@ fn foretell(analysis: &mut Analysis, measure: &Measure, clusters: u64, limit: Op
     analysis.recommended = outlooks.recommended(slowdown, MARGIN + relative.min(1.0));
 }
 
-/// A ratio and half of its interval.
+/// A ratio and half its interval.
 fn ratio_words(ratio: &Ratio) -> String {
     format!("{:.2} ± {:.2}", ratio.ratio, ratio.ratio * ratio.relative_error)
 }
 
-/// As `Human`, for tables.
+/// Like `Human`, for tables.
 fn human(bytes: u64) -> String {
     Human(bytes).to_string()
 }

@@ -1,4 +1,4 @@
-//! An analysis as a page with pictures.
+//! The analysis as a page with pictures.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::text::{by_codec, slowdown};
 use super::{human, ratio_words};
 use crate::web;
 
-/// Colours of block sizes.
+/// The colours of block sizes.
 const COLOURS: [char; 4] = ['a', 'c', 'e', 'f'];
 
 /// The page.

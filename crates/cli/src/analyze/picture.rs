@@ -11,17 +11,17 @@ fn open(height: f64, label: &str) -> String {
     format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">\n", escape(label))
 }
 
-/// A bar for each row: its name, parts by colour, and what is written behind.
+/// One row's bar: its name, its coloured parts, and the text after it.
 pub struct Bar {
-    /// To the left of it.
+    /// Shown to the left of the bar.
     pub name: String,
-    /// Lengths with colours, one behind the other.
+    /// Lengths with colours, one after the other.
     pub parts: Vec<(f64, char)>,
-    /// To the right of it.
+    /// Shown to the right of the bar.
     pub text: String,
 }
 
-/// Bars below each other; the longest takes all the width.
+/// Bars one below the other; the longest takes the full width.
 pub fn bars(label: &str, rows: &[Bar]) -> String {
     const ROW: f64 = 24.0;
     const LEFT: f64 = 250.0;
@@ -119,7 +119,7 @@ pub fn sizes(histogram: &[f64], mean: f64) -> String {
     svg + "</svg>\n"
 }
 
-/// A ratio: its colour, itself, and its error as a part of it.
+/// A ratio: its colour, its value, and its relative error.
 pub type Mark = (char, f64, f64);
 
 /// Ratios: a row for each codec, a mark with its interval for each block size.
@@ -169,7 +169,7 @@ pub fn ratios(rows: &[(String, Vec<Mark>)]) -> String {
     svg + "</svg>\n"
 }
 
-/// Lines over an axis. Points are within the ranges that are given.
+/// Lines over an axis. The points must lie within the given ranges.
 pub struct Lines<'a> {
     /// What it shows.
     pub label: &'a str,
@@ -177,18 +177,18 @@ pub struct Lines<'a> {
     pub x: (f64, f64),
     #[allow(missing_docs)]
     pub y: (f64, f64),
-    /// What is written at a place.
+    /// The text at a position on the axis.
     pub x_text: &'a dyn Fn(f64) -> String,
     #[allow(missing_docs)]
     pub y_text: &'a dyn Fn(f64) -> String,
     /// Points by colour.
     pub lines: Vec<(char, Vec<(f64, f64)>)>,
-    /// Vertical marks, with words.
+    /// Vertical marks with text.
     pub marks: Vec<(f64, String)>,
 }
 
 impl Lines<'_> {
-    /// The picture.
+    /// Draws the picture.
     pub fn draw(&self) -> String {
         const HEIGHT: f64 = 260.0;
         const LEFT: f64 = 84.0;

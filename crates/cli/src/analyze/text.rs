@@ -1,4 +1,4 @@
-//! An analysis as text.
+//! The analysis as text.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::found::{Analysis, Ratio};
 use super::{human, ratio_words};
 use memfold_analyze::advice::Outlook;
 
-/// All of it.
+/// Writes the whole text.
 pub fn write(found: &Analysis) -> String {
     let mut text = format!(
         "{}: {} in {} private page{}; {} of them were compressed, in {:.1} s\n",
@@ -53,7 +53,7 @@ pub fn write(found: &Analysis) -> String {
     text
 }
 
-/// What follows from it.
+/// Writes the conclusions.
 fn verdict(text: &mut String, found: &Analysis) {
     if let Some(set) = &found.working_set {
         let _ = writeln!(
@@ -108,7 +108,7 @@ fn line(text: &mut String, outlook: &Outlook, resident: u64, mark: char) {
     );
 }
 
-/// A part of the time.
+/// A share of the time.
 pub fn slowdown(part: f64) -> String {
     match part {
         p if p < 0.0005 => "none".into(),
@@ -137,7 +137,7 @@ fn ratio_table(text: &mut String, found: &Analysis) {
     }
 }
 
-/// A codec and what it makes of blocks of each size.
+/// A codec and its results for each block size.
 pub type CodecRow<'a> = (&'static str, Vec<Option<&'a Ratio>>);
 
 /// The block sizes, and a row for each codec.

@@ -1,10 +1,9 @@
-//! `memfold bench --capture PID -o FILE`: the private anonymous pages that a
-//! process has resident, one behind the other in the order of their addresses.
+//! `memfold bench --capture PID -o FILE`: the resident private anonymous pages of a process, one after the other
+//! in the order of their addresses.
 //!
-//! The process is not stopped: each page is copied while it runs, so pages may
-//! be of slightly different moments. To a measurement that compresses each
-//! block alone it makes no difference, and nothing in the process notices. What
-//! is swapped out or was never touched is not read, and so not brought in.
+//! The process is not stopped: each page is copied while it runs, so pages may come from slightly different
+//! moments. This makes no difference to a measurement that compresses each block alone, and nothing in the
+//! process notices it. Pages that are swapped out or were never touched are not read, and so not brought in.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -25,10 +24,10 @@ use crate::stats::grouped;
 use crate::stdout::{self, print};
 use crate::trace;
 
-/// Pages that are read at once.
+/// How many pages are read at once.
 const TOGETHER: usize = 64;
 
-/// What came of it; with `--json` printed as it is.
+/// The result; `--json` prints it as it is.
 #[derive(Debug, Default, Serialize)]
 struct Captured {
     version: &'static str,
@@ -41,11 +40,11 @@ struct Captured {
     dropped_zero: usize,
     /// Copies of earlier pages that were left out.
     dropped_duplicates: usize,
-    /// Pages that the process gave back meanwhile.
+    /// Pages that the process released meanwhile.
     vanished: usize,
 }
 
-/// Captures `process`. The result is the exit status.
+/// Captures `process` and returns the exit status.
 pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i32, Failure> {
     let pid = match process.parse::<i32>() {
         Ok(pid) if pid > 0 => pid,
@@ -112,7 +111,7 @@ impl Captured {
     }
 }
 
-/// Copies pages that were there a moment ago. Errors are those of the sink.
+/// Copies pages that were resident a moment ago. Errors are those of the sink.
 fn copy(memory: &Memory, region: Region, sink: &mut Sink<'_>) -> std::io::Result<()> {
     let mut buffer = vec![0; TOGETHER * PAGE];
     let mut at = region.start;
@@ -129,12 +128,13 @@ fn copy(memory: &Memory, region: Region, sink: &mut Sink<'_>) -> std::io::Result
     Ok(())
 }
 
-/// Where pages go.
+/// Where the pages go.
 struct Sink<'a> {
     out: BufWriter<&'a mut File>,
     captured: Captured,
     drop_zero: bool,
-    /// What was seen, if copies are to be left out: as hashes of 128 bits, since the pages would fill the memory.
+    /// If copies are left out: the pages seen so far, as 128-bit hashes, because the pages themselves would fill
+    /// the memory.
     seen: Option<HashSet<(u64, u64)>>,
 }
 

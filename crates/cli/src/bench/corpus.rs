@@ -1,4 +1,4 @@
-//! A file cut into blocks, and which of them are worth a codec.
+//! Cuts a file into blocks and selects those that codecs are measured on.
 //!
 //! ```text
 //!  file:   | 0 0 0 | A | 7 7 7 | B | A | C | rest |
@@ -6,8 +6,8 @@
 //!  blocks:           A           B   A   C   rest      go to the codecs
 //! ```
 //!
-//! Same-filled blocks never reach a codec, so they are counted and set apart.
-//! Blocks of zeros and copies of earlier blocks are left out altogether if the user wants it.
+//! Same-filled blocks never reach a codec, so they are counted separately. Blocks of zeros and copies of earlier
+//! blocks are left out altogether if the user asks for that.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -28,27 +28,27 @@ use crate::size::Human;
 pub struct Corpus {
     bytes: Vec<u8>,
     block: usize,
-    /// Those for the codecs.
+    /// The blocks for the codecs.
     worth: Vec<usize>,
-    /// What was found.
+    /// The counts.
     pub counts: Counts,
 }
 
-/// Blocks of a file. `same_filled` and those for the codecs together are `blocks`.
+/// Counts of a file's blocks. `blocks` is the sum of `same_filled` and the blocks for the codecs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All but those that were left out.
+    /// All blocks except those that were left out.
     pub blocks: usize,
-    /// Those of one repeated word.
+    /// Blocks of one repeated word.
     pub same_filled: usize,
-    /// Copies of an earlier block, other than same-filled ones, left out or not.
+    /// Copies of an earlier block, except same-filled ones, whether left out or not.
     pub duplicates: usize,
-    /// Those that were left out.
+    /// Blocks that were left out.
     pub dropped: usize,
 }
 
 impl Corpus {
-    /// Reads a file and looks at its blocks.
+    /// Reads a file and examines its blocks.
     pub fn read(path: &Path, plan: &Plan) -> Result<Self, Failure> {
         let bytes = read_at_most(path, room())?;
         long_enough(path, bytes.len() as u64, plan.block)?;
@@ -76,7 +76,7 @@ impl Corpus {
         Self { block: plan.block, worth, counts, bytes }
     }
 
-    /// The blocks that codecs are given.
+    /// The blocks that codecs get.
     pub fn blocks(&self) -> Vec<&[u8]> {
         let block = |number: &usize| {
             let start = number * self.block;
@@ -86,11 +86,11 @@ impl Corpus {
     }
 }
 
-/// Refuses what cannot be measured, before the first file is. Pipes are only
-/// known to be empty when they have been read.
+/// Refuses what cannot be measured, before the first file is measured. Whether a pipe is empty is known only
+/// after it has been read.
 pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
     let file = match std::fs::metadata(path) {
-        // To open a pipe is to take it from whoever else would read it.
+        // Opening a pipe would take it from its other readers.
         Ok(meta) if meta.file_type().is_fifo() => return Ok(()),
         _ => File::open(path).map_err(|e| cannot_read(path, &e))?,
     };
@@ -107,7 +107,7 @@ pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
             "'{name}' is neither a file nor a pipe and may have no end; take a piece of it, for example head -c 4M {name} > piece"
         )));
     }
-    // Files of /proc say that they are empty.
+    // Files of /proc report a length of zero.
     if meta.len() > 0 || !path.starts_with("/proc") {
         long_enough(path, meta.len(), block)?;
     }
@@ -121,12 +121,12 @@ pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The most bytes of a file that fit into memory, with the forms beside them.
+/// The largest file that fits into memory together with its compressed forms, in bytes.
 fn room() -> u64 {
     cgroup::memory_that_counts().map_or(u64::MAX, |bytes| bytes / 2)
 }
 
-/// All of a file. A pipe tells only by and by how much there is, and may have no end.
+/// Reads a whole file. A pipe tells its length only as it is read, and may never end.
 fn read_at_most(path: &Path, room: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -163,7 +163,7 @@ fn cannot_read(path: &Path, error: &std::io::Error) -> Failure {
     ))
 }
 
-/// What to call the files in few words: by their last names, if these differ.
+/// Short names for the files: their last components, if these differ.
 pub fn short_names(paths: &[PathBuf]) -> Vec<String> {
     let last = |path: &PathBuf| shown(path.file_name().unwrap_or(path.as_os_str()).as_encoded_bytes());
     let mut names: Vec<_> = paths.iter().map(last).collect();

@@ -6,10 +6,9 @@
 //!  last:  decompress each form once more and compare     not timed
 //! ```
 //!
-//! A block that does not shrink to the threshold counts as stored raw: with its
-//! full size, with the time that finding out took, and not in decompression. The
-//! forms come from memory and go to one place, as a page comes back; so what is
-//! measured is not how fast the file can be written again.
+//! A block that does not shrink to the threshold counts as stored raw: with its full size, with the time that it
+//! took to find out, and not in decompression. Decompression reads the forms from memory and writes them all to
+//! one place, as when a page is restored; so it does not measure how fast the file could be written again.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -19,15 +18,15 @@ use memfold_codec::{Codec, Compressed, ScratchBuf};
 use crate::bench::plan::Threshold;
 use crate::bench::subject::{Subject, Trained};
 
-/// Passes if the user does not say how many.
+/// Default number of passes.
 pub const PASSES: usize = 7;
-/// Passes beyond the first end when this much time has been spent.
+/// After the first pass, no further pass begins once this much time has been spent.
 const BUDGET: Duration = Duration::from_secs(2);
 
-/// What came out.
+/// The result.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// Bytes of each block's compressed form; none for those stored raw.
+    /// The size of each block's compressed form; None if it was stored raw.
     pub sizes: Vec<Option<usize>>,
     /// Time to compress all blocks.
     pub compress: Duration,
@@ -35,12 +34,11 @@ pub struct Measured {
     pub decompress: Duration,
     /// Passes made.
     pub passes: usize,
-    /// The dictionaries of a codec that trains some.
+    /// The dictionaries of a codec that trains them.
     pub trained: Option<Trained>,
 }
 
-/// A block did not come back as it was: the number of the block, among those
-/// that were given.
+/// A block was not restored correctly: its number among the given blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mismatch(pub usize);
 
@@ -65,7 +63,7 @@ pub fn measure(
     let [compress_memory, decompress_memory] = &mut memory;
     let (mut compress_scratch, mut decompress_scratch) =
         (compress_memory.scratch(), decompress_memory.scratch());
-    // Written to, so that the first pass does not wait for the kernel's pages.
+    // Written beforehand, so that the first pass does not wait for the kernel to provide pages.
     let room = |block: &&[u8]| threshold.of(block.len()).min(codec.bound(block.len()));
     let mut forms = vec![0xA5; blocks.iter().map(room).sum()];
     let mut sizes = vec![None; blocks.len()];
@@ -115,7 +113,7 @@ pub fn measure(
         if let Some(size) = *size {
             let (form, others) = left.split_at(size);
             let dst = &mut again[..block.len()];
-            // Every byte that the decoder forgets is wrong.
+            // Every byte that the decoder fails to write is wrong.
             dst.iter_mut().zip(*block).for_each(|(to, byte)| *to = !byte);
             let done = codec.decompress(form, dst, &mut decompress_scratch);
             if done.is_err() || dst != *block {
@@ -129,7 +127,7 @@ pub fn measure(
     Ok(Measured { sizes, compress: median(compress), decompress: median(decompress), passes, trained })
 }
 
-/// How many passes that take so long are made: an odd number, so that the median is one of them.
+/// How many passes of this length fit the budget: an odd number, so that the median is one of them.
 fn affordable(pass: Duration) -> usize {
     let fitting = BUDGET.as_nanos() / pass.as_nanos().max(1);
     let fitting = usize::try_from(fitting).unwrap_or(PASSES).clamp(1, PASSES);
@@ -147,7 +145,7 @@ mod tests {
     use crate::bench::corpus::tests::plan;
     use memfold_codec::{CodecId, Malformed, Scratch, codec};
 
-    /// Changes a byte on the way if told so, or refuses its own form, or fills nothing.
+    /// Depending on its number, it changes a byte, refuses its own form, or writes nothing.
     struct Broken(u8);
 
     impl Codec for Broken {

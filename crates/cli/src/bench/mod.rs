@@ -1,4 +1,4 @@
-//! `memfold bench`: codecs on files of memory.
+//! `memfold bench`: measures codecs on files of memory.
 //!
 //! ```text
 //! plan (options) -> corpus (a file, cut into blocks) -> measure (each codec) -> sums, rows -> table | JSON
@@ -6,8 +6,8 @@
 //! capture: a running process -> such a file
 //! ```
 //!
-//! Invariant: a row is only made when every block came back as it was; anything
-//! else ends the command with an error.
+//! Invariant: a row is made only if every block was restored correctly; anything else ends the command with an
+//! error.
 
 mod capture;
 mod corpus;
@@ -37,10 +37,10 @@ use plan::Plan;
 use rows::{Report, Row};
 use sums::Sums;
 
-/// Files that are left out are named up to so many.
+/// At most this many skipped files are named.
 const SAID: usize = 5;
 
-/// Measures, or captures a process. The result is the exit status.
+/// Measures, or captures a process, and returns the exit status.
 pub fn bench(args: &BenchArgs) -> Result<i32, Failure> {
     let plan = Plan::new(args)?;
     if let (Some(process), Some(output)) = (&args.capture, &args.output) {
@@ -60,15 +60,15 @@ pub fn bench(args: &BenchArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// Those files that can be measured. `bench *` names directories and small files, too: they are left out,
-/// with a word, unless nothing remains.
+/// The files that can be measured. `bench *` also names directories and small files: these are skipped with a
+/// message, unless nothing remains.
 fn fit(files: &[PathBuf], block: usize) -> Result<Vec<PathBuf>, Failure> {
     let (mut fit, mut unfit) = (Vec::new(), Vec::new());
     for file in files {
         let file = if file.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { file.clone() };
         match corpus::check(&file, block) {
             Ok(()) => fit.push(file),
-            // A slip. A link that leads nowhere is none: `*` names it.
+            // A mistyped name. A dangling link is not one: `*` names it.
             Err(failure) if file.symlink_metadata().is_err() => return Err(failure),
             Err(failure) => unfit.push(failure),
         }
@@ -83,7 +83,8 @@ fn fit(files: &[PathBuf], block: usize) -> Result<Vec<PathBuf>, Failure> {
     Ok(fit)
 }
 
-/// `--plot *.pages` and `--plot PAGES` are slips for `--plot FILE.svg PAGES`: what is there already and is no plot stays.
+/// `--plot *.pages` and `--plot PAGES` are slips for `--plot FILE.svg PAGES`: an existing file that is not a plot
+/// is never replaced.
 fn prepare_plot(path: &Path) -> Result<Output, Failure> {
     let mut start = [0; 4];
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
@@ -129,7 +130,7 @@ fn measure_files(files: &[PathBuf], plan: &Plan) -> Result<Report, Failure> {
     })
 }
 
-/// All codecs on one file.
+/// Measures all codecs on one file.
 fn measure_file(file: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Vec<Row>, Failure> {
     let corpus = Corpus::read(file, plan)?;
     let blocks = corpus.blocks();
@@ -162,7 +163,7 @@ fn measure_file(file: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Vec<Row>,
     Ok(rows)
 }
 
-/// The best form of each block over the codecs that are fast enough on this file.
+/// The best form of each block among the codecs that are fast enough on this file.
 fn add_virtual_best(
     rows: &mut Vec<Row>,
     sizes: &[Vec<Option<usize>>],
@@ -171,7 +172,7 @@ fn add_virtual_best(
     counts: corpus::Counts,
 ) {
     let Some(file) = rows.first().map(|row| row.file.clone()) else { return };
-    // What dictionaries cost is of no single block.
+    // The cost of dictionaries belongs to no single block.
     let is_alone = |row: &Row| row.dictionary_bytes.is_none();
     let is_fast =
         |row: &Row| is_alone(row) && row.sums.compress_speed().is_none_or(|speed| speed >= plan.floor);
@@ -194,8 +195,8 @@ fn add_virtual_best(
     rows.push(row);
 }
 
-/// Keeps this thread on the processor where it is: moving costs time that is not
-/// the codec's. Where that is refused the measurement is a little less steady.
+/// Pins this thread to its current CPU: migration costs time that is not the codec's. If pinning is refused, the
+/// measurement is slightly less stable.
 fn pin() {
     let pinned = sched_getcpu().and_then(|cpu| {
         let mut set = CpuSet::new();
@@ -207,7 +208,7 @@ fn pin() {
     }
 }
 
-/// A bar on a terminal, else nothing.
+/// A bar on a terminal, otherwise nothing.
 fn progress(steps: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -7,14 +7,14 @@ use crate::args::BenchArgs;
 use crate::failure::Failure;
 use crate::size::{self, Size};
 
-/// Smaller blocks than this are not worth a codec.
+/// Smaller blocks are not worth compressing.
 const SMALLEST_BLOCK: usize = 64;
 
-/// What `default` stands for: who is to be expected in such a comparison, if the registry has them.
+/// What `default` stands for: the codecs that such a comparison should contain, if the registry has them.
 const DEFAULT: &str = "lz4,zstd:-5,zstd:1,zstd:3,lzo,snappy,deflate:6,wkdm,pbpm,bewalgo2,842,stride:1,stride:2,stride:3,\
                        auto:fast,auto,auto:dense";
 
-/// Levels that stand for their family in `all`, which would else be some hundred codecs.
+/// The levels that represent their family in `all`, which would otherwise be some hundred codecs.
 const LEVELS: [(&str, &[i32]); 5] = [
     ("zstd-dict", &[-5, 1, 6]),
     ("zstd", &[-50, -20, -10, -5, -3, -1, 1, 3, 6, 9, 12, 19]),
@@ -23,12 +23,12 @@ const LEVELS: [(&str, &[i32]); 5] = [
     ("xz", &[0, 6]),
 ];
 
-/// A codec and the instructions it is to use.
+/// A codec and the instructions that it uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Contender {
-    /// Who.
+    /// The codec.
     pub codec: &'static dyn Codec,
-    /// How.
+    /// The instructions.
     pub path: Path,
 }
 
@@ -39,7 +39,7 @@ pub struct Threshold {
     below: usize,
 }
 
-/// How fast the device is that takes what does not fit into memory, in bytes a second.
+/// The speed of the device that takes what does not fit into memory, in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Device {
     /// Writing.
@@ -48,16 +48,16 @@ pub struct Device {
     pub read: f64,
 }
 
-/// Checked options.
+/// The checked options.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block: usize,
     /// When a block counts as stored raw.
     pub threshold: Threshold,
-    /// Passes that the user wants.
+    /// Passes, if the user set them.
     pub passes: Option<usize>,
-    /// Who takes part, one row each.
+    /// The contenders, one row each.
     pub contenders: Vec<Contender>,
     /// For the effective speed.
     pub device: Device,
@@ -65,9 +65,9 @@ pub struct Plan {
     pub drop_zero: bool,
     /// Whether copies of earlier blocks are left out.
     pub drop_duplicates: bool,
-    /// Whether there is a row of the best form of each block.
+    /// Whether there is a row with the best form of each block.
     pub virtual_best: bool,
-    /// Bytes a second below which a codec does not count for that row.
+    /// The speed, in bytes per second, below which a codec does not count for that row.
     pub floor: f64,
 }
 
@@ -100,7 +100,7 @@ impl Plan {
     }
 }
 
-/// The size of a block, which codecs must have been made for.
+/// A block size, which the codecs must support.
 pub fn block(text: &str) -> Result<usize, Failure> {
     const HOW: &str = "give --block a size from 64 bytes to 512K, for example 4K or 16K";
     match size::parse(text) {
@@ -117,7 +117,7 @@ pub fn block(text: &str) -> Result<usize, Failure> {
     }
 }
 
-/// The codecs of a list, each once.
+/// The codecs in a list, each once.
 fn codecs(list: &str) -> Result<Vec<&'static dyn Codec>, Failure> {
     let mut found: Vec<&'static dyn Codec> = Vec::new();
     let mut add = |codec: &'static dyn Codec| {
@@ -154,10 +154,10 @@ fn passes(text: &str) -> Result<usize, Failure> {
     }
 }
 
-/// Beyond any device, megabytes a second; sums of times stay numbers.
+/// Faster than any device, in megabytes per second; sums of times stay finite.
 const FASTEST: f64 = 1e9;
 
-/// Megabytes (10^6 bytes) a second.
+/// Megabytes (10^6 bytes) per second.
 fn speed(text: &str, option: &str) -> Result<f64, Failure> {
     match text.trim().parse::<f64>() {
         Ok(speed) if speed > 0.0 && speed <= FASTEST => Ok(speed * 1e6),
@@ -192,7 +192,7 @@ impl Threshold {
         }
     }
 
-    /// The most bytes for a block of `len` bytes.
+    /// The maximum compressed size of a block of `len` bytes.
     pub fn of(self, len: usize) -> usize {
         len * self.above / self.below
     }

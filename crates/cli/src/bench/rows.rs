@@ -1,5 +1,5 @@
-//! Rows of the result: what `--json` prints and the table and the plot show.
-//! Field names are a contract: they are added to, never changed.
+//! Rows of the result: what `--json` prints and the table and the plot show. The names are a contract: new fields
+//! may be added, existing ones never change.
 
 use serde::Serialize;
 
@@ -11,18 +11,18 @@ use crate::bench::sums::{Sums, harmonic_mean};
 /// The name of the row in which each block takes its best form.
 pub const VIRTUAL_BEST: &str = "virtual-best";
 
-/// Everything.
+/// The whole report.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Of memfold.
+    /// Version of memfold.
     pub version: &'static str,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_bytes: usize,
-    /// The most bytes that the compressed form of a whole block may take.
+    /// The maximum compressed size of a whole block.
     pub threshold_bytes: usize,
-    /// Of the device of the effective speed, MB/s.
+    /// Write speed of the device for the effective speed, MB/s.
     pub device_write_mb_s: f64,
-    /// The same for reading.
+    /// Its read speed.
     pub device_read_mb_s: f64,
     /// One for each file and codec.
     pub rows: Vec<Row>,
@@ -30,7 +30,7 @@ pub struct Report {
     pub totals: Vec<Total>,
 }
 
-/// One codec on one file. MB are 10^6 bytes; nothing stands where nothing was done.
+/// One codec on one file. A MB is 10^6 bytes; a field is empty if its work was not done.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// As given.
@@ -39,25 +39,25 @@ pub struct Row {
     pub codec: String,
     /// The instructions used; none for the virtual best.
     pub path: Option<&'static str>,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub block_bytes: usize,
     /// Blocks of the file, without those that were left out.
     pub blocks: usize,
-    /// Of these, blocks of one repeated word, which no codec was given.
+    /// Of these, blocks of one repeated word, which never reached a codec.
     pub same_filled: usize,
-    /// Blocks that are a copy of an earlier one and not same-filled.
+    /// Blocks that are copies of an earlier one and not same-filled.
     pub duplicates: usize,
     /// Blocks that were left out.
     pub dropped: usize,
-    /// Bytes of the blocks that the codec was given.
+    /// Bytes of the blocks given to the codec.
     pub original_bytes: u64,
-    /// Bytes that are kept of them.
+    /// Bytes that are kept for them.
     pub compressed_bytes: u64,
-    /// Original by compressed bytes.
+    /// Original bytes per compressed byte.
     pub ratio: Option<f64>,
-    /// Speed of compression, blocks that end as stored raw included.
+    /// Compression speed, including blocks that end as stored raw.
     pub compress_mb_s: Option<f64>,
-    /// Speed of decompression of the blocks that are not stored raw.
+    /// Decompression speed of the blocks that are not stored raw.
     pub decompress_mb_s: Option<f64>,
     /// Speed into memory and device.
     pub effective_mb_s: Option<f64>,
@@ -65,29 +65,29 @@ pub struct Row {
     pub effective_read_mb_s: Option<f64>,
     /// Blocks that did not shrink to the threshold.
     pub stored_raw: usize,
-    /// Working memory of the codec.
+    /// Scratch memory of the codec.
     pub compress_scratch_bytes: Option<usize>,
     /// The same for decompression.
     pub decompress_scratch_bytes: Option<usize>,
-    /// Bytes of dictionaries, with what decompression needs of them; part of `compressed_bytes`.
+    /// Bytes of dictionaries and of the tables to decompress with them; part of `compressed_bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dictionary_bytes: Option<u64>,
-    /// Dictionaries that were taken up.
+    /// Dictionaries that were adopted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dictionaries: Option<usize>,
-    /// Seconds to train them, which are not in the speeds.
+    /// Training time in seconds, which the speeds do not include.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training_s: Option<f64>,
-    /// Passes of which the median counts.
+    /// Number of passes whose median counts.
     pub passes: Option<usize>,
-    /// Bytes of the virtual best by those of this codec, if it was asked for.
+    /// Bytes of the virtual best divided by those of this codec, if the user asked for it.
     pub of_virtual_best: Option<f64>,
     /// Codecs that count for the virtual best.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<Vec<String>>,
-    /// Every block came back as it was: there are no other rows.
+    /// Every block was restored correctly: no other rows exist.
     pub round_trip: bool,
-    /// What the numbers come from.
+    /// The sums behind the numbers.
     #[serde(skip)]
     pub sums: Sums,
 }
@@ -99,7 +99,7 @@ pub struct Total {
     pub codec: String,
     /// As in the rows.
     pub path: Option<&'static str>,
-    /// Files in which there was something to compress.
+    /// Files that had something to compress.
     pub files: usize,
     /// Of all files.
     pub blocks: usize,
@@ -127,7 +127,7 @@ pub struct Total {
     pub decompress_scratch_bytes: Option<usize>,
     /// The mean over the files.
     pub of_virtual_best: Option<f64>,
-    /// The worst of the files.
+    /// The worst value of all files.
     pub of_virtual_best_worst: Option<f64>,
 }
 
@@ -150,7 +150,7 @@ impl Row {
         }
     }
 
-    /// The row of the virtual best, made by these codecs.
+    /// The row of the virtual best of these codecs.
     pub fn of_virtual_best(file: &str, plan: &Plan, counts: Counts, members: Option<Vec<String>>) -> Self {
         Self {
             file: file.to_owned(),
@@ -182,7 +182,7 @@ impl Row {
         }
     }
 
-    /// Fills in what follows from the sums.
+    /// Fills in the fields that follow from the sums.
     pub fn set_sums(&mut self, sums: Sums) {
         self.sums = sums;
         self.original_bytes = sums.original;
@@ -195,7 +195,7 @@ impl Row {
         self.effective_read_mb_s = megabytes(sums.effective_read_speed());
     }
 
-    /// Whether this row and that are of one codec, on whatever file.
+    /// Whether both rows belong to the same codec, on any file.
     fn is_kin(&self, other: &Row) -> bool {
         self.codec == other.codec && self.path == other.path
     }

@@ -1,17 +1,19 @@
-//! What is measured: a codec as it is, or one that trains dictionaries on what it is given.
+//! What is measured: a codec as it is, or one that trains dictionaries on the blocks it gets.
 //!
-//! The latter begins each pass anew and knows nothing. It is given the blocks in their order, and trains now and then on blocks
-//! that have been compressed by then. So no block is ever compressed with a dictionary that was trained on it, and the
-//! result is that of the first time that it sees such data: blocks before the first dictionary included.
+//! A training codec begins each pass without any dictionary. It gets the blocks in order and trains now and then
+//! on blocks that were already compressed. So no block is ever compressed with a dictionary that was trained on
+//! it, and the result is that of a codec that sees such data for the first time, including the blocks before the
+//! first dictionary.
 //!
-//! In memfold training is for a thread in the background. It is not counted as time of the codec, but told.
+//! In memfold a background thread does the training. So training time does not count as the codec's, but is
+//! reported.
 
 use std::time::{Duration, Instant};
 
 use memfold_codec::dict::Dictionaries;
 use memfold_codec::{Codec, CodecId};
 
-/// Blocks between two looks at what has been collected.
+/// How many blocks pass between two checks of the collected samples.
 const BETWEEN: usize = 16;
 
 /// Dictionaries of a pass.
@@ -19,11 +21,11 @@ const BETWEEN: usize = 16;
 pub struct Trained {
     /// How many.
     pub versions: usize,
-    /// Bytes that they take for as long as there are blocks, tables to decompress included.
+    /// Bytes that they take while blocks exist, decompression tables included.
     pub bytes: u64,
-    /// Bytes of the tables to compress with.
+    /// Bytes of the compression tables.
     pub encoder: usize,
-    /// Time to train, and to find out what pays.
+    /// Time to train and to find out whether a dictionary pays off.
     pub time: Duration,
 }
 
@@ -43,7 +45,7 @@ impl<'a> Subject<'a> {
         Self { codec, workload: None, kept, aside: Duration::ZERO }
     }
 
-    /// Forgets everything.
+    /// Drops all dictionaries and begins a new pass.
     pub fn begin_pass(&mut self) {
         if self.codec.id() != CodecId::ZSTD_DICT {
             return;
@@ -57,12 +59,12 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// What compresses and decompresses.
+    /// The codec that compresses and decompresses.
     pub fn codec(&self) -> &dyn Codec {
         self.workload.as_ref().map_or(self.codec, |workload| workload)
     }
 
-    /// After block number `number` of the pass.
+    /// To be called after block number `number` of the pass.
     pub fn between_blocks(&mut self, number: usize) {
         if let Some(workload) = self.workload.as_ref().filter(|_| number % BETWEEN == BETWEEN - 1) {
             let start = Instant::now();
@@ -71,7 +73,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Time of this pass that is not the codec's.
+    /// Time in this pass that does not belong to the codec.
     pub fn aside(&self) -> Duration {
         self.aside
     }
@@ -88,7 +90,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// No form of an earlier pass is read any more.
+    /// No form of an earlier pass will be read again.
     fn forget(&mut self) {
         if let Some(workload) = &self.workload {
             workload.release_all();
@@ -110,7 +112,7 @@ mod tests {
     use crate::bench::sums::Sums;
     use memfold_codec::codec;
 
-    /// Lines that are alike, in another order in each block.
+    /// Similar lines, in a different order in each block.
     fn blocks(count: u64) -> Vec<Vec<u8>> {
         let mut state = 1_u64;
         let mut next = || {

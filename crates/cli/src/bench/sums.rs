@@ -1,10 +1,9 @@
-//! What a codec did to a file, in bytes and seconds, and the numbers that
-//! follow from it. Sums of several files can be added up.
+//! What a codec did to a file, in bytes and seconds, and the figures derived from it. The sums of several files
+//! can be added.
 //!
-//! The **effective speed** is that of zBeWalgo's evaluation: how fast a file goes
-//! into memory that is too small for it, with a slower device for the rest. The
-//! memory is as large as the codec with the best ratio needs for the blocks that
-//! it compresses; blocks stored raw go to the device, and so does what a worse ratio leaves over:
+//! The **effective speed** is that of zBeWalgo's evaluation: how fast a file goes into a memory that is too small
+//! for it, with a slower device for the rest. The memory is as large as the codec with the best ratio needs for
+//! the blocks that it compresses. The device takes the blocks stored raw and whatever a worse ratio leaves over:
 //!
 //! ```text
 //!  device bytes    = raw + max(0, packed - packed of the best) * ratio of the packed blocks
@@ -15,33 +14,33 @@ use std::iter::Sum;
 
 use crate::bench::measure::Measured;
 
-/// Bytes and seconds. Bytes are those of the blocks that codecs were given.
+/// Bytes and seconds. The bytes are those of the blocks given to the codecs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Sums {
     /// All blocks.
     pub original: u64,
     /// Blocks stored raw.
     pub raw: u64,
-    /// How many these are.
+    /// How many blocks these are.
     pub raw_blocks: usize,
     /// Compressed forms of the other blocks, and the dictionaries that they need.
     pub packed: u64,
     /// Time to compress all blocks.
     pub compress: f64,
-    /// Time to decompress those not stored raw.
+    /// Time to decompress the blocks that are not stored raw.
     pub decompress: f64,
-    /// Time to get everything in, the device's share included.
+    /// Time to write everything, the device's part included.
     pub effective_write: f64,
-    /// Time to get everything out.
+    /// Time to read everything.
     pub effective_read: f64,
 }
 
 impl Sums {
-    /// Of one codec on one file. The effective times are filled in by `with_device`.
+    /// For one codec on one file. `with_device` fills in the effective times.
     pub fn new(blocks: &[&[u8]], measured: &Measured) -> Self {
         let sizes = Self::of_sizes(blocks, &measured.sizes);
         if blocks.is_empty() {
-            // What the clock shows then is its own time.
+            // Then the clock measures only itself.
             return sizes;
         }
         Self {
@@ -52,7 +51,7 @@ impl Sums {
         }
     }
 
-    /// Of compressed sizes alone.
+    /// From compressed sizes alone.
     pub fn of_sizes(blocks: &[&[u8]], sizes: &[Option<usize>]) -> Self {
         let mut sums = Self::default();
         for (block, size) in blocks.iter().zip(sizes) {
@@ -68,37 +67,38 @@ impl Sums {
         sums
     }
 
-    /// Bytes that are kept in all.
+    /// Bytes that are kept in total.
     pub fn compressed(&self) -> u64 {
         self.packed + self.raw
     }
 
-    /// Original by compressed bytes, if there was something to compress.
+    /// Original bytes per compressed byte, if there was something to compress.
     pub fn ratio(&self) -> Option<f64> {
         quotient(self.original as f64, self.compressed() as f64)
     }
 
-    /// Bytes a second.
+    /// Bytes per second.
     pub fn compress_speed(&self) -> Option<f64> {
         quotient(self.original as f64, self.compress)
     }
 
-    /// Bytes a second; none if no block was decompressed.
+    /// Bytes per second; None if no block was decompressed.
     pub fn decompress_speed(&self) -> Option<f64> {
         quotient((self.original - self.raw) as f64, self.decompress)
     }
 
-    /// Bytes a second into memory and device.
+    /// Bytes per second into memory and device.
     pub fn effective_speed(&self) -> Option<f64> {
         quotient(self.original as f64, self.effective_write)
     }
 
-    /// Bytes a second out of memory and device.
+    /// Bytes per second out of memory and device.
     pub fn effective_read_speed(&self) -> Option<f64> {
         quotient(self.original as f64, self.effective_read)
     }
 
-    /// Fills in the effective times: with a memory of `room` bytes, the speeds of the device in bytes a second.
+    /// Fills in the effective times for a memory of `room` bytes and a device with these speeds in bytes per
+    /// second.
     pub fn with_device(mut self, room: u64, device: crate::bench::plan::Device) -> Self {
         let left_over = self.packed.saturating_sub(room) as f64;
         let packed_ratio = quotient((self.original - self.raw) as f64, self.packed as f64).unwrap_or(1.0);
@@ -124,14 +124,13 @@ impl Sum for Sums {
     }
 }
 
-/// The room that the memory has: what the codec with the best ratio needs for
-/// the blocks that it compresses.
+/// The size of the memory: what the codec with the best ratio needs for the blocks that it compresses.
 pub fn room<'a>(all: impl IntoIterator<Item = &'a Sums>) -> u64 {
     let best = all.into_iter().filter(|sums| sums.original > 0).min_by_key(|sums| sums.compressed());
     best.map_or(0, |best| best.packed)
 }
 
-/// The harmonic mean of ratios: that of the bytes, were all files equally long.
+/// The harmonic mean of ratios: the ratio of all bytes if all files were equally long.
 pub fn harmonic_mean(ratios: impl Iterator<Item = f64>) -> Option<f64> {
     let (count, inverse) =
         ratios.fold((0.0, 0.0), |(count, inverse), ratio| (count + 1.0, inverse + 1.0 / ratio));

@@ -1,4 +1,4 @@
-//! The table that people read: rows of each file, then those over all files.
+//! The table for people: the rows of each file, then the totals over all files.
 
 use std::fmt::Write;
 
@@ -8,13 +8,13 @@ use crate::bench::plan::Plan;
 use crate::bench::rows::{Report, Row, Total};
 use crate::size::Human;
 
-/// A column: its title, and whether its cells stand to the left.
+/// A column: its title, and whether its cells are left-aligned.
 struct Column {
     title: &'static str,
     left: bool,
 }
 
-/// Which columns there are: those that say nothing are left out.
+/// Which columns exist: columns without information are left out.
 struct Shape {
     paths: bool,
     best: bool,
@@ -25,7 +25,7 @@ struct Line<'a> {
     codec: &'a str,
     path: Option<&'static str>,
     ratio: Option<f64>,
-    /// Compress, decompress, effective in and out.
+    /// Compression, decompression, effective write and read.
     speeds: [Option<f64>; 4],
     of_best: Option<f64>,
     blocks: usize,
@@ -34,11 +34,11 @@ struct Line<'a> {
     scratch: [Option<usize>; 2],
 }
 
-/// Writes the table; `names` are those of the files, in their order.
+/// Writes the table; `names` are the files' names, in order.
 pub fn write(report: &Report, plan: &Plan, names: &[String]) -> String {
     let shape = Shape { paths: plan.has_several_paths(), best: plan.virtual_best };
     let mut lines: Vec<Vec<String>> = Vec::new();
-    // Rows of one file follow each other, as many as there are totals.
+    // The rows of one file are adjacent, as many as there are totals.
     for (rows, name) in report.rows.chunks(report.totals.len().max(1)).zip(names) {
         lines.extend(group(name, rows.iter().map(Line::from), &shape));
     }
@@ -52,7 +52,7 @@ pub fn write(report: &Report, plan: &Plan, names: &[String]) -> String {
     text
 }
 
-/// The lines of one file; only the first has its name.
+/// The lines of one file; only the first shows its name.
 fn group<'a>(
     name: &str,
     lines: impl Iterator<Item = Line<'a>>,
@@ -140,7 +140,7 @@ impl<'a> From<&'a Total> for Line<'a> {
     }
 }
 
-/// Three digits or more.
+/// At least three digits.
 fn speed(speed: Option<f64>) -> String {
     match speed {
         None => "-".to_owned(),
@@ -159,13 +159,13 @@ fn lay_out(columns: &[Column], lines: &[Vec<String>]) -> String {
     let titles: Vec<String> = columns.iter().map(|column| column.title.to_owned()).collect();
     let mut text = String::new();
     for line in [&titles].into_iter().chain(lines) {
-        // A new file, if it has several lines, stands apart.
+        // A blank line precedes a new file that has several lines.
         if !line[0].is_empty() && !text.is_empty() && lines.len() > 1 {
             text.push('\n');
         }
         let mut out = String::new();
         for ((cell, column), width) in line.iter().zip(columns).zip(&widths) {
-            // By the columns that it takes, which are not as many as its characters.
+            // By the columns that it occupies, which may differ from the number of characters.
             let blanks = " ".repeat(width - cell.width());
             let _ =
                 if column.left { write!(out, "{cell}{blanks}  ") } else { write!(out, "{blanks}{cell}  ") };

@@ -1,4 +1,4 @@
-//! The cells of `memfold disk status`, of what a device says about itself.
+//! The cells of `memfold disk status`, made from what a device reports about itself.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -9,19 +9,19 @@ use serde_json::Value;
 use super::columns::Is;
 use crate::size::Human;
 
-/// How cells are written.
+/// The format of cells.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
     /// Sizes are bare numbers of bytes.
     pub bytes: bool,
-    /// For programs: no cell has a blank.
+    /// For programs: no cell contains a blank.
     pub raw: bool,
 }
 
 /// A cell without a value.
 const NONE: &str = "-";
 
-/// A cell, of a device with its mount points.
+/// A cell of a device with its mount points.
 pub fn cell(is: Is, device: &Value, style: Style) -> String {
     let number = |name: &str| device[name].as_u64();
     let size = |bytes: u64| if style.bytes { bytes.to_string() } else { Human(bytes).to_string() };
@@ -60,18 +60,18 @@ pub fn cell(is: Is, device: &Value, style: Style) -> String {
     };
     let cell = cell.filter(|cell| !cell.is_empty()).unwrap_or(NONE.into());
     match style.raw {
-        // A number and its unit are one word. The rest are names, in which backslashes are two.
+        // A number and its unit become one word. The rest are names, in which backslashes are doubled.
         true if !is.is_text() => cell.replace(' ', ""),
         true => cell.replace(' ', "\\x20"),
         false => cell,
     }
 }
 
-/// An empty device has none: what it takes, it takes for what will be written.
+/// An empty device has no ratio: the memory it takes is for data still to be written.
 fn ratio(data: u64, memory: u64, style: Style) -> Option<String> {
     let ratio = (data > 0 && memory > 0).then(|| data as f64 / memory as f64)?;
     Some(match ratio {
-        // As zramctl has it.
+        // As in zramctl.
         _ if style.raw || style.bytes => format!("{ratio:.4}"),
         _ if ratio < 0.1 => "<0.1".to_owned(),
         _ => format!("{ratio:.2}"),
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(all(Is::Algorithm), ["lz4,none"; 3]);
         assert_eq!(all(Is::MountPoint), ["/mnt/a,/mnt/b c", "/mnt/a,/mnt/b c", "/mnt/a,/mnt/b\\x20c"]);
         assert_eq!(all(Is::ZeroPages), ["3"; 3]);
-        // Neither a limit, nor what an older device does not say.
+        // Neither a limit nor the fields that an older device does not report.
         assert_eq!(
             (all(Is::MemLimit), all(Is::MemUsed)),
             (["-"; 3].map(Into::into), ["-"; 3].map(Into::into))

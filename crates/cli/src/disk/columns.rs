@@ -1,15 +1,15 @@
-//! What `memfold disk status` shows, in words: one definition for each column. Help and the man page are made of
-//! them (crates/pages), so this needs nothing else.
+//! What `memfold disk status` shows: one definition for each column. Help and the man page are made from them
+//! (crates/pages), so this module depends on nothing else.
 //!
-//! Names and meanings are those of zramctl(8) where it has them.
+//! Names and meanings are those of zramctl(8) where it has the column.
 
 /// A column: its name, and its definition.
 pub struct Column {
-    /// Which it is.
+    /// Which column it is.
     pub is: Is,
-    /// As it stands above the cells, and behind `--output`.
+    /// The name above the cells and in `--output`.
     pub name: &'static str,
-    /// What it is.
+    /// Its definition.
     pub definition: &'static str,
 }
 
@@ -43,7 +43,7 @@ const fn column(is: Is, name: &'static str, definition: &'static str) -> Column 
     Column { is, name, definition }
 }
 
-/// All of them, in their order.
+/// All columns, in order.
 pub const COLUMNS: [Column; 20] = [
     column(Is::Name, "NAME", "what the device is called"),
     column(Is::Pid, "PID", "number of its process"),
@@ -75,7 +75,7 @@ pub const COLUMNS: [Column; 20] = [
     ),
 ];
 
-/// Those that are shown if none are named.
+/// The columns shown by default.
 pub const SHOWN: [Is; 12] = [
     Is::Name,
     Is::DiskSize,
@@ -100,13 +100,13 @@ impl Is {
             .unwrap_or_else(|| unreachable!("{self:?} is in the table: a test looks"))
     }
 
-    /// Whether its cells are to the left: texts.
+    /// Whether its cells are text and left-aligned.
     pub fn is_text(self) -> bool {
         matches!(self, Is::Name | Is::Algorithm | Is::Door | Is::Address | Is::MountPoint)
     }
 }
 
-/// The columns of a list of names with commas between; or the name that none has.
+/// The columns named in a comma-separated list; the error is the first unknown name.
 pub fn named(list: &str) -> Result<Vec<Is>, String> {
     let one = |name: &str| {
         let found = COLUMNS.iter().find(|column| column.name.eq_ignore_ascii_case(name));
@@ -115,7 +115,7 @@ pub fn named(list: &str) -> Result<Vec<Is>, String> {
     list.split(',').map(str::trim).map(one).collect()
 }
 
-/// All of them, for help.
+/// All columns, for help.
 pub fn help() -> String {
     let mut text = "Columns:".to_owned();
     for column in &COLUMNS {

@@ -1,4 +1,4 @@
-//! `memfold disk`: a compressed RAM disk for NBD clients, or as a file; and what those that run say.
+//! `memfold disk`: a compressed RAM disk for NBD clients or as a file, and the status of the devices that run.
 
 pub mod args;
 mod cells;
@@ -18,12 +18,12 @@ use crate::cgroup;
 use crate::failure::Failure;
 use args::{DiskArgs, DiskCommand};
 
-/// Runs it; the result is the exit status.
+/// Runs the command and returns the exit status.
 pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
     if let Some(DiskCommand::Status(args)) = &args.command {
         return status::status(args);
     }
-    // What is opened from here on must not become one of them: where words go, or what nbdkit closes.
+    // No file opened from here on may become a standard descriptor: messages go there, or nbdkit closes it.
     crate::sys::provide_standard_descriptors_for_all()
         .map_err(|error| Failure::new(format!("/dev/null: {error}")))?;
     let settings = settings(args)?;
@@ -40,9 +40,9 @@ pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
     }
 }
 
-/// The settings that were given, as names and values, checked.
+/// The given settings, checked, as names and values.
 fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
-    // The process that serves may be in another directory.
+    // The serving process may run in another directory.
     let backing = args.backing.as_ref().map(|target| match Target::named(target) {
         Ok(Target::File(path)) => absolute(&path).into_os_string(),
         _ => target.clone(),
@@ -64,7 +64,7 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut settings: Vec<(&str, OsString)> =
         given.iter().filter_map(|(name, value)| Some((*name, value.clone()?))).collect();
     let mut checked = Settings::default();
-    // The plugin's words, as options of the command.
+    // Translates the plugin's message to options of the command.
     let bad = |bad: memfold_disk::settings::BadSetting| {
         let word = |word: &str| match word.split_once('=') {
             Some((name, value)) if given.iter().any(|(known, _)| *known == name) => {
@@ -78,7 +78,7 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
         checked.set(name, value).map_err(bad)?;
     }
     let options = checked.options(memory()).map_err(bad)?;
-    // A share is of what there is here.
+    // A percentage refers to the memory available here.
     settings.retain(|(name, _)| *name != "limit");
     settings.push(("memory-limit", options.limit.to_string().into()));
     Ok(settings)
@@ -88,7 +88,7 @@ fn memory() -> u64 {
     cgroup::memory_that_counts().unwrap_or(1 << 30)
 }
 
-/// A path that means the same in any directory.
+/// The path in a form that does not depend on the current directory.
 fn absolute(path: &PathBuf) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.clone())
 }

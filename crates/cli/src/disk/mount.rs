@@ -28,7 +28,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
     let mut options = given.options(super::memory()).map_err(|bad| Failure::new(bad.to_string()))?;
     options.told = say;
     if options.swap {
-        // Before anything is taken, and any thread is started.
+        // Before memory is allocated or a thread is started.
         swap::prepare_process().map_err(Failure::new)?.iter().for_each(|missing| say(missing));
     }
     let disk = Disk::new(options).map_err(|bad| Failure::new(bad.to_string()))?;
@@ -55,7 +55,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
 
 fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     let hint = match error.kind() {
-        // The directory was there.
+        // The directory existed a moment ago.
         std::io::ErrorKind::NotFound => {
             "there is no /dev/fuse, or no fusermount3 for who is not root: install fuse3, and give a container --device /dev/fuse"
         }
@@ -67,8 +67,8 @@ fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot mount the device at {}: {error}; {hint}", memfold_escape::path(directory)))
 }
 
-/// An error if nothing can be mounted there, or a device is there already, or one that has ended: what is mounted
-/// over another hides it. The kernel would mount a directory over a file, too, and nobody could enter it.
+/// Fails if nothing can be mounted there, or if a device, running or ended, is mounted there already: a new mount
+/// would hide the old one. The kernel would mount a directory over a file, too, and then nobody could enter it.
 fn is_fit(directory: &Path) -> Result<(), Failure> {
     let shown = memfold_escape::path(directory);
     let found = std::fs::metadata(directory);
@@ -94,8 +94,8 @@ fn is_fit(directory: &Path) -> Result<(), Failure> {
     }
 }
 
-/// A directory as the kernel names it, if all above it is there. It is not asked itself: it may be of a file
-/// system that nobody serves yet.
+/// The kernel's path of a directory, if its parents exist. The directory itself is not accessed: it may belong to
+/// a file system that nobody serves yet.
 fn place_of(directory: &Path) -> PathBuf {
     let parent = directory.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
     match (parent, directory.file_name()) {
@@ -104,8 +104,8 @@ fn place_of(directory: &Path) -> PathBuf {
     }
 }
 
-/// The topmost mount at a directory: the number of its device, and whether it is one of memfold's. Only the kernel is
-/// asked, since the mounted file system may not answer.
+/// The topmost mount at a directory: its device number, and whether it is one of memfold's. Only the kernel is
+/// asked, because the mounted file system may not answer.
 fn top_mount(directory: &Path) -> Option<(Vec<u8>, bool)> {
     let place = place_of(directory);
     let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
@@ -115,7 +115,8 @@ fn top_mount(directory: &Path) -> Option<(Vec<u8>, bool)> {
     Some((mount.device, is_ours))
 }
 
-/// SIGTERM, SIGHUP and Ctrl-C unmount, if nobody uses the file: what would be lost is somebody's file system, or swap.
+/// SIGTERM, SIGHUP and Ctrl-C unmount the device if nobody uses the file: otherwise a file system or swap space
+/// would be lost.
 fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let own = top_mount(directory);
@@ -141,7 +142,7 @@ fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What the crate has for this works once: after a refusal it says that all is well.
+/// The crate's own function works only once: after a refusal it reports success.
 fn unmount(directory: &Path) -> Result<(), String> {
     if nix::unistd::geteuid().is_root() {
         return nix::mount::umount(directory).map_err(|error| error.to_string());

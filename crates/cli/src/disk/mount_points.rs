@@ -1,21 +1,21 @@
-//! Where the file systems on a device are mounted.
+//! Finds where the file systems on a device are mounted.
 //!
 //! ```text
 //!   the device's file ──> loop devices with that backing file ──> their partitions, and what holds them (dm, md) ──> mounts, swap
 //! ```
 //!
-//! All that is read from `/sys` and `/proc`: no mounted file system is asked, which may be one that nobody
-//! serves. Which socket a block device of the kernel's NBD client is connected to is not said there.
+//! All this is read from `/sys` and `/proc`. No mounted file system is accessed, because nobody may be serving
+//! it. `/sys` and `/proc` do not tell which socket a block device of the kernel's NBD client is connected to.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// What stands for swap, as in lsblk(8).
+/// How swap is shown, as in lsblk(8).
 pub const SWAP: &str = "[SWAP]";
 
-/// What is mounted on this machine now.
+/// The current mounts of this machine.
 #[derive(Debug, Default)]
 pub struct MountPoints {
     mounts: Vec<Mount>,
@@ -35,7 +35,7 @@ pub struct Mount {
 }
 
 impl MountPoints {
-    /// Looks.
+    /// Reads them.
     pub fn look() -> Self {
         let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
         let swaps = fs::read("/proc/swaps").unwrap_or_default();
@@ -53,7 +53,7 @@ impl MountPoints {
         }
     }
 
-    /// Those of a file, in the order in which they were mounted.
+    /// The mount points of a file, in the order in which they were mounted.
     pub fn of(&self, file: &Path) -> Vec<Vec<u8>> {
         let mut devices = Vec::new();
         for (_, name) in self.loops.iter().filter(|(backing, _)| backing == file) {
@@ -62,7 +62,7 @@ impl MountPoints {
         let known: Vec<_> = devices.iter().map(|name| (number(name), paths(name))).collect();
         let is_on = |mount: &&Mount| {
             known.iter().any(|(number, paths)| {
-                // Btrfs has numbers of its own.
+                // Btrfs uses device numbers of its own.
                 mount.device == *number
                     || paths.iter().any(|path| path.as_os_str().as_bytes() == mount.source)
             })
@@ -76,7 +76,7 @@ impl MountPoints {
     }
 }
 
-/// A block device, its partitions and what is built on them.
+/// Adds a block device, its partitions and the devices that are built on them.
 fn add_with_users(devices: &mut Vec<String>, name: String) {
     if devices.contains(&name) {
         return;
@@ -94,14 +94,14 @@ fn add_with_users(devices: &mut Vec<String>, name: String) {
     }
 }
 
-/// The number of a block device, as `mountinfo` has it. No mount has an empty one.
+/// The number of a block device, as in `mountinfo`. No mount has an empty one.
 fn number(name: &str) -> Vec<u8> {
     let mut number = fs::read(Path::new("/sys/class/block").join(name).join("dev")).unwrap_or_default();
     number.pop_if(|last| *last == b'\n');
     number
 }
 
-/// The name of a block device in `/dev`.
+/// The paths of a block device in `/dev`.
 fn paths(name: &str) -> Vec<PathBuf> {
     let mapped = fs::read_to_string(Path::new("/sys/class/block").join(name).join("dm/name")).ok();
     let mapped = mapped.map(|name| Path::new("/dev/mapper").join(name.trim_end()));
@@ -124,7 +124,7 @@ fn swap(line: &[u8]) -> Option<PathBuf> {
     Some(Path::new(OsStr::from_bytes(&unescaped(path))).to_owned())
 }
 
-/// A word in which the kernel has written blanks, line ends and backslashes as `\040`.
+/// Decodes a word in which the kernel has written blanks, newlines and backslashes as `\040` and the like.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::with_capacity(word.len()), word);
     while let Some((&first, behind)) = rest.split_first() {

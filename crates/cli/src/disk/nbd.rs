@@ -1,4 +1,4 @@
-//! `memfold disk --socket`: nbdkit, with memfold's plugin.
+//! `memfold disk --socket`: runs nbdkit with memfold's plugin.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -16,12 +16,12 @@ use super::args::DiskArgs;
 use crate::failure::Failure;
 use crate::sys::{self, Fork};
 
-/// Bytes of a line that are written together, at most.
+/// The most bytes of a line that are written together.
 const LINE: u64 = 1 << 16;
 /// File name of the plugin.
 const PLUGIN: &str = "nbdkit-memfold-plugin.so";
 
-/// Becomes nbdkit, in the foreground.
+/// Becomes nbdkit in the foreground.
 pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> Result<i32, Failure> {
     let plugin = plugin()?;
     let socket = super::absolute(&socket.to_owned());
@@ -39,7 +39,7 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> R
     if let Some(name) = &args.name {
         command.arg(format!("name={name}"));
     }
-    // Options may stand behind, and parameters of filters must.
+    // Options may follow, and parameters of filters must.
     command.args(&args.nbdkit);
     escape_errors();
     let error = command.exec();
@@ -51,11 +51,11 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> R
     }))
 }
 
-/// What nbdkit says on standard error, and what it says of names that it was given, goes through a process that
-/// escapes it as all else. That one ends when nobody can write there any more.
+/// A separate process escapes nbdkit's standard error, which contains names that nbdkit was given. The process
+/// ends when nobody can write to it any more.
 fn escape_errors() {
     let Ok((from, to)) = nix::unistd::pipe2(OFlag::O_CLOEXEC) else { return };
-    // Where it is closed, nothing is to be said.
+    // If standard error is closed, there is nothing to escape.
     if nix::fcntl::fcntl(std::io::stderr(), nix::fcntl::F_GETFD).is_err() {
         return;
     }
@@ -63,9 +63,9 @@ fn escape_errors() {
         Ok(Fork::Parent(_)) => drop(nix::unistd::dup2_stderr(to)),
         Ok(Fork::Child) => {
             drop(to);
-            // They are nbdkit's, and it may have something to say of them.
+            // The signals are meant for nbdkit, which may still have messages about them.
             for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
-                // SAFETY: a signal that is ignored calls nothing.
+                // SAFETY: ignoring a signal installs no handler, so no code is called.
                 unsafe { nix::libc::signal(signal, nix::libc::SIG_IGN) };
             }
             let mut from = BufReader::new(File::from(from));
@@ -81,7 +81,7 @@ fn escape_errors() {
     }
 }
 
-/// nbdkit leaves its socket behind, and does not begin where one is.
+/// nbdkit leaves its socket behind, and does not start if one exists.
 fn clear_way(socket: &Path) -> Result<(), Failure> {
     let Ok(there) = std::fs::symlink_metadata(socket) else { return Ok(()) };
     if !there.file_type().is_socket() {
@@ -105,7 +105,7 @@ fn clear_way(socket: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Where the plugin is: as the environment says, beside the executable, where `make install` puts it.
+/// Finds the plugin: as the environment says, beside the executable, or where `make install` puts it.
 fn plugin() -> Result<PathBuf, Failure> {
     if let Some(given) = std::env::var_os("MEMFOLD_NBDKIT_PLUGIN") {
         let path = super::absolute(&PathBuf::from(given));

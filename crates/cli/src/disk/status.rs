@@ -12,7 +12,7 @@ use super::mount_points::MountPoints;
 use crate::failure::{Failure, say};
 use crate::stdout::{json, print};
 
-/// Asks all devices and prints what they say.
+/// Asks all devices and prints their answers.
 pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
     let columns = columns(args)?;
     let mut devices = Vec::new();
@@ -42,7 +42,7 @@ pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
     let mount_points = MountPoints::look();
     for device in &mut devices {
         let places = address(device).map(|address| mount_points.of(&address)).unwrap_or_default();
-        // What is no JSON is shown as it stands.
+        // In text output the name is escaped.
         let name = |place: &Vec<u8>| if args.json { text(place).into_owned() } else { shown(place) };
         device["mount_points"] = places.iter().map(name).collect();
     }
@@ -84,7 +84,7 @@ fn table(columns: &[Is], mut rows: Vec<Vec<String>>, args: &StatusArgs) -> Strin
         let cells = row.iter().zip(&widths).zip(columns).map(|((cell, &width), is)| match is {
             _ if args.raw => cell.clone(),
             is if is.is_text() => cell.clone() + &" ".repeat(width - cell.width()),
-            // Numbers to the right.
+            // Numbers are right-aligned.
             _ => format!("{cell:>width$}"),
         });
         let line = cells.collect::<Vec<_>>().join(if args.raw { " " } else { "  " });
@@ -94,7 +94,7 @@ fn table(columns: &[Is], mut rows: Vec<Vec<String>>, args: &StatusArgs) -> Strin
     text
 }
 
-/// A line for each device that had no room for a write, or will soon have none.
+/// A line for each device that had no room for a write or will soon have none.
 fn full(devices: &[Value]) -> impl Iterator<Item = String> {
     let refused = |device: &Value| device["refused_writes"].as_u64().filter(|count| *count > 0);
     devices.iter().filter_map(move |device| {

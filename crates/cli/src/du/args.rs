@@ -1,6 +1,7 @@
-//! The command line of `memfold du`: where ncdu has an option, its name.
+//! The command line of `memfold du`. Where ncdu has an option, its name is used.
 //!
-//! Like the rest of the command line, it needs nothing but clap: the man pages are made of it without the analyser (crates/pages).
+//! Like the rest of the command line, it needs nothing but clap: crates/pages makes the man pages from it without
+//! the analyser.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -347,7 +348,7 @@ fn count(text: &str) -> Result<usize, String> {
 fn levels(text: &str) -> Result<u32, String> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match text.parse() {
-        // No tree is deeper.
+        // No tree is deeper than this.
         Err(_) if digits => Ok(u32::MAX),
         levels => levels.map_err(|_| "give a whole number from 0 on; 0 prints the directory itself".into()),
     }

@@ -1,7 +1,9 @@
-//! Options that always hold, from files: the machine's, then the user's. Those of the command line come behind them, and override them.
+//! Options that always apply, from files: first the machine's file, then the user's. Options of the command line
+//! come after them and override them.
 //!
-//! A line is an option, with its value behind a blank or '='. Lines that begin with '#' are comments. What is wrong with a line that begins
-//! with '@' is no error: the line does not count. This is ncdu's syntax, and so are the options.
+//! A line contains an option, followed by its value after a blank or '='. Lines that begin with '#' are comments.
+//! A mistake in a line that begins with '@' is no error: the line is ignored. Syntax and options are those of
+//! ncdu.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -14,10 +16,10 @@ use super::args::DuArgs;
 use crate::args::{Cli, Command};
 use crate::failure::Failure;
 
-/// The machine's.
+/// The machine's file.
 const SYSTEM: &str = "/etc/memfold/du.conf";
 
-/// What holds, if the command line says this.
+/// The options that apply for this command line.
 pub fn apply(args: DuArgs, words: &[OsString]) -> Result<DuArgs, Failure> {
     if args.ignore_config {
         return Ok(args);
@@ -31,18 +33,18 @@ pub fn apply(args: DuArgs, words: &[OsString]) -> Result<DuArgs, Failure> {
     if options.is_empty() {
         return Ok(args);
     }
-    // `memfold du`, and what stands behind it.
+    // `memfold du`, and the words after it.
     let (_, given) = words.split_at(words.len().min(2));
     options.extend_from_slice(given);
     parse(&options).map_err(|error| Failure::new(one_line(&error)))
 }
 
-/// A directory, if the variable has one.
+/// The directory in a variable, if it holds an absolute path.
 fn absolute(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// The options of a file, which need not be there.
+/// The options of a file, which need not exist.
 fn read(path: &Path, home: Option<&Path>, options: &mut Vec<OsString>) -> Result<(), Failure> {
     let text = match std::fs::read(path) {
         Ok(text) => text,
@@ -77,7 +79,7 @@ fn read(path: &Path, home: Option<&Path>, options: &mut Vec<OsString>) -> Result
     Ok(())
 }
 
-/// The words of a line: an option, and perhaps its value.
+/// The words of a line: an option and, possibly, its value.
 fn words(line: &[u8], home: Option<&Path>) -> Vec<OsString> {
     let Some(end) = line.iter().position(|byte| matches!(byte, b' ' | b'\t' | b'=')) else {
         return vec![OsStr::from_bytes(line).into()];
@@ -96,7 +98,7 @@ fn words(line: &[u8], home: Option<&Path>) -> Vec<OsString> {
     }
 }
 
-/// Why the words can't stand in a file.
+/// Why these words may not be in a file.
 fn check(words: &[OsString]) -> Result<(), String> {
     let first = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     if !first.starts_with('-') || words.iter().any(|word| word == "--") {
@@ -115,7 +117,7 @@ fn check(words: &[OsString]) -> Result<(), String> {
     checked.map_err(|failure| failure.text)
 }
 
-/// What words behind `memfold du` say.
+/// Parses the words after `memfold du`.
 fn parse(words: &[OsString]) -> Result<DuArgs, clap::Error> {
     let all = ["memfold", "du"].map(OsString::from);
     match Cli::try_parse_from(all.iter().chain(words))?.command {
@@ -124,7 +126,7 @@ fn parse(words: &[OsString]) -> Result<DuArgs, clap::Error> {
     }
 }
 
-/// What clap says, without tips and usage, which are for the command line.
+/// clap's message without tips and usage, which are for the command line.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let ends =
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
     use crate::du::args::{Color, Column, May};
 
-    /// What files with these texts, and a command line, make together.
+    /// The result of files with these contents and a command line.
     fn all(files: &[&str], line: &[&str]) -> Result<DuArgs, Failure> {
         let scratch = tempfile::tempdir().unwrap();
         let mut options = Vec::new();

@@ -19,12 +19,12 @@ use super::limit;
 use super::progress::Shown;
 use crate::failure::Failure;
 
-/// Threads that read directories, if nobody says how many: where more wait for a disk, they help little.
+/// Default number of threads that read directories: more threads waiting for a disk help little.
 const THREADS: usize = 8;
 
-/// A tree, and where it is.
+/// A tree, by where it is kept.
 pub enum Input<'s> {
-    /// In the heap; what it shows can be changed.
+    /// In the heap; the files that it shows can be changed.
     Scanned(Box<Tree<'s>>),
     /// In the heap, from a file.
     Imported(Box<Tree<'s>>),
@@ -33,7 +33,7 @@ pub enum Input<'s> {
 }
 
 impl Input<'_> {
-    /// To be looked at.
+    /// The tree, to read it.
     pub fn source(&self) -> &dyn Source {
         match self {
             Input::Scanned(tree) | Input::Imported(tree) => &**tree,
@@ -42,7 +42,7 @@ impl Input<'_> {
     }
 }
 
-/// The tree that is asked for.
+/// Gets the tree that the user asked for.
 pub fn get<'s>(
     args: &DuArgs,
     heap: &'s Heap,
@@ -80,14 +80,14 @@ fn scanned<'s>(
     Ok(Input::Scanned(Box::new(tree)))
 }
 
-/// An error that says what to do with a file that is given in the place of a directory.
+/// If a file was given instead of a directory, an error that says what to do.
 pub fn is_directory(given: &Path) -> Result<(), Failure> {
     match fs::metadata(given) {
         Ok(found) if !found.is_dir() => Err(Failure::new(format!(
             "'{}' is no directory: give the one that it is in, or, if a tree was written to it (-o, --save), -f before it",
             memfold_escape::path(given)
         ))),
-        // What else is wrong is said where it is read.
+        // Any other error is reported where the directory is read.
         _ => Ok(()),
     }
 }
@@ -106,7 +106,7 @@ pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
             Failure::new(format!("cannot read the patterns in '{}': {error}", memfold_escape::path(path)))
         })?;
         let lines = text.split(|byte| *byte == b'\n').map(|line| {
-            // Of files that were written elsewhere.
+            // For files that were written on other systems.
             let end = line.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
             &line[..end]
         });

@@ -1,4 +1,4 @@
-//! How much of the tree's heap may be there: what was asked for, or what it needs.
+//! How much of the tree's heap may be resident: what the user asked for, or what the tree needs.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,13 +11,15 @@ use crate::cgroup;
 use crate::failure::Failure;
 use crate::size::{self, Size};
 
-/// Blocks that are not compressed while a tree is read, beside two for each thread: nothing is gone back to but what was read last. More make a million entries no faster, and would be most of
-/// the memory that is not the tree's.
+/// Resident blocks while a tree is read, in addition to two for each thread: reading returns only to what was
+/// read last. More blocks make a million entries no faster, and would be most of the memory that is not the
+/// tree's.
 const RESIDENT: u32 = 12;
-/// One for so many entries, where that is more: sums are made all over the tree, and with 14 blocks those of 20 million entries take half as much time again.
+/// One block per this many entries, if that is more: sums are updated all over the tree, and with 14 blocks those
+/// of 20 million entries take half as much time again.
 const ENTRIES: u64 = 1 << 17;
 
-/// While the tree is read.
+/// The limit while the tree is read.
 fn to_read(args: &DuArgs, items: u64) -> Limit {
     let threads = input::threads(args) as u32;
     Limit::Blocks((RESIDENT + 2 * threads).max(u32::try_from(items / ENTRIES).unwrap_or(u32::MAX)))
@@ -34,19 +36,19 @@ pub fn at_first(args: &DuArgs) -> Result<Limit, Failure> {
         Size::Percent(_) => cgroup::memory_that_counts()
             .ok_or_else(|| bad(&"is a share of the machine's memory, which is not known here"))?,
     };
-    // Of less the heap would not say how much it needs.
+    // With less, the heap would not report how much it needs.
     Ok(Limit::Bytes(size.of(memory).max(2 * super::BLOCK as u64)))
 }
 
-/// As the tree grows.
+/// Adapts the limit as the tree grows.
 pub fn follow(args: &DuArgs, heap: &Heap, progress: &Progress) {
     if args.limit.is_none() {
-        // Never refused: it is one block at least.
+        // This cannot be refused: the limit is at least one block.
         let _ = heap.set_limit(to_read(args, progress.items.load(Relaxed)));
     }
 }
 
-/// From now on it is browsed: whoever does goes to and fro.
+/// Sets the limit for browsing, which jumps to and fro in the tree.
 pub fn browse(args: &DuArgs, heap: &Heap) -> Result<(), Failure> {
     match &args.limit {
         Some(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! A tree that was scanned just now: what it shows can be deleted, and read again.
+//! A tree that was just scanned: the files that it shows can be deleted, and directories read again.
 
 use std::ffi::OsStr;
 use std::io;
@@ -14,7 +14,7 @@ use memfold_du::tree::Tree;
 
 use super::args::DuArgs;
 
-/// Says how deep shells are in each other, as ncdu does.
+/// Holds how deeply shells are nested, as in ncdu.
 const LEVEL: &str = "NCDU_LEVEL";
 
 /// See the module.
@@ -27,7 +27,7 @@ pub struct Live<'t, 's> {
 }
 
 impl<'t, 's> Live<'t, 's> {
-    /// With what may be done.
+    /// The tree, with the permitted actions.
     pub fn new(tree: &'t mut Tree<'s>, options: scan::Options, args: &DuArgs) -> Self {
         Live {
             tree,
@@ -66,7 +66,8 @@ impl Actions for Live<'_, '_> {
         slot: u32,
         progress: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<(), Error> {
-        // If nothing was deleted, to read it again is the user's to ask for: what is new would be taken for shown.
+        // If nothing was deleted, only the user may ask to read it again: otherwise new entries could be taken
+        // for those that were shown.
         delete::delete(self.tree, directory, slot, &self.options, &mut |event| {
             let control = match event {
                 delete::Event::Step(delete::Progress { seen, deleted, path }) => {
@@ -91,7 +92,7 @@ impl Actions for Live<'_, '_> {
         let level = set(LEVEL).and_then(|level| level.to_str()?.parse::<u32>().ok()).unwrap_or(0);
         println!("{}", memfold_escape::shown(&path));
         let level = level.saturating_add(1).to_string();
-        // How it ends is its own affair.
+        // The shell's exit status does not matter.
         Command::new(shell).current_dir(OsStr::from_bytes(&path)).env(LEVEL, level).status().map(|_| ())
     }
 }

@@ -1,4 +1,4 @@
-//! `memfold du`: where the tree comes from, and where it goes.
+//! `memfold du`: connects the sources of a tree with its uses.
 //!
 //! ```text
 //!   configuration files ── config ──> args
@@ -36,20 +36,20 @@ use input::Input;
 use live::Live;
 use progress::Shown;
 
-/// Bytes that are compressed together: longer blocks are denser, and take longer to bring back.
+/// Bytes that are compressed together: longer blocks compress better but take longer to restore.
 const BLOCK: usize = 64 << 10;
-/// What compresses the tree.
+/// The codec for the tree.
 const CODEC: &str = "zstd:3";
 
-/// Runs it; the result is the exit status. `words` are those that `args` were made of.
+/// Runs the command and returns the exit status. `args` were parsed from `words`.
 pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
-    // Else a file that is opened would be in its place.
+    // Otherwise an opened file would take its place.
     if !sys::provide_standard_descriptors().map_err(|error| Failure::new(format!("/dev/null: {error}")))? {
         return Err(Failure::new(
             "standard output is closed: let it go somewhere, or to /dev/null if nobody wants it",
         ));
     }
-    // Patterns are compared in it.
+    // Patterns are matched in the user's locale.
     sys::heed_locale();
     if args.compress && args.export.is_none() {
         return Err(Failure::new(
@@ -58,7 +58,7 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     }
     let mut args = config::apply(args, words)?;
     if args.paths.len() < 2 {
-        // Before the terminal is looked at.
+        // Before the terminal is examined.
         args.paths.iter().filter(|_| args.import.is_none()).try_for_each(|path| input::is_directory(path))?;
         return one(&args);
     }
@@ -70,7 +70,7 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     let mut status = 0;
     for path in std::mem::take(&mut args.paths) {
         args.paths = vec![path];
-        // What can't be read keeps nobody from the others.
+        // A tree that cannot be read does not prevent the others.
         match one(&args) {
             Ok(0) => {}
             Ok(ended) => return Ok(ended),
@@ -83,9 +83,9 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     Ok(status)
 }
 
-/// One tree.
+/// Handles one tree.
 fn one(args: &DuArgs) -> Result<i32, Failure> {
-    // Before the work, not behind it.
+    // Before the work, not after it.
     let output = match (&args.export, &args.save) {
         (Some(path), _) => Some((path, "-o")),
         (None, Some(path)) => Some((path, "--save")),
@@ -144,7 +144,7 @@ fn browse(
     }
 }
 
-/// The order of what is shown.
+/// The order of the entries.
 fn order(args: &DuArgs) -> browse::Sort {
     let sort = args.sort.unwrap_or_default();
     browse::Sort {
@@ -162,7 +162,7 @@ fn order(args: &DuArgs) -> browse::Sort {
     }
 }
 
-/// How the browser looks.
+/// The look of the browser.
 fn look(args: &DuArgs) -> browse::Options {
     let colours = match args.color {
         None => Colours::default(),
@@ -214,7 +214,7 @@ fn write(args: &DuArgs, source: &dyn Source, to: &mut dyn Write) -> Result<(), F
         file::write(source, &codec, &mut to, &mut |_| true).map_err(|error| failed(&error))?;
     } else {
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        // Whatever the tree has.
+        // All fields that the tree has.
         let export = Export { timestamp, extended: true };
         let written = match args.compress {
             true => json::write_zstd(source, &mut to, args.compress_level, &export, |_| true),
@@ -225,7 +225,7 @@ fn write(args: &DuArgs, source: &dyn Source, to: &mut dyn Write) -> Result<(), F
     to.flush().map_err(|error| failed(&error))
 }
 
-/// Where a file goes.
+/// A file to write to.
 enum Target {
     Stdout(std::io::Stdout),
     File(Box<Output>),

@@ -1,4 +1,4 @@
-//! What is printed instead of browsing: directories down to some level, the largest files, and all of it as JSON.
+//! What is printed instead of browsing: directories down to a level, the largest files, or everything as JSON.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -27,7 +27,7 @@ use crate::size::Human;
 #[derive(Serialize)]
 struct Item {
     path: String,
-    /// If the path is not UTF-8: all of its bytes.
+    /// All bytes of the path if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
     apparent_bytes: u64,
@@ -38,12 +38,12 @@ struct Item {
     shared_disk_bytes: Option<u64>,
     #[serde(skip)]
     raw: Vec<u8>,
-    /// '!' if it could not be read, '.' if something in it could not be, as in the browser.
+    /// '!' if it could not be read, '.' if something in it could not be read, as in the browser.
     #[serde(skip)]
     mark: char,
 }
 
-/// What the tree takes.
+/// What the tree itself takes.
 #[derive(Serialize)]
 struct Memory {
     peak_resident_bytes: Option<u64>,
@@ -80,7 +80,7 @@ fn item(path: Vec<u8>, sum: Sum) -> Item {
     }
 }
 
-/// A directory with all below it.
+/// A directory with everything below it.
 fn directory(source: &dyn Source, number: u32) -> Result<Item, Error> {
     let row = source.row(number)?;
     let sum = source.own_entry(number)?.entry().sum().plus(row.sum());
@@ -97,7 +97,7 @@ fn directory(source: &dyn Source, number: u32) -> Result<Item, Error> {
     })
 }
 
-/// Prints what is asked for.
+/// Prints what the user asked for.
 pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failure> {
     let source = input.source();
     let failed = |error: Error| Failure::new(format!("the tree can't be read: {error}"));
@@ -137,11 +137,11 @@ pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failur
         listed.and_then(|()| files.iter().flatten().try_for_each(|item| line(&mut out, item, args)))
     };
     written.and_then(|()| out.flush()).map_err(|error| Failure::new(format!("standard output: {error}")))?;
-    // The object has a field for it.
+    // The JSON object has a field for failures.
     if args.json { Ok(()) } else { say_failures(source) }
 }
 
-/// One line on standard error, if something could not be read.
+/// Prints one line on standard error if something could not be read.
 pub fn say_failures(source: &dyn Source) -> Result<(), Failure> {
     let row = source.row(ROOT).map_err(|error| Failure::new(format!("the tree can't be read: {error}")))?;
     match u64::from(row.failures) + u64::from(row.flags & flags::FAILED != 0) {
@@ -156,15 +156,15 @@ pub fn say_failures(source: &dyn Source) -> Result<(), Failure> {
 
 fn line(out: &mut dyn Write, item: &Item, args: &DuArgs) -> std::io::Result<()> {
     let bytes = if args.apparent_size { item.apparent_bytes } else { item.disk_bytes };
-    // Without a blank before the unit, `sort -h` can put the lines in order.
+    // Without a blank before the unit, `sort -h` can sort the lines.
     let size = if args.si { si(bytes) } else { Human(bytes).to_string() };
     let size = size.replace(" bytes", "B").replace(' ', "");
     write!(out, "{size:>10}{} ", item.mark)?;
-    // A name may hold anything: nothing of it is to be taken for the terminal's, or for another line.
+    // A name may contain anything: no part of it may reach the terminal as a command or look like another line.
     writeln!(out, "{}", shown(&item.raw))
 }
 
-/// As [`Human`], by powers of 1000.
+/// Like [`Human`], but with powers of 1000.
 fn si(bytes: u64) -> String {
     let mut value = bytes as f64;
     for unit in ["bytes", "kB", "MB", "GB", "TB", "PB"] {
@@ -177,12 +177,12 @@ fn si(bytes: u64) -> String {
     String::new()
 }
 
-/// JSON on its way out, as a terminal may have it.
+/// Writes JSON that is safe for a terminal.
 struct Escaped<W>(W);
 
 impl<W: Write> Write for Escaped<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // serde_json hands over whole pieces of strings, never a part of a character.
+        // serde_json writes whole pieces of strings, never a part of a character.
         match str::from_utf8(bytes) {
             Ok(text) => self.0.write_all(memfold_escape::json(text).as_bytes())?,
             Err(_) => self.0.write_all(bytes)?,
@@ -195,13 +195,13 @@ impl<W: Write> Write for Escaped<W> {
     }
 }
 
-/// Directories down to a level below the root: as they are in the tree, each before those in it, of which
-/// none is kept, for there may be many; or in an order.
+/// The directories down to a level below the root. In the order of the tree, each directory comes before those in
+/// it and none is kept, for there may be many. The alternative is a sorted order.
 struct Directories<'s> {
     source: &'s dyn Source,
     depth: u32,
     ranked: Option<Ranked<'s>>,
-    /// What went wrong.
+    /// The error, if there was one.
     error: Cell<Option<Error>>,
 }
 
@@ -241,7 +241,7 @@ impl Serialize for Directories<'_> {
     }
 }
 
-/// A file: the smallest size is the least, then what comes last.
+/// A file. It orders by size; of equal sizes, the one that comes last in the tree is the least.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     size: u64,
@@ -250,9 +250,9 @@ struct Candidate {
     link: Option<(u32, u64)>,
 }
 
-/// The largest files, the largest first; those of several names by one of them.
+/// The largest files, largest first. A file that has several names is listed under one of them.
 fn largest(source: &dyn Source, count: usize, apparent: bool) -> Result<Vec<Item>, Error> {
-    // Files of several names that are among the largest so far: they come again.
+    // `linked`: files with several names among the largest so far, which the scan will meet again.
     let (mut largest, mut linked) = (BinaryHeap::new(), HashSet::new());
     let mut way = Below::new(ROOT);
     while let Some(step) = way.step(source)? {

@@ -1,27 +1,27 @@
-//! What to change: what the measured numbers say, in words. Nothing is guessed that a second run would not have to show.
+//! Advice that follows from the measured numbers. Nothing is claimed that a second run would still have to show.
 
 use serde::Serialize;
 
 use super::numbers::Numbers;
 use crate::size::Human;
 
-/// More than this share of the time spent waiting is worth a word.
+/// A larger share of the time spent waiting is worth mentioning.
 const STALL_MUCH: f64 = 0.01;
-/// Less than this is not noticed.
+/// A smaller share goes unnoticed.
 const STALL_LITTLE: f64 = 0.001;
-/// Faults in so few pages that one looks at them.
+/// If the pages with most faults have this share of all faults, they are worth a look.
 const HOT_SHARE: f64 = 0.25;
 
-/// One piece.
+/// One piece of advice.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// What it is about: a word that stays the same.
+    /// Its subject: a word that stays the same in all versions.
     pub about: &'static str,
-    /// In words; what one types stands between backticks.
+    /// The text; commands to type are in backticks.
     pub text: String,
 }
 
-/// All that there is to say, the most important first.
+/// All advice, the most important first.
 pub fn of(numbers: &Numbers) -> Vec<Advice> {
     let mut all = Vec::new();
     let mut say = |about, text| all.push(Advice { about, text });
@@ -41,7 +41,7 @@ pub fn of(numbers: &Numbers) -> Vec<Advice> {
     pages(numbers, &mut say);
     let own = stats.runtime_cpu_seconds + stats.supervisor_cpu_seconds;
     let all_cpu = stats.user_seconds + stats.system_seconds + stats.supervisor_cpu_seconds;
-    // Of processes for which nobody waited the kernel does not say it.
+    // The kernel does not report the CPU time of processes that nobody waited for.
     if own > 0.2 * all_cpu && own < all_cpu {
         say(
             "cpu",
@@ -147,7 +147,7 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         );
         return;
     }
-    // Below this much of the limit blocks are taken away; what the supervisor has counts.
+    // Eviction begins when less than this is left below the limit; the supervisor's own memory counts.
     let spare = (stats.peak_logical_bytes / 32).max(8 << 20) + stats.supervisor_resident_bytes;
     let fits = stats.peak_logical_bytes + spare;
     if share > STALL_MUCH {
@@ -242,7 +242,7 @@ fn pages(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
     }
 }
 
-/// As an option is written, rounded up.
+/// In the form of an option's value, rounded up.
 fn megabytes(bytes: u64) -> String {
     format!("{}M", bytes.div_ceil(1 << 20))
 }

@@ -1,4 +1,4 @@
-//! Pictures over time: memory by state, waiting, faults.
+//! Charts over time: memory by state, waiting, faults.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::numbers::Numbers;
 use super::plot::{Plot, SIDE, bytes_axis, count_axis, short, time_axis};
 use crate::web::escape;
 
-/// Parts of the memory, from the bottom up: colour, name.
+/// The parts of the memory, from the bottom up: colour, name.
 pub const PARTS: [(&str, &str); 5] = [
     ("a", "in place"),
     ("s", "standby: taken away, not yet compressed"),
@@ -27,7 +27,7 @@ pub fn memory(numbers: &Numbers) -> String {
     ];
     let largest = time.resident_bytes.iter().chain(&time.logical_bytes).copied().max().unwrap_or(0);
     let limits = time.limit_bytes.iter().copied().max().unwrap_or(0);
-    // A limit far above everything would press the rest flat: then it is only named.
+    // A limit far above everything else would flatten the rest: then it is only named.
     let limit_fits = limits as f64 <= largest as f64 * 3.0;
     let (end, y) = bytes_axis(if limit_fits { largest.max(limits) } else { largest });
     let place = |bytes: u64| (1.0 - bytes as f64 / end as f64) * SIDE;
@@ -72,7 +72,7 @@ pub fn memory_key(numbers: &Numbers) -> String {
     key + "<li><i class=\"l\"></i>what the programs have</li>\n<li><i class=\"l d\"></i>limit</li>\n</ul>\n"
 }
 
-/// Share of the time in which somebody waited, and faults by second.
+/// The share of time in which a thread waited, and faults per second.
 pub fn waiting(numbers: &Numbers) -> String {
     let time = &numbers.time;
     let by = 1e9 * time.step_seconds;

@@ -6,11 +6,11 @@ use serde::Serialize;
 #[allow(missing_docs)]
 #[derive(Debug, Serialize)]
 pub struct Faults {
-    /// Faults whose time was measured: what the quantiles and the density are of.
+    /// Faults whose time was measured: the basis of the quantiles and the density.
     pub timed: u64,
-    /// Of those, the ones that were seen one by one: what the maps and the list of pages are of.
+    /// Of those, the faults that were seen one by one: the basis of the maps and the list of pages.
     pub seen: u64,
-    /// Events of all kinds that came too fast to be seen.
+    /// Events of all kinds that came too fast to be recorded.
     pub events_lost: u64,
     pub p50_us: Option<f64>,
     pub p90_us: Option<f64>,
@@ -29,7 +29,7 @@ pub struct Density {
     pub faults: u64,
 }
 
-/// What pages were compressed to, when they went.
+/// The sizes that pages were compressed to on eviction.
 #[allow(missing_docs)]
 #[derive(Debug, Serialize)]
 pub struct Sizes {
@@ -37,10 +37,10 @@ pub struct Sizes {
     pub zeros: u64,
     /// Pages of one other repeated word.
     pub repeated: u64,
-    /// The others: the first are those of up to `step_bytes`.
+    /// The width of a size class: the first class holds pages of up to `step_bytes`.
     pub step_bytes: u64,
     pub pages: Vec<u64>,
-    /// Of those, the last: pages that did not become smaller.
+    /// Of those, the last class: pages that did not become smaller.
     pub incompressible: u64,
 }
 
@@ -70,7 +70,7 @@ pub struct Time {
 pub struct Latencies {
     pub column_seconds: f64,
     pub classes_from_us: Vec<f64>,
-    /// For each column, class and count where there are any.
+    /// For each column, class and count where the count is not zero.
     pub columns: Vec<Vec<(usize, u32)>>,
 }
 
@@ -94,7 +94,7 @@ pub struct Block {
     pub mapping: Option<String>,
     pub faults: u64,
     pub pages_compressed: u64,
-    /// Column, faults, pages compressed, where there are any.
+    /// Column, faults and pages compressed, where there are any.
     pub cells: Vec<(usize, u32, u32)>,
 }
 
@@ -105,7 +105,7 @@ pub struct Row {
     pub parent: i32,
     pub command: String,
     pub from_seconds: f64,
-    /// Null if it was there when the program ended.
+    /// Null if it still ran when the program ended.
     pub to_seconds: Option<f64>,
     /// managed, stopped, or not managed.
     pub state: &'static str,
@@ -122,7 +122,7 @@ pub struct Row {
     pub runtime_cpu_seconds: f64,
 }
 
-/// Processes that found no room in the list.
+/// Processes for which the list had no room.
 #[allow(missing_docs)]
 #[derive(Debug, Serialize)]
 pub struct LeftOut {
@@ -131,11 +131,11 @@ pub struct LeftOut {
     pub pages_faulted: u64,
 }
 
-/// Pages with most faults.
+/// The pages with the most faults.
 #[allow(missing_docs)]
 #[derive(Debug, Serialize)]
 pub struct Pages {
-    /// A count is too small by so much at most.
+    /// A count may be too small by at most this much.
     pub error: u64,
     pub list: Vec<Page>,
 }

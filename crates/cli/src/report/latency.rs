@@ -1,12 +1,13 @@
-//! How long faults took, over time: a count for each column of time and each class of latency, two classes to a doubling.
+//! The latencies of faults over time: a count for each column of time and each class of latency, two classes per
+//! doubling.
 
 use super::steps::COLUMNS;
 
-/// Classes; the last takes what is longer, too.
+/// Number of classes; the last includes everything longer.
 pub const CLASSES: usize = 50;
 const FIRST_LOG: u32 = 9;
 
-/// The class of a latency. The first ends with 768 ns.
+/// The class of a latency. The first ends at 768 ns.
 pub fn class_of(ns: u64) -> usize {
     let ns = ns.max(1 << FIRST_LOG);
     let log = ns.ilog2();
@@ -14,7 +15,7 @@ pub fn class_of(ns: u64) -> usize {
     (((log - FIRST_LOG) * 2) as usize + half as usize).min(CLASSES - 1)
 }
 
-/// The least latency of a class, ns; of the first it is less.
+/// The lower bound of a class in ns; the first class has no lower bound.
 pub fn class_start(class: usize) -> u64 {
     (2 + class as u64 % 2) << (FIRST_LOG as usize - 1 + class / 2)
 }

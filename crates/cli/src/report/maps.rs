@@ -1,4 +1,4 @@
-//! Pictures of counts: latencies over time and as a density, addresses over time, compressed sizes.
+//! Maps of counts: latencies over time and as a density, addresses over time, compressed sizes.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::numbers::{Block, Numbers};
 use super::plot::{Cells, Plot, SIDE, count_axis, log_ticks, short, time_axis, us_text};
 use crate::stats::grouped;
 
-/// Height of a gap between blocks that are no neighbours, in rows.
+/// Height of a gap between blocks that are not adjacent, in rows.
 const GAP: f64 = 0.5;
 /// The same between processes.
 const WIDE_GAP: f64 = 1.5;
@@ -47,7 +47,7 @@ fn frame(view: Option<(f64, f64)>) -> String {
     format!("<path class=\"grid\" d=\"M0 0H{width:.3}V{height:.3}H0Z\"/>")
 }
 
-/// Words between classes, whose bounds are 1, 1.5, 2, 3, 4, ... times the first.
+/// Labels between classes, whose bounds are 1, 1.5, 2, 3, 4, ... times the first.
 fn latency_words(first: usize, last: usize) -> Vec<(f64, String)> {
     let (low, high) = (class_start(first) as f64 / 1e3, class_start(last + 1) as f64 / 1e3);
     let place = |us: f64| {
@@ -59,7 +59,7 @@ fn latency_words(first: usize, last: usize) -> Vec<(f64, String)> {
     log_ticks(low, high).into_iter().map(|us| (place(us), us_text(us))).collect()
 }
 
-/// How many faults took how long, with quantiles.
+/// The distribution of fault times, with quantiles.
 pub fn density(numbers: &Numbers) -> String {
     let faults = &numbers.faults;
     let (Some(first), Some(last)) = (faults.density.first(), faults.density.last()) else {
@@ -98,7 +98,8 @@ pub fn density(numbers: &Numbers) -> String {
     for (level, (name, us)) in quantiles.into_iter().enumerate() {
         let Some(at) = us.map(x) else { continue };
         let _ = write!(plot.svg, "<path class=\"thin\" d=\"M{0:.1} 0V{SIDE}\"/>", at * SIDE);
-        // One below the other, so that near ones can be read; beyond the middle to the left of the line.
+        // One below the other, so that labels close together stay readable; in the right part they stand to the
+        // left of the line.
         let side = if at > 0.85 {
             format!("right:{:.2}%", (1.0 - at) * 100.0)
         } else {
@@ -167,7 +168,7 @@ struct Group<'a> {
     end: f64,
 }
 
-/// Names at the side, the larger groups first; where there is no room for one it is left out.
+/// Names at the side, larger groups first; a name for which there is no room is left out.
 fn labels(groups: &[Group], rows: f64, height: f64, several: bool) -> Vec<(f64, String)> {
     // A line of text, in rows.
     let line = 1.05 / height * rows;
@@ -190,7 +191,7 @@ fn labels(groups: &[Group], rows: f64, height: f64, several: bool) -> Vec<(f64, 
     words
 }
 
-/// What pages were compressed to.
+/// The sizes that pages were compressed to.
 pub fn sizes(numbers: &Numbers) -> String {
     let sizes = &numbers.sizes;
     let all = sizes.zeros + sizes.repeated + sizes.pages.iter().sum::<u64>();

@@ -1,12 +1,12 @@
-//! `--report`: what a run was like, in one page that needs no other file.
+//! `--report`: a record of the run in one self-contained page.
 //!
 //! ```text
 //!  while it runs:  supervisor ──> record ( steps, latency, space, often, processes, names )
 //!  at the end:     record + statistics ──> numbers ──> advice, charts, maps, tables ──> page
 //! ```
 //!
-//! Every number on the page stands in [`numbers`] too, which is embedded as JSON, and every number in words is marked with its place there: what is
-//! seen and what programs read is the same.
+//! Every number on the page is also in [`numbers`], which is embedded as JSON, and every number in the text is
+//! marked with its place there. So people and programs read the same numbers.
 
 mod advice;
 mod charts;

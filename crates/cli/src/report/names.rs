@@ -1,4 +1,4 @@
-//! What lies at an address of a process, from `/proc/PID/maps`.
+//! Names what lies at an address of a process, from `/proc/PID/maps`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -7,10 +7,10 @@ use std::rc::Rc;
 /// The name of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Name {
-    /// Nobody has looked, or the process had ended.
+    /// Not looked up yet, or the process had ended.
     #[default]
     Unknown,
-    /// As it was found.
+    /// The name that was found.
     Known(Rc<str>),
 }
 
@@ -24,7 +24,8 @@ impl Name {
     }
 }
 
-/// Finds the mappings of addresses, which are sorted; hands over the places in the list, and names. Stops at the last.
+/// Finds the mappings of a sorted list of addresses; passes each index in the list and its name to `found`. Stops
+/// after the last address.
 pub fn look(pid: i32, addresses: &[u64], found: impl FnMut(usize, &Name)) -> std::io::Result<()> {
     scan(BufReader::new(File::open(format!("/proc/{pid}/maps"))?), addresses, found)
 }
@@ -69,7 +70,7 @@ impl Mapping {
         Some(Mapping { start: number(start)?, end: number(end)?, rights, path })
     }
 
-    /// A few pages that may not be touched, as they lie below the stack of a thread.
+    /// Whether it is a few inaccessible pages, like those below the stack of a thread.
     fn is_guard(&self) -> bool {
         self.rights == "---p" && self.path.is_empty() && self.end - self.start <= 64 << 10
     }

@@ -1,4 +1,5 @@
-//! All numbers of a report, as they are embedded in its page: one JSON object. Names are a contract (docs/report.md): they are added to, never changed.
+//! All numbers of a report, as its page embeds them: one JSON object. The names are a contract (docs/report.md):
+//! new ones may be added, existing ones never change.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +17,7 @@ use super::steps::{COLUMN, Counts, Gauges};
 use crate::stats::{Stats, quantile_us};
 use crate::sys::PAGE;
 
-/// Pages that are named.
+/// How many pages are listed.
 const PAGES: usize = 20;
 
 #[allow(missing_docs)]
@@ -24,9 +25,9 @@ const PAGES: usize = 20;
 pub struct Numbers<'a> {
     pub format: u32,
     pub stats: &'a Stats,
-    /// Most by which what the programs had was larger than what was resident, at one time.
+    /// The peak of the difference between the programs' logical size and their resident memory.
     pub peak_saved_bytes: u64,
-    /// Stalled time by wall time.
+    /// Stalled time divided by wall time.
     pub stall_share: f64,
     pub faults: Faults,
     pub sizes: Sizes,
@@ -40,7 +41,7 @@ pub struct Numbers<'a> {
 }
 
 impl<'a> Numbers<'a> {
-    /// Puts everything together.
+    /// Collects all numbers.
     pub fn new(shared: &Shared, stats: &'a Stats, records: &Records) -> Self {
         let sizes = sizes(shared);
         let list = &records.processes.list;
@@ -96,13 +97,13 @@ impl<'a> Numbers<'a> {
         numbers
     }
 
-    /// As JSON that may stand inside of a page: nothing in it ends the element.
+    /// As JSON that may be embedded in a page: nothing in it ends the element.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
         memfold_escape::json(&text).replace('<', "\\u003c")
     }
 
-    /// End of the time axes.
+    /// The end of the time axes.
     pub fn seconds(&self) -> f64 {
         self.stats.wall_seconds.max(1e-3)
     }

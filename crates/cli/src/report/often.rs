@@ -1,22 +1,23 @@
-//! Which pages faulted most: a bounded counter.
+//! The pages that faulted most: a bounded counter.
 //!
-//! As long as no more pages than it holds have faulted it is exact. Then, whenever it is full, the median count is taken off all and who has nothing left is
-//! dropped (Misra and Gries, 1982, in batches). So a count is too small by `error` at most, and a page that is not there has had no more than that.
+//! It is exact until more pages have faulted than it holds. From then on, whenever it is full, the median count
+//! is subtracted from all counts, and pages with nothing left are dropped (Misra and Gries, 1982, in batches). So
+//! a count is too small by at most `error`, and a page that is missing had at most that many faults.
 
 use std::collections::HashMap;
 
 use super::names::Name;
 
-/// The most pages: so many fit into a hash table of 2048 places.
+/// The maximum number of pages: this many fit into a hash table of 2048 places.
 pub const PAGES: usize = 1792;
 
 /// A page of a process, by its number.
 pub type Key = (u32, u64);
 
-/// What is known of a page.
+/// What is known about a page.
 #[derive(Debug, Clone, Default)]
 pub struct Count {
-    /// Faults, at least.
+    /// A lower bound of its faults.
     pub faults: u32,
     /// Its mapping.
     pub name: Name,
@@ -26,12 +27,12 @@ pub struct Count {
 #[derive(Debug, Default)]
 pub struct Often {
     counts: HashMap<Key, Count>,
-    /// A count is too small by so much at most.
+    /// A count may be too small by at most this much.
     pub error: u64,
 }
 
 impl Often {
-    /// One more fault.
+    /// Counts one more fault.
     pub fn add(&mut self, key: Key) {
         if self.counts.len() >= PAGES && !self.counts.contains_key(&key) {
             let mut all: Vec<u32> = self.counts.values().map(|count| count.faults).collect();
@@ -58,7 +59,7 @@ impl Often {
         self.counts.len()
     }
 
-    /// Pages of a process that faulted at least so often and whose mapping is not known.
+    /// Pages of a process that faulted at least `least` times and whose mapping is not known.
     pub fn nameless(&mut self, process: u32, least: u32) -> impl Iterator<Item = (u64, &mut Name)> {
         let wanted = move |(key, count): &(&Key, &mut Count)| {
             key.0 == process && count.faults >= least && count.name == Name::Unknown

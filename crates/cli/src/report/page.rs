@@ -10,7 +10,7 @@ use crate::stats::Stats;
 use crate::web::{self, escape};
 
 const STYLE: &str = include_str!("style.css");
-/// Shows values under the pointer; everything is there without it.
+/// Shows values under the pointer; the page is complete without it.
 const SCRIPT: &str = include_str!("hover.js");
 
 /// Makes the page.
@@ -67,7 +67,7 @@ fn section(title: &str, words: &str, inside: &str) -> String {
     format!("<section><h2>{title}</h2>\n{words}{inside}</section>\n")
 }
 
-/// What it comes to, in a sentence.
+/// The result in a sentence.
 fn headline(numbers: &Numbers) -> String {
     let stats = numbers.stats;
     let peak = crate::size::Human(stats.peak_resident_bytes);
@@ -120,7 +120,7 @@ fn advice(numbers: &Numbers) -> String {
     format!("<ol class=\"do\">\n{items}</ol>\n")
 }
 
-/// What stands between backticks is what one types.
+/// Marks text between backticks as code.
 fn with_code(text: &str) -> String {
     let parts = text.split('`').enumerate().map(|(at, part)| match at % 2 {
         0 => escape(part),

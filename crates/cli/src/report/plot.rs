@@ -1,4 +1,5 @@
-//! The frame of a picture: axes with words, which keep their size however wide the window is, around an SVG that is stretched.
+//! The frame of a plot: an SVG that is stretched, surrounded by axes with labels that keep their size at any
+//! width of the window.
 //!
 //! ```text
 //!   .y   |  .in: svg, 0..1000 by 0..1000 (or cells), and words over it
@@ -16,19 +17,19 @@ use crate::web::escape;
 /// Width and height of the coordinates inside.
 pub const SIDE: f64 = 1000.0;
 
-/// A picture.
+/// A plot.
 pub struct Plot<'a> {
-    /// Names it for scripts.
+    /// Its name for scripts.
     pub id: &'a str,
     /// What it shows, in words.
     pub label: String,
-    /// Height, rem.
+    /// Height in rem.
     pub height: f64,
-    /// Words at places from left to right, 0 to 1.
+    /// Labels at positions from left to right, 0 to 1.
     pub x: Vec<(f64, String)>,
-    /// Words at places from the bottom up, 0 to 1.
+    /// Labels at positions from the bottom up, 0 to 1.
     pub y: Vec<(f64, String)>,
-    /// The words at the side are names, not numbers.
+    /// The labels at the side are names, not numbers.
     pub names: bool,
     /// Coordinates, if not those of [`SIDE`].
     pub view: Option<(f64, f64)>,
@@ -39,7 +40,7 @@ pub struct Plot<'a> {
 }
 
 impl Plot<'_> {
-    /// The picture.
+    /// Draws the plot.
     pub fn draw(&self) -> String {
         let (width, height) = self.view.unwrap_or((SIDE, SIDE));
         let mut html = format!(
@@ -65,7 +66,7 @@ impl Plot<'_> {
         html + "</div></div>\n"
     }
 
-    /// Lines across, where there are words at the side.
+    /// Horizontal lines at the labels on the side.
     pub fn grid(&mut self) {
         let lines: String =
             self.y.iter().map(|(at, _)| format!("M0 {:.1}H{SIDE}", (1.0 - at) * SIDE)).collect();
@@ -73,7 +74,7 @@ impl Plot<'_> {
     }
 }
 
-/// Words for an axis of bytes from zero, and its end.
+/// Labels for an axis of bytes from zero, and its end.
 pub fn bytes_axis(largest: u64) -> (u64, Vec<(f64, String)>) {
     let step = step_of_bytes(largest.max(1 << 20));
     let end = largest.max(1 << 20).div_ceil(step) * step;
@@ -90,14 +91,14 @@ fn step_of_bytes(top: u64) -> u64 {
     }
     let steps = [1, 2, 4, 5, 10, 20, 25, 50, 100, 128, 200, 256];
     let step = steps.into_iter().find(|step| top.div_ceil(unit * step) <= 6);
-    // Less than three units: parts of one are needed.
+    // Less than three units: fractions of one are needed.
     match top / unit {
         0..=2 if unit > 1 => unit / 2,
         _ => unit * step.unwrap_or(256),
     }
 }
 
-/// Words for an axis of numbers from zero, and its end.
+/// Labels for an axis of numbers from zero, and its end.
 pub fn count_axis(largest: f64, text: impl Fn(f64) -> String) -> (f64, Vec<(f64, String)>) {
     let largest = largest.max(1e-6);
     let step = round_step(largest, 4.0);
@@ -109,7 +110,7 @@ pub fn count_axis(largest: f64, text: impl Fn(f64) -> String) -> (f64, Vec<(f64,
     (parts * step, words.collect())
 }
 
-/// Words for the time axis.
+/// Labels for the time axis.
 pub fn time_axis(seconds: f64) -> Vec<(f64, String)> {
     let (unit, name) = match seconds {
         0.0..300.0 => (1.0, "s"),
@@ -127,14 +128,14 @@ pub fn time_axis(seconds: f64) -> Vec<(f64, String)> {
         .collect()
 }
 
-/// 1, 2 or 5 times a power of ten, so that there are no more than so many steps.
+/// The smallest of 1, 2 or 5 times a power of ten that gives no more than `most` steps.
 fn round_step(largest: f64, most: f64) -> f64 {
     let power = 10f64.powf((largest / most).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|step| largest / step <= most * (1.0 + 1e-9)).unwrap_or(largest)
 }
 
-/// Powers of ten between two numbers, and where these are few, 2 and 5 times them.
+/// Powers of ten between two numbers and, if these are few, 2 and 5 times them.
 pub fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     let steps: &[f64] = if high / low > 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
     let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
@@ -154,7 +155,7 @@ pub fn us_text(us: f64) -> String {
     }
 }
 
-/// A rate or a count, short.
+/// A rate or a count in short form.
 pub fn short(value: f64) -> String {
     match value {
         0.0..1.0 => format!("{value:.1}"),
@@ -164,7 +165,7 @@ pub fn short(value: f64) -> String {
     }
 }
 
-/// Cells of a map by shade: runs of neighbours are one line each.
+/// The cells of a map by shade: each run of neighbours is one line.
 pub struct Cells {
     paths: [String; 8],
     largest: u32,
@@ -172,12 +173,12 @@ pub struct Cells {
 }
 
 impl Cells {
-    /// No cells yet; the darkest shade is for the largest count.
+    /// Starts without cells; the darkest shade is for the largest count.
     pub fn new(largest: u32) -> Self {
         Cells { paths: Default::default(), largest, last: None }
     }
 
-    /// A cell with a count; shade 0 is for none. In order of rows, and of columns within one.
+    /// Adds a cell with a count; shade 0 means none. Cells come row by row, and by column within a row.
     pub fn add(&mut self, column: usize, y: f64, count: u32) {
         let shade = self.shade(count);
         match &mut self.last {
@@ -207,7 +208,7 @@ impl Cells {
         }
     }
 
-    /// The paths.
+    /// Draws the paths.
     pub fn draw(mut self) -> String {
         self.flush();
         let paths = self.paths.iter().enumerate().filter(|(_, path)| !path.is_empty());
@@ -216,7 +217,7 @@ impl Cells {
         format!("<g class=\"cells\">{paths}</g>")
     }
 
-    /// What the shades stand for.
+    /// The legend of the shades.
     pub fn scale(largest: u32, what: &str) -> String {
         let shades: String =
             (1..=7).map(|shade| format!("<i style=\"background:var(--q{shade})\"></i>")).collect();

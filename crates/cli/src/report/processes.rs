@@ -1,7 +1,8 @@
-//! The processes of a run: what each had, and what it cost. Bounded: of too many only the sums of their counters are kept.
+//! The processes of a run: their memory, and what paging cost them. The list is bounded: beyond that, only the
+//! sums of the counters are kept.
 //!
-//! Counters are exact, because they are read when a process has ended and before its slot is freed. Gauges are looked at with each sample, and the
-//! largest is kept.
+//! Counters are exact, because they are read after a process has ended and before its slot is freed. Gauges are
+//! read with each sample, and the largest value is kept.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,13 +11,13 @@ use memfold_shared::page::{Counters, Shared, Slot, state};
 
 use crate::procfs;
 
-/// The most processes.
+/// The maximum number of processes.
 pub const PROCESSES: usize = 200;
-/// Stands for all that are too many.
+/// Stands for all processes beyond that.
 pub const OTHERS: u32 = u32::MAX;
 /// The most characters of a command that are kept.
 const COMMAND: usize = 160;
-/// Bytes of a process's command line that are looked at.
+/// The most bytes of a process's command line that are read.
 const LINE: u64 = 1024;
 
 /// Values of [`Counters::each`].
@@ -36,21 +37,21 @@ pub fn count(shared: &Shared, sums: &Sums, name: &str) -> u64 {
 /// One process.
 #[derive(Debug, Clone, Default)]
 pub struct Process {
-    /// Its id, outside of namespaces as far as that is known.
+    /// Its id, as seen from outside of namespaces if known.
     pub pid: i32,
-    /// The id of its parent when it was first looked at.
+    /// Its parent's id when the process was first seen.
     pub parent: i32,
-    /// Its command, if it lived long enough.
+    /// Its command, if it lived long enough to be read.
     pub command: String,
-    /// Seconds: when it was first seen.
+    /// When it was first seen, in seconds.
     pub from: f64,
     /// When it was seen to have ended.
     pub to: Option<f64>,
-    /// Most private memory, everything of memfold's in it included, bytes.
+    /// Peak private memory in bytes, including everything of memfold's in it.
     pub peak_resident: u64,
-    /// Most of what was evicted without what that took.
+    /// The peak of what was evicted minus the memory that its storage took.
     pub peak_saved: u64,
-    /// Most that was evicted, and payload then.
+    /// The peak of what was evicted, and the payload at that time.
     pub peak_evicted: (u64, u64),
     /// Counters.
     pub sums: Sums,
@@ -63,18 +64,18 @@ pub struct Process {
     image: u64,
 }
 
-/// The record.
+/// The list.
 #[derive(Debug, Default)]
 pub struct Processes {
     /// In the order in which they were first seen.
     pub list: Vec<Process>,
     by_pid: HashMap<u32, u32>,
-    /// Those that found no room: how many, and their counters.
+    /// Processes without room in the list: how many, and their counters.
     pub more: (u64, Sums),
 }
 
 impl Processes {
-    /// The number of a process that has, or had, this id.
+    /// The index of the process that has, or had, this id.
     pub fn find(&self, pid: u32) -> Option<u32> {
         self.by_pid.get(&pid).copied()
     }
@@ -87,7 +88,7 @@ impl Processes {
         let number = if self.list.len() < PROCESSES { self.list.len() as u32 } else { OTHERS };
         if number == OTHERS {
             self.more.0 += 1;
-            // The map stays as small as the list.
+            // Otherwise the map would outgrow the list.
             return OTHERS;
         }
         self.by_pid.insert(pid, number);
@@ -99,7 +100,7 @@ impl Processes {
         &self.list[number as usize]
     }
 
-    /// Enters those that have a slot and are not known yet.
+    /// Enters processes that have a slot and are not yet known.
     pub fn welcome(&mut self, shared: &Shared, at: f64) {
         for slot in shared.live_slots() {
             let pid = slot.pid.load(Relaxed);
@@ -109,7 +110,7 @@ impl Processes {
         }
     }
 
-    /// A process that has a slot now; `pid` is its id outside of namespaces, if that is known.
+    /// Notes a process that has a slot now; `pid` is its id outside of namespaces, if known.
     pub fn note(&mut self, slot: &Slot, pid: Option<i32>, at: f64) {
         let inner = slot.pid.load(Relaxed);
         if self.list.len() >= PROCESSES && !self.by_pid.contains_key(&inner) {
@@ -134,7 +135,7 @@ impl Processes {
         process.sums = sums(&slot.counters);
     }
 
-    /// A process has ended, with these counters.
+    /// Notes that a process has ended, with these counters.
     pub fn ended(&mut self, pid: u32, sums: Sums, at: f64) {
         match self.enter(pid, at) {
             OTHERS => self.more.1.iter_mut().zip(sums).for_each(|(sum, value)| *sum += value),
@@ -145,7 +146,7 @@ impl Processes {
         }
     }
 
-    /// A process turned out not to be managed.
+    /// Notes that a process is not managed.
     pub fn unmanaged(&mut self, pid: i32, why: &str, at: f64) {
         let number = self.enter(pid as u32, at);
         if let Some(process) = self.list.get_mut(number as usize) {
@@ -154,7 +155,7 @@ impl Processes {
         }
     }
 
-    /// Looks at those that nobody else looks at, now and then.
+    /// Reads, now and then, the memory of processes that nothing else reads.
     pub fn look_at_unmanaged(&mut self, at: f64) {
         for process in self.list.iter_mut().filter(|process| process.why.is_some() && process.to.is_none()) {
             match procfs::anonymous(process.pid) {

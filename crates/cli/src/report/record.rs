@@ -23,11 +23,11 @@ use super::steps::{Counts, Gauges, Steps};
 use crate::sys;
 use crate::tree::Tree;
 
-/// Mappings are read for one part in this many of the time at most.
+/// Reading mappings may take at most one part in this many of the time.
 const NAMES_SHARE: u32 = 100;
-/// And not more often than this.
+/// The minimum time between two readings.
 const NAMES_EVERY: Duration = Duration::from_millis(50);
-/// How often processes that are not managed are looked at, seconds.
+/// How often unmanaged processes are read, in seconds.
 const UNMANAGED_EVERY: f64 = 0.2;
 
 /// The records.
@@ -41,15 +41,15 @@ pub struct Records {
     pub latency: Latency,
     /// Addresses over time.
     pub space: Space,
-    /// Pages by faults.
+    /// Fault counts of pages.
     pub often: Often,
     /// Processes.
     pub processes: Processes,
-    /// Faults that were seen in the trail.
+    /// Faults seen in the trace buffer.
     pub faults_seen: u64,
-    /// Pages compressed that were seen in the trail.
+    /// Compressed pages seen in the trace buffer.
     pub compressed_seen: u64,
-    /// Most that was saved at one time.
+    /// The peak of what was saved.
     pub peak_saved: u64,
     before: (u64, Counts),
     next_names: Instant,
@@ -57,7 +57,7 @@ pub struct Records {
 }
 
 impl Records {
-    /// Nothing yet.
+    /// Starts empty.
     pub fn new(begin: Instant) -> Self {
         Records {
             begin,
@@ -80,12 +80,12 @@ impl Records {
         now.saturating_duration_since(self.begin).as_nanos() as u64
     }
 
-    /// Events that were never seen.
+    /// Events that were lost before they were read.
     pub fn lost(&self) -> u64 {
         self.reader.lost
     }
 
-    /// Reads the trail. To be called before slots are freed: events tell processes by their ids.
+    /// Reads the trace buffer. Must be called before slots are freed: events identify processes by their ids.
     pub fn drain(&mut self, shared: &Shared, now: Instant, last: bool) {
         let Some(trail) = shared.trail() else { return };
         let at = self.at_ns(now);
@@ -116,18 +116,18 @@ impl Records {
         });
     }
 
-    /// Processes that have ended since the last sample, with their counters.
+    /// Notes processes that have ended since the last sample, with their counters.
     pub fn ended(&mut self, ended: &mut Vec<(u32, Sums)>, now: Instant) {
         let at = self.at_ns(now) as f64 / 1e9;
         ended.drain(..).for_each(|(pid, sums)| self.processes.ended(pid, sums, at));
     }
 
-    /// A process turned out not to be managed.
+    /// Notes that a process is not managed.
     pub fn unmanaged(&mut self, pid: i32, why: &str, now: Instant) {
         self.processes.unmanaged(pid, why, self.at_ns(now) as f64 / 1e9);
     }
 
-    /// Notes a sample; the trail was drained at the same time.
+    /// Notes a sample; the trace buffer was drained at the same time.
     pub fn note(&mut self, shared: &Shared, tree: &Tree, now: Instant, gauges: Gauges) {
         let at = self.at_ns(now);
         let seconds = at as f64 / 1e9;
@@ -150,7 +150,7 @@ impl Records {
         }
     }
 
-    /// Finds the mappings of rows and pages that have none yet, while their processes live.
+    /// Looks up the mappings of rows and pages that have none yet, while their processes live.
     fn find_names(&mut self) {
         let least = self.often.top(1).first().map_or(1, |(_, count)| count.faults / 4).max(1);
         for (number, process) in
@@ -163,13 +163,13 @@ impl Records {
             }
             wanted.sort_by_key(|(page, _)| *page);
             let addresses: Vec<u64> = wanted.iter().map(|(page, _)| page * sys::PAGE).collect();
-            // One that has just ended keeps what it has.
+            // A process that has just ended keeps the names found so far.
             let _ = names::look(process.pid, &addresses, |at, name| *wanted[at].1 = name.clone());
         }
     }
 }
 
-/// Counters of those that have ended and of those that have not.
+/// The counters of all processes, ended or not.
 fn counts(shared: &Shared) -> Counts {
     let mut all = Counts::default();
     let counters = std::iter::once(&shared.ended).chain(shared.live_slots().map(|slot| &slot.counters));

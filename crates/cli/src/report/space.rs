@@ -1,21 +1,22 @@
-//! Where faults were and what was compressed, over time: a bounded map of the address spaces of all processes.
+//! Where faults and compressions happened, over time: a bounded map of the address spaces of all processes.
 //!
-//! A row is a block of 2 MiB in which something happened. When there are too many, all blocks become twice as large, up to a limit; what finds no room even then
-//! is counted apart. So the sum over all rows and what is left out is the number of events.
+//! A row is a block of 2 MiB in which something happened. When there are too many rows, all blocks double in
+//! size, up to a maximum; events that find no room even then are counted separately. So the sum over all rows
+//! plus those left out is the number of events.
 
 use std::collections::BTreeMap;
 
 use super::names::Name;
 use super::steps::COLUMNS;
 
-/// The most rows.
+/// The maximum number of rows.
 pub const ROWS: usize = 128;
-/// Pages of a block at first: a shift.
+/// Initial number of pages of a block, as a shift.
 const FIRST_SHIFT: u32 = 9;
-/// Blocks are not made larger than this (1 GiB).
+/// Blocks never become larger than this (1 GiB).
 const LAST_SHIFT: u32 = 18;
 
-/// What is counted: faults, and pages compressed.
+/// The two counts: faults, and pages compressed.
 pub type Pair = [u32; 2];
 /// Index of [`Pair`].
 pub const FAULTS: usize = 0;
@@ -25,30 +26,30 @@ pub const COMPRESSED: usize = 1;
 /// A block of a process.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// By column of time.
+    /// Counts by column of time.
     pub cells: Vec<Pair>,
-    /// The number of a page in it, to find the mapping by.
+    /// The number of a page in it, by which the mapping is found.
     pub page: u64,
     /// The mapping of that page.
     pub name: Name,
 }
 
-/// The record.
+/// The map.
 #[derive(Debug)]
 pub struct Space {
     shift: u32,
     rows: BTreeMap<(u32, u64), Row>,
-    /// What found no room.
+    /// Counts that found no room.
     pub left_out: [u64; 2],
 }
 
 impl Space {
-    /// An empty record.
+    /// An empty map.
     pub fn new() -> Self {
         Space { shift: FIRST_SHIFT, rows: BTreeMap::new(), left_out: [0; 2] }
     }
 
-    /// Adds so many of a kind, at a page of a process.
+    /// Adds `count` events of a kind at a page of a process.
     pub fn add(&mut self, process: u32, page: u64, column: usize, kind: usize, count: u32) {
         let key = |shift: u32| (process, page >> shift);
         if self.rows.len() >= ROWS && !self.rows.contains_key(&key(self.shift)) {
@@ -112,7 +113,7 @@ impl Space {
 }
 
 impl Row {
-    /// Faults and pages compressed, of all times.
+    /// Faults and pages compressed over the whole time.
     pub fn sums(&self) -> [u64; 2] {
         self.cells.iter().fold([0; 2], |sum, cell| [sum[0] + u64::from(cell[0]), sum[1] + u64::from(cell[1])])
     }

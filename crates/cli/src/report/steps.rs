@@ -1,46 +1,48 @@
-//! What was when: a bounded record over time, in steps of one length.
+//! A bounded record over time, in steps of equal length.
 //!
 //! ```text
 //!  steps    |0|1|2|3|4|5| ... at most 384, each 10 ms long at first
 //!  columns  |  0  |  1  | ... three steps each: the time axis of the heat maps
 //! ```
 //!
-//! When the time goes beyond the last step, neighbours are merged and all steps become twice as long. Then columns are merged by pairs too: who keeps something
-//! by column is told how often ([`Steps::reach`]). Counters of merged steps are added up. Of gauges those at the larger moment are kept, so that no peak is lost
-//! and the parts still belong together.
+//! When time goes beyond the last step, neighbours are merged and all steps double in length. Columns must then
+//! be merged in pairs, too: code that keeps data by column is told how often ([`Steps::reach`]). The counters of
+//! merged steps are added. Of their gauges, those of the moment with more memory are kept, so that no peak is
+//! lost and the parts still belong together.
 
-/// The most steps.
+/// The maximum number of steps.
 pub const STEPS: usize = 384;
-/// Steps of a column.
+/// Steps per column.
 pub const COLUMN: usize = 3;
-/// The most columns.
+/// The maximum number of columns.
 pub const COLUMNS: usize = STEPS / COLUMN;
-/// Length of a step at first, ns.
+/// Initial length of a step, ns.
 const FIRST_NS: u64 = 10_000_000;
 
 /// Bytes of the tree at one moment. The first five add up to `resident`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Gauges {
-    /// Of the programs, where they expect it.
+    /// The programs' resident memory.
     pub program: u64,
-    /// Uncompressed, taken away from the programs.
+    /// On standby: evicted and not yet compressed.
     pub standby: u64,
     /// Compressed.
     pub payload: u64,
-    /// The rest of memfold's, the supervisor included.
+    /// The rest of memfold's memory, the supervisor included.
     pub overhead: u64,
-    /// Of processes that are not managed.
+    /// Unmanaged processes.
     pub others: u64,
-    /// All of that.
+    /// The sum of these.
     pub resident: u64,
-    /// What the programs believe to have.
+    /// The programs' logical size.
     pub logical: u64,
     /// The limit.
     pub limit: u64,
 }
 
 impl Gauges {
-    /// The parts of `resident`. After a fork processes may count the same pages, and their sum may be more than there is: then it is cut, the program's first.
+    /// The parts of `resident`. After a fork several processes may count the same pages, so their sum may exceed
+    /// the total: then the parts are cut, the program's first.
     pub fn parts(resident: u64, others: u64, overhead: u64, payload: u64, standby: u64) -> Self {
         let mut rest = resident;
         let [others, overhead, payload, standby] = [others, overhead, payload, standby].map(|part| {
@@ -52,18 +54,18 @@ impl Gauges {
     }
 }
 
-/// What only grows: counters, or how much they grew.
+/// Values that only grow: counters, or their growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Faults on compressed pages.
     pub faults: u64,
-    /// Pages that came back from standby.
+    /// Pages restored from standby.
     pub rescued: u64,
     /// Pages compressed.
     pub compressed: u64,
-    /// Time in which threads waited for memfold, ns.
+    /// Time during which threads waited for memfold, ns.
     pub stalled_ns: u64,
-    /// Time that threads waited for room, ns.
+    /// Time during which threads waited for room, ns.
     pub throttled_ns: u64,
 }
 
@@ -78,7 +80,7 @@ impl Counts {
         }
     }
 
-    /// How much it has grown.
+    /// The growth since `before`.
     pub fn since(self, before: Self) -> Self {
         self.with(before, u64::saturating_sub)
     }
@@ -91,9 +93,9 @@ impl Counts {
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Step {
-    /// None if nobody looked.
+    /// None if no sample was taken.
     pub gauges: Option<Gauges>,
-    /// What was counted in it.
+    /// What was counted during the step.
     pub counts: Counts,
 }
 
@@ -110,7 +112,7 @@ impl Steps {
         Steps { step_ns: FIRST_NS, steps: Vec::with_capacity(STEPS) }
     }
 
-    /// Makes sure that there is a step for this time. Returns how often columns are to be merged by pairs.
+    /// Makes sure that a step for this time exists. Returns how often columns must be merged in pairs.
     pub fn reach(&mut self, at_ns: u64) -> u32 {
         let mut merged = 0;
         while at_ns / self.step_ns >= STEPS as u64 {
@@ -132,12 +134,13 @@ impl Steps {
         self.steps.len().saturating_sub(1) / COLUMN
     }
 
-    /// Adds what is now, and what was counted `since` then; the time was reached.
+    /// Adds the current gauges, and what was counted since `since_ns`; `reach` must have been called for this
+    /// time.
     pub fn add(&mut self, since_ns: u64, at_ns: u64, gauges: Gauges, counts: Counts) {
         let now = Step { gauges: Some(gauges), counts: Counts::default() };
         let last = (at_ns / self.step_ns) as usize;
         self.steps[last] = join(self.steps[last], &now);
-        // It came some time in between: spread evenly.
+        // The events came at some time in between: spread them evenly.
         let all = at_ns.saturating_sub(since_ns);
         let mut done = Counts::default();
         for index in (since_ns.min(at_ns) / self.step_ns) as usize..=last {
@@ -148,7 +151,7 @@ impl Steps {
         }
     }
 
-    /// The record so far, in order of time; a step that nobody looked at has what was before.
+    /// The record so far, in order of time; a step without a sample repeats the one before.
     pub fn steps(&self) -> Vec<(Gauges, Counts)> {
         let mut before = self.steps.iter().find_map(|step| step.gauges).unwrap_or_default();
         let held = |step: &Step| {
@@ -192,7 +195,7 @@ mod tests {
         let (mut steps, mut merges, mut sums) = (Steps::new(), 0, Counts::default());
         let mut before = 0;
         for i in 1..60_000u64 {
-            // Looked at in uneven intervals, for a minute and a half.
+            // Sampled at uneven intervals for a minute and a half.
             let at = before + 1_000_000 + i % 7 * 317_001;
             let counts = Counts { faults: i % 5, stalled_ns: i * 7, ..Counts::default() };
             let resident = if i == 33_333 { 1 << 40 } else { i };

@@ -1,4 +1,4 @@
-//! Tables and numbers in words, each marked with its place in the embedded JSON.
+//! Tables, and numbers in text, each marked with its place in the embedded JSON.
 
 use std::fmt::Display;
 
@@ -8,7 +8,7 @@ use crate::size::Human;
 use crate::stats::grouped;
 use crate::web::escape;
 
-/// A number as words, with the number itself and its place (a JSON pointer).
+/// A number as text, with the number itself and its place (a JSON pointer).
 pub fn datum(at: &str, value: impl Display, text: &str) -> String {
     format!(
         "<data data-at=\"{}\" value=\"{}\">{}</data>",
@@ -38,7 +38,7 @@ pub fn seconds(at: &str, value: f64) -> String {
     datum(at, value, &text)
 }
 
-/// A time of a fault, if there is one.
+/// The time of a fault, if there is one.
 pub fn us(at: &str, value: Option<f64>) -> String {
     value.map_or("–".into(), |us| datum(at, us, &us_text(us)))
 }
@@ -160,7 +160,7 @@ pub fn processes(numbers: &Numbers) -> String {
     )
 }
 
-/// When it lived, as a bar.
+/// The process's lifetime, as a bar.
 fn life(numbers: &Numbers, process: &Row) -> String {
     let all = numbers.seconds();
     let from = (process.from_seconds / all).clamp(0.0, 1.0) * 100.0;
@@ -168,7 +168,7 @@ fn life(numbers: &Numbers, process: &Row) -> String {
     format!("<div class=\"life\"><i style=\"left:{from:.2}%;width:{:.2}%\"></i></div>", (to - from).max(0.0))
 }
 
-/// Pages with most faults.
+/// The pages with the most faults.
 pub fn pages(numbers: &Numbers) -> String {
     let pages = &numbers.pages;
     let several = numbers.processes.len() > 1;

@@ -1,7 +1,7 @@
-//! Stopping a thread of another process for a moment, and changing where it goes on.
+//! Stops a thread of another process briefly and changes where it continues.
 //!
-//! Nothing is waited for with `waitpid`: a thread is stopped when the kernel lets its registers be read. The
-//! notes about it come to whoever collects ended children (`sys::reap`), who passes over them.
+//! Nothing here uses `waitpid`: a thread is stopped as soon as the kernel lets its registers be read. The
+//! notifications go to `sys::reap`, which collects ended children and skips them.
 
 use std::ffi::c_void;
 use std::io;
@@ -19,9 +19,9 @@ pub type Registers = libc::user_regs_struct;
 /// Why a thread is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Because that was asked for.
+    /// Because it was asked to.
     Asked,
-    /// It is about to get this signal.
+    /// It is about to receive this signal.
     Signal(i32),
 }
 
@@ -38,7 +38,7 @@ impl Tracee {
         Ok(Self { tid })
     }
 
-    /// Asks it to stop.
+    /// Asks the thread to stop.
     pub fn interrupt(&self) -> io::Result<()> {
         call(libc::PTRACE_INTERRUPT, self.tid, 0, std::ptr::null_mut())
     }
@@ -63,12 +63,12 @@ impl Tracee {
         call(libc::PTRACE_GETSIGINFO, self.tid, 0, info.as_mut_ptr().cast()).ok()?;
         // SAFETY: made of numbers, which the kernel has written.
         let info = unsafe { info.assume_init() };
-        // Where the whole process is stopped, the code is made of that signal.
+        // If the whole process is stopped, the code is derived from that signal.
         let asked = info.si_code >> 8 == libc::PTRACE_EVENT_STOP || info.si_code == STOP_CODE;
         Some(if asked { Stop::Asked } else { Stop::Signal(info.si_signo) })
     }
 
-    /// Where the kernel finds its restartable sequence: an address, 0 if it has none. Linux 5.13.
+    /// The address of its restartable sequence, as the kernel knows it; 0 if it has none. Linux 5.13 or later.
     pub fn restartable_sequence(&self) -> Option<u64> {
         const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
         let mut found = [0u64; 3];
@@ -76,14 +76,14 @@ impl Tracee {
         Some(found[0])
     }
 
-    /// Its number.
+    /// Its thread id.
     pub fn tid(&self) -> i32 {
         self.tid
     }
 
-    /// Lets one go on that has stopped, with this signal, or none if it is 0.
+    /// Lets a stopped thread continue, with this signal, or with none if it is 0.
     pub fn let_go(self, signal: i32) {
-        // What has stopped stays so until it is let go, or killed.
+        // A stopped thread stays stopped until it is let go or killed.
         let _ = call(libc::PTRACE_DETACH, self.tid, 0, signal as usize as *mut c_void);
     }
 }

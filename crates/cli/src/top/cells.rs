@@ -1,10 +1,10 @@
-//! What stands in a cell of the table, and which columns there is room for.
+//! The cells of the table, and which columns there is room for.
 
 use super::columns::{COLUMNS, Column, Is};
 use super::look::Row;
 use crate::size::Human;
 
-/// Columns that go first where there are too few columns on the screen.
+/// Columns to drop first on a narrow screen.
 const DROPPED: [Is; 11] = [
     Is::Spilled,
     Is::Standby,
@@ -18,10 +18,10 @@ const DROPPED: [Is; 11] = [
     Is::Faults,
     Is::Stall,
 ];
-/// A command has so much room at least.
+/// The minimum width for a command.
 const COMMAND: usize = 9;
 
-/// The columns that fit; the one that sorts is among them.
+/// The columns that fit, always including the sort column.
 pub fn fitting(width: usize, sort: usize) -> Vec<&'static Column> {
     let mut columns: Vec<&Column> = COLUMNS.iter().collect();
     let wanted = |columns: &[&Column]| columns.iter().map(|column| self::width(column.is) + 1).sum::<usize>();
@@ -34,7 +34,7 @@ pub fn fitting(width: usize, sort: usize) -> Vec<&'static Column> {
     columns
 }
 
-/// Of a column; the command's is what is left.
+/// The width of a column; the command gets what is left.
 pub fn width(is: Is) -> usize {
     match is {
         Is::Command => 0,
@@ -46,12 +46,12 @@ pub fn width(is: Is) -> usize {
     }
 }
 
-/// Whether it is text and begins at the left.
+/// Whether it is text and left-aligned.
 pub fn is_left(is: Is) -> bool {
     matches!(is, Is::State | Is::Command)
 }
 
-/// What stands there.
+/// The text of a cell.
 pub fn text(row: &Row, is: Is) -> String {
     let (memory, rates) = (&row.memory, &row.rates);
     let or_not = |text: Option<String>| text.unwrap_or_else(|| "-".into());
@@ -74,7 +74,7 @@ pub fn text(row: &Row, is: Is) -> String {
     }
 }
 
-/// Bytes in few columns: 12.3M.
+/// A number of bytes in few characters: 12.3M.
 fn bytes(bytes: u64) -> String {
     let text = Human(bytes).to_string();
     match text.split_once(' ') {
@@ -83,7 +83,7 @@ fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Microseconds in few columns: 8.4 µs, 120 ms.
+/// A time in few characters: 8.4 µs, 120 ms.
 fn time(us: f64) -> String {
     let (value, unit) = match us {
         us if us < 999.5 => (us, "µs"),
@@ -116,11 +116,11 @@ mod tests {
             assert!(shown.contains(&is), "{is:?}");
         }
         assert_eq!(names(20, 0), [Is::Pid, Is::Resident, Is::Command]);
-        // Titles fit above the numbers, with the mark of the one that sorts.
+        // Titles fit above the numbers, together with the mark of the sort column.
         for column in COLUMNS.iter().filter(|column| column.is != Is::Command) {
             assert!(column.title.len() <= width(column.is), "{}", column.title);
         }
-        // What sorts is seen.
+        // The sort column is visible.
         for (sort, column) in COLUMNS.iter().enumerate() {
             for width in 0..120 {
                 assert!(names(width, sort).contains(&column.is));

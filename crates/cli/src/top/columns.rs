@@ -1,15 +1,15 @@
-//! What `memfold top` shows, in words: one definition for each number. `?` shows them, Prometheus gets them, and the man page is made of them
-//! (crates/pages): so this needs nothing else.
+//! What `memfold top` shows: one definition for each number. `?` shows the definitions, Prometheus receives them,
+//! and crates/pages makes the man page from them, so this module depends on nothing else.
 
 /// A column: its title, its name in JSON, and its definition.
 pub struct Column {
-    /// Which it is.
+    /// Which column it is.
     pub is: Is,
-    /// As it stands above the numbers.
+    /// The title above the numbers.
     pub title: &'static str,
-    /// In JSON.
+    /// The name in JSON.
     pub name: &'static str,
-    /// What it is.
+    /// Its definition.
     pub definition: &'static str,
 }
 
@@ -37,7 +37,7 @@ const fn column(is: Is, title: &'static str, name: &'static str, definition: &'s
     Column { is, title, name, definition }
 }
 
-/// All of them, in their order.
+/// All columns, in order.
 pub const COLUMNS: [Column; 14] = [
     column(Is::Pid, "PID", "pid", "Number of the process."),
     column(
@@ -110,7 +110,7 @@ pub const COLUMNS: [Column; 14] = [
     column(Is::Command, "COMMAND", "command", "Short name of the process."),
 ];
 
-/// Numbers of a whole tree that are not those of its processes, summed up: name in JSON, and definition.
+/// Numbers of a whole tree that are not sums over its processes: name in JSON, and definition.
 pub const TREE: [(&str, &str); 8] = [
     ("supervisor", "Number of the 'memfold run' process."),
     ("command", "What it started."),
@@ -125,7 +125,7 @@ pub const TREE: [(&str, &str); 8] = [
     ("stall_share", "Of the process in which it is the largest."),
 ];
 
-/// What is below the table: name, and definition.
+/// What is shown below the table: name, and definition.
 pub const BELOW: [(&str, &str); 2] = [
     ("K, M, G", "Powers of 1024 bytes."),
     (
@@ -134,7 +134,7 @@ pub const BELOW: [(&str, &str); 2] = [
     ),
 ];
 
-/// A key and what it does.
+/// Each key and what it does.
 pub const KEYS: [(&str, &str); 11] = [
     ("up, down, k, j", "Choose a line"),
     ("page up/down", "The same, by a screen"),

@@ -1,7 +1,8 @@
-//! What `top` shows: numbers of each process under memfold, as they are now and as they changed since the last look.
+//! What `top` shows: current numbers of each process under memfold, and their change since the last look.
 //!
-//! Counters only grow as long as a process lives, and begin at zero. So of a process that was not there at the last look, all that it has counted has
-//! happened since. Slots are used again, so a counter is one of a tree, a slot and a process; one that has become less is another process's of the same number.
+//! Counters begin at zero and only grow while a process lives. So everything that a new process has counted
+//! happened since the last look. Slots are reused, so a counter is identified by tree, slot and process; a
+//! counter that has decreased belongs to another process with the same id.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +14,7 @@ use serde::Serialize;
 use crate::procfs;
 use crate::trees::{Hidden, Known, Tree};
 
-/// One process: a field for each column, in their order.
+/// One process: a field for each column, in order.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Row {
@@ -38,13 +39,13 @@ pub struct Memory {
     pub standby_bytes: u64,
     pub payload_bytes: u64,
     pub overhead_bytes: u64,
-    /// Uncompressed size of what went to the tier of --spill.
+    /// Uncompressed size of the data spilled to the tier of --spill.
     pub spilled_bytes: u64,
     pub saved_bytes: i64,
     pub compression_ratio: Option<f64>,
 }
 
-/// What has happened since the last look; nothing is known at the first.
+/// Rates since the last look; unknown at the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct Rates {
@@ -53,7 +54,7 @@ pub struct Rates {
     pub stall_share: Option<f64>,
 }
 
-/// What has happened since the beginning.
+/// Totals since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Totals {
@@ -67,7 +68,7 @@ pub struct Totals {
 #[allow(missing_docs)]
 pub struct Group {
     pub supervisor: i32,
-    /// Whose it is.
+    /// The user whose tree it is.
     #[serde(skip)]
     pub user: u32,
     #[serde(serialize_with = "crate::stdout::name")]
@@ -80,20 +81,20 @@ pub struct Group {
     pub memory: Memory,
     #[serde(flatten)]
     pub rates: Rates,
-    /// Of those that have ended, too.
+    /// Includes processes that have ended.
     #[serde(skip)]
     pub totals: Totals,
     pub processes: Vec<Row>,
 }
 
-/// A tree that can't be seen.
+/// A tree that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unseen {
     /// Its supervisor.
     pub supervisor: i32,
-    /// Whose it is.
+    /// Its user.
     pub user: u32,
-    /// "user" if it is another's, "version" if it is another one.
+    /// "user" if it belongs to another user, "version" if its version of memfold differs.
     pub reason: &'static str,
 }
 
@@ -106,13 +107,13 @@ pub struct Look {
     pub time: f64,
     /// Since the last look.
     pub seconds: f64,
-    /// Trees that can be seen.
+    /// Trees that can be read.
     pub trees: Vec<Group>,
-    /// Those that can't.
+    /// Trees that cannot.
     pub hidden: Vec<Unseen>,
 }
 
-/// Looks again and again.
+/// Takes one look after the other.
 pub struct Looker {
     known: Known,
     is_only: bool,
@@ -120,11 +121,11 @@ pub struct Looker {
     at: Option<Instant>,
 }
 
-/// Supervisor and when it began, slot and process; a whole tree has none of the last two.
+/// Supervisor and its start time, slot and process; a whole tree has neither slot nor process.
 type Key = (i32, u64, Option<(usize, u32)>);
 
 impl Looker {
-    /// At all trees, or at one.
+    /// Looks at all trees, or at one.
     pub fn new(only: Option<Tree>) -> Self {
         let is_only = only.is_some();
         let mut known = Known::default();
@@ -132,7 +133,7 @@ impl Looker {
         Looker { known, is_only, before: HashMap::new(), at: None }
     }
 
-    /// Looks.
+    /// Takes a look.
     pub fn look(&mut self) -> Look {
         let hidden = if self.is_only {
             self.known.trees.retain(Tree::is_there);
@@ -160,7 +161,7 @@ impl Looker {
         self.is_only && self.known.trees.is_empty()
     }
 
-    /// The tree of a supervisor, if it was there at the last look.
+    /// The tree of a supervisor, if the last look found it.
     pub fn tree(&self, supervisor: i32) -> Option<&Tree> {
         self.known.trees.iter().find(|tree| tree.supervisor == supervisor)
     }
@@ -174,7 +175,7 @@ fn unseen((supervisor, why): (i32, Hidden)) -> Unseen {
     Unseen { supervisor, user: procfs::user(supervisor).unwrap_or(0), reason }
 }
 
-/// Counters as they were, and as they are.
+/// Counters at the last look and now.
 struct Changes {
     before: HashMap<Key, Totals>,
     now: HashMap<Key, Totals>,
@@ -194,7 +195,7 @@ impl Changes {
         Rates {
             faults_per_second: Some(faults as f64 / seconds),
             fault_us: (faults > 0).then(|| fault_us / faults as f64),
-            // A wait that ends just now may have begun before the last look.
+            // A wait that has just ended may have begun before the last look.
             stall_share: Some((stalled / seconds).min(1.0)),
         }
     }
@@ -209,7 +210,7 @@ impl Totals {
         }
     }
 
-    /// The two together. The page may hold anything.
+    /// The sum of both. The page may contain any values.
     fn and(self, other: Self) -> Self {
         Totals {
             faults: self.faults.wrapping_add(other.faults),
@@ -236,7 +237,7 @@ impl Memory {
     }
 }
 
-/// What a process has besides `resident`, in the order in which `Memory::new` takes it.
+/// A process's gauges besides `resident`, in the order in which `Memory::new` takes them.
 fn gauges(slot: &Slot) -> [u64; 5] {
     let load = |gauge: &AtomicU64| gauge.load(Relaxed);
     [&slot.evicted, &slot.payload, &slot.overhead, &slot.standby, &slot.spilled].map(load)
@@ -256,7 +257,7 @@ fn group(tree: &Tree, changes: &mut Changes) -> Group {
         sums.iter_mut().zip(gauges).for_each(|(sum, gauge)| *sum = sum.saturating_add(gauge));
         let rates = changes.rates(key(Some((number, pid))), now);
         let pid = crate::namespace::outer(pid as i32, tree.supervisor);
-        // The supervisor frees the slot of one that has ended when it looks again.
+        // The supervisor frees the slot of a process that has ended at its next look.
         if !procfs::has_ended(pid) {
             processes.push(row(slot, pid, gauges, rates, now));
         }
@@ -279,7 +280,7 @@ fn group(tree: &Tree, changes: &mut Changes) -> Group {
     }
 }
 
-/// Zero is none.
+/// Zero means none.
 fn set(value: u32) -> Option<f64> {
     (value > 0).then_some(value.into())
 }
@@ -301,7 +302,7 @@ fn row(slot: &Slot, pid: i32, gauges: [u64; 5], rates: Rates, totals: Totals) ->
     }
 }
 
-/// Whether a process still runs the program with which it took the slot.
+/// Whether a process still runs the program that took the slot.
 fn runs_what_took(slot: &Slot, pid: i32) -> bool {
     let (taken_by, image) = (slot.image.load(Relaxed), procfs::stat(pid).map(|stat| stat.image));
     taken_by == 0 || image.is_none_or(|image| !image.is_known() || image.stack == taken_by)

@@ -26,7 +26,7 @@ use crate::trees;
 use args::TopArgs;
 use look::Looker;
 
-/// Runs it. The result is the exit status.
+/// Runs the command and returns the exit status.
 pub fn top(args: &TopArgs) -> Result<i32, Failure> {
     let looker = Looker::new(args.pid.map(trees::of).transpose()?);
     let interval = Duration::from_secs_f64(args.interval);
@@ -39,13 +39,13 @@ pub fn top(args: &TopArgs) -> Result<i32, Failure> {
     }
 }
 
-/// One text for Prometheus.
+/// Prints the metrics for Prometheus once.
 fn once(mut looker: Looker) -> Result<i32, Failure> {
     print(prometheus::text(&looker.look()).as_bytes())?;
     Ok(0)
 }
 
-/// A line for each look, but for the first, which only says what came before.
+/// Prints a line for each look except the first, which only provides the values to compare with.
 fn stream(mut looker: Looker, interval: Duration, count: u64) -> Result<i32, Failure> {
     looker.look();
     for _ in 0..count {
@@ -62,7 +62,7 @@ fn stream(mut looker: Looker, interval: Duration, count: u64) -> Result<i32, Fai
     Ok(0)
 }
 
-/// Writes to standard output; whether anybody reads it still.
+/// Writes to standard output; returns whether anybody still reads it.
 fn print(bytes: &[u8]) -> Result<bool, Failure> {
     let mut out = stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

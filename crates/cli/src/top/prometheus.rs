@@ -1,6 +1,7 @@
-//! A look as Prometheus reads it: its text format, version 0.0.4.
+//! A look in Prometheus's text format, version 0.0.4.
 //!
-//! Rates are Prometheus's own affair: it gets the counters. Those of a tree go on when a process of it ends.
+//! Prometheus computes rates itself, so it gets the counters. A tree's counters continue when one of its
+//! processes ends.
 
 use std::fmt::Write;
 
@@ -10,7 +11,7 @@ use super::look::{Group, Look, Memory, Row, Totals};
 /// What scrapers ask for.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What counters are: name, and definition.
+/// Names and definitions of the counters.
 const COUNTERS: [(&str, &str); 3] = [
     ("faults_total", "Touches of compressed pages. Pages that were brought back beside them do not count."),
     (
@@ -30,7 +31,7 @@ type Samples = Vec<(String, String)>;
 pub fn text(look: &Look) -> String {
     let mut text = String::new();
     let mut add = |name: &str, kind: &str, help: &str, samples: Samples| {
-        // A string takes all that is written.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "# HELP {name} {}\n# TYPE {name} {kind}", help_text(help));
         for (labels, value) in samples {
             let _ = writeln!(text, "{name}{labels} {value}");
@@ -80,7 +81,7 @@ pub fn text(look: &Look) -> String {
     text
 }
 
-/// Names and definitions of what `gauge` gives.
+/// Names and definitions of the values that `gauge` returns.
 fn gauges() -> impl Iterator<Item = (&'static str, &'static str)> {
     COLUMNS[2..10].iter().map(|column| (column.name, column.definition))
 }
@@ -125,7 +126,7 @@ fn labels(labels: &[(&str, &str)]) -> String {
     format!("{{{}}}", all.join(","))
 }
 
-/// In quotes; a command may hold anything, even what makes a terminal do things.
+/// Quotes a label value; a command may contain anything, including terminal control sequences.
 fn label_value(text: &str) -> String {
     let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     memfold_escape::replaced(&text)

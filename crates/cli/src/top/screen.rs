@@ -1,4 +1,4 @@
-//! The full screen: keys and looks in turns.
+//! The full screen: alternates between keys and looks.
 
 use std::time::{Duration, Instant};
 
@@ -14,30 +14,30 @@ use crate::settings;
 use crate::size::Human;
 use crate::trees::Tree;
 
-/// The first rates are shown sooner than others.
+/// The first rates are shown sooner than later ones.
 const FIRST: Duration = Duration::from_millis(500);
-/// A limit that is typed is no longer.
+/// The most characters of a limit being typed.
 const LONGEST: usize = 32;
 const MIB: u64 = 1 << 20;
 
-/// What a key asks for that has to do with more than what is on the screen.
+/// A request by a key that concerns more than the screen.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Act {
     /// Nothing.
     Nothing,
-    /// The end.
+    /// Quit.
     Quit,
-    /// Sleep until the shell wakes it.
+    /// Stop until the shell continues it.
     Suspend,
-    /// Go on after a pause.
+    /// Continue after a pause.
     Look,
-    /// Give a tree the limit that is typed.
+    /// Set a tree's limit to the one that was typed.
     Enter,
-    /// Raise a tree's limit by so many hundredths, or lower it.
+    /// Raise or lower a tree's limit by this many percent.
     Change(i32, i64),
 }
 
-/// Looks and draws until the user has enough, or so many looks are taken. The result is the exit status.
+/// Looks and draws until the user quits or `count` looks have been taken; returns the exit status.
 pub fn run(mut looker: Looker, interval: Duration, count: u64, is_read_only: bool) -> Result<i32, Failure> {
     let colours = Colours::default();
     let options = browse::Options { colours, ..browse::Options::default() };
@@ -82,7 +82,7 @@ pub fn run(mut looker: Looker, interval: Duration, count: u64, is_read_only: boo
     }
 }
 
-/// What a key does.
+/// Handles a key.
 fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
@@ -152,7 +152,7 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
     Act::Nothing
 }
 
-/// A limit is to be another one, and may be.
+/// Carries out a permitted wish for another limit.
 fn wished(state: &mut State, supervisor: i32, wish: Wish) -> Act {
     match wish {
         Wish::Type => state.prompt = Some(Prompt { supervisor, ..Prompt::default() }),
@@ -161,7 +161,7 @@ fn wished(state: &mut State, supervisor: i32, wish: Wish) -> Act {
     Act::Nothing
 }
 
-/// While a limit is being typed.
+/// Handles a key while a limit is being typed.
 fn typed(state: &mut State, code: KeyCode, is_control: bool) -> Act {
     let Some(prompt) = &mut state.prompt else { return Act::Nothing };
     match code {
@@ -179,7 +179,7 @@ fn typed(state: &mut State, code: KeyCode, is_control: bool) -> Act {
     Act::Nothing
 }
 
-/// Takes what was typed, or says what is wrong with it.
+/// Applies the limit that was typed, or reports what is wrong with it.
 fn enter(state: &mut State, looker: &Looker) {
     let Some(prompt) = &mut state.prompt else { return };
     match settings::read_limit(&prompt.text, settings::HOW, Some(prompt.supervisor)) {
@@ -194,7 +194,7 @@ fn enter(state: &mut State, looker: &Looker) {
 
 fn change(state: &mut State, looker: &Looker, supervisor: i32, percent: i64) {
     let Some(tree) = state.look.trees.iter().find(|tree| tree.supervisor == supervisor) else { return };
-    // In whole MiB, and by one at least, so that it goes on in both directions.
+    // In whole MiB, and by at least one, so that it can move in both directions.
     let limit = tree.limit_bytes;
     let step = (limit / 100 * percent.unsigned_abs()).max(MIB);
     let changed = if percent < 0 { limit.saturating_sub(step) } else { limit.saturating_add(step) };

@@ -1,7 +1,7 @@
-//! `--listen`: answers Prometheus, and whoever else asks, by plain HTTP/1.1.
+//! `--listen`: answers Prometheus and other clients over plain HTTP/1.1.
 //!
-//! One request a connection. Each is read and answered by a thread of its own, of which there are not many and which nobody keeps for long; looks are taken one
-//! after the other.
+//! One request per connection. A thread reads and answers each one. The number of threads is bounded, and no
+//! client can occupy one for long. Looks are taken one after the other.
 //!
 //! ```text
 //!   accept ──> thread: reads the request ──> look ──> the same thread: writes the answer
@@ -18,17 +18,17 @@ use super::look::Looker;
 use super::prometheus::{self, CONTENT_TYPE};
 use crate::failure::{Failure, say};
 
-/// How long a request may take, and its answer.
+/// The time limit for a request together with its answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Connections at the same time; others wait in the kernel.
+/// The maximum number of simultaneous connections; others wait in the kernel.
 const MOST: usize = 64;
-/// So often it is seen whether the tree has ended.
+/// How often to check whether the tree has ended.
 const LOOKS: Duration = Duration::from_secs(1);
-/// Its head is no longer.
+/// The maximum length of a request's head.
 const LONGEST: usize = 8 << 10;
 const PAGE: &str = "<!doctype html><title>memfold</title><p><a href=\"/metrics\">metrics</a></p>\n";
 
-/// Answers until a signal ends it.
+/// Answers until a signal ends the process.
 pub fn serve(address: &str, mut looker: Looker) -> Result<i32, Failure> {
     let full = if address.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("127.0.0.1:{address}")
@@ -47,7 +47,7 @@ pub fn serve(address: &str, mut looker: Looker) -> Result<i32, Failure> {
         .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
     loop {
         match asked.recv_timeout(LOOKS) {
-            // Who has gone away meanwhile is not missed.
+            // A client that has gone away meanwhile does not matter.
             Ok(answer) => drop(answer.send(prometheus::text(&looker.look()))),
             Err(RecvTimeoutError::Timeout) => drop(looker.look()),
             Err(RecvTimeoutError::Disconnected) => return Err(Failure::new("nobody can connect any more")),
@@ -58,7 +58,7 @@ pub fn serve(address: &str, mut looker: Looker) -> Result<i32, Failure> {
     }
 }
 
-/// Where the metrics are to be sent that somebody has asked for.
+/// Where to send the metrics that a client has asked for.
 type Wanted = SyncSender<String>;
 
 fn accept(listener: &TcpListener, to: &Sender<Wanted>) {
@@ -73,7 +73,7 @@ fn accept(listener: &TcpListener, to: &Sender<Wanted>) {
             Ok((stream, _)) => stream,
             Err(error) => {
                 if !matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) {
-                    // Too few descriptors, for the moment.
+                    // For example, too few descriptors at the moment.
                     pause();
                 }
                 continue;
@@ -82,7 +82,7 @@ fn accept(listener: &TcpListener, to: &Sender<Wanted>) {
         connections.fetch_add(1, Relaxed);
         let (to, own) = (to.clone(), Arc::clone(&connections));
         let answering = move || {
-            // Who goes away in the middle is not missed.
+            // A client that goes away in the middle does not matter.
             let _ = answer(stream, &to);
             own.fetch_sub(1, Relaxed);
         };
@@ -121,7 +121,7 @@ fn answer(mut stream: TcpStream, to: &Sender<Wanted>) -> std::io::Result<()> {
     write(&mut stream, text.as_bytes())
 }
 
-/// Writes all of it, to somebody who reads it in time.
+/// Writes everything to a client that reads it in time.
 fn write(stream: &mut TcpStream, mut text: &[u8]) -> std::io::Result<()> {
     let end = Instant::now() + PATIENCE;
     while !text.is_empty() {
@@ -139,7 +139,7 @@ fn write(stream: &mut TcpStream, mut text: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What is asked for, to the empty line.
+/// Reads the request up to the empty line.
 fn head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let end = Instant::now() + PATIENCE;
     let mut head = Vec::new();

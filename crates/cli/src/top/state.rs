@@ -1,4 +1,4 @@
-//! What the screen knows: the last look, what came before, what is chosen, what is being typed.
+//! The state of the screen: the last look, the history, the selection, and what is being typed.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -8,10 +8,10 @@ use nix::unistd::Uid;
 use super::columns::{COLUMNS, Is};
 use super::look::{Group, Look, Rates, Row};
 
-/// Looks that are kept: more than a screen is wide.
+/// How many looks are kept: more than a screen is wide.
 const KEPT: usize = 512;
 
-/// What a line is about. A process is named with its tree, for its number may be used again.
+/// The subject of a line. A process is named together with its tree, because its id may be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Line {
     /// A tree, by its supervisor.
@@ -37,12 +37,12 @@ pub enum Shown<'a> {
     Process(&'a Row),
 }
 
-/// How something was, look by look.
+/// The history of a line, one value per look.
 #[derive(Debug, Default, Clone)]
 pub struct History {
     /// Bytes.
     pub resident: VecDeque<u64>,
-    /// Of a thousand.
+    /// In thousandths.
     pub stall: VecDeque<u64>,
 }
 
@@ -51,70 +51,71 @@ pub struct History {
 pub struct Prompt {
     /// For the tree of this supervisor.
     pub supervisor: i32,
-    /// As far as it goes.
+    /// The text typed so far.
     pub text: String,
     /// What is wrong with what was entered.
     pub error: Option<String>,
 }
 
-/// A tree of another user is about to get another limit: whether that is meant.
+/// Asks the user to confirm a new limit for another user's tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Question {
-    /// Of that tree.
+    /// The supervisor of that tree.
     pub supervisor: i32,
-    /// Whose it is.
+    /// The tree's user.
     pub user: u32,
-    /// What was asked for.
+    /// The change that was requested.
     pub wish: Wish,
 }
 
-/// What a key asks for.
+/// A change requested by a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// A limit that is typed.
     Type,
-    /// So many hundredths more, or less.
+    /// This many percent more, or less.
     Change(i64),
 }
 
-/// See the module.
+/// The state; see the module.
 #[derive(Debug)]
 pub struct State {
-    /// The last look; when the one tree that is shown has ended, the last in which it was there.
+    /// The last look; if the single tree shown has ended, the last look that found it.
     pub look: Look,
     histories: HashMap<Line, History>,
-    /// The same, and what was chosen, when there were processes last; a supervisor outlives them for a moment.
+    /// The last look with processes, with its histories and selection: a supervisor outlives its processes for a
+    /// moment.
     last: Option<(Look, HashMap<Line, History>, Option<Line>)>,
-    /// The chosen line.
+    /// The selected line.
     pub chosen: Option<Line>,
-    /// The column that sorts.
+    /// The sort column.
     pub sort: usize,
-    /// The other way round than it is usual for that.
+    /// Sorted in the reverse of the column's usual order.
     pub is_reversed: bool,
-    /// The definitions are shown, from this line on.
+    /// The definitions are shown, beginning at this line.
     pub help: Option<usize>,
     /// A limit is being typed.
     pub prompt: Option<Prompt>,
-    /// Waits for an answer.
+    /// A question that waits for an answer.
     pub question: Option<Question>,
-    /// Nothing is changed.
+    /// No limit may be changed.
     pub is_read_only: bool,
-    /// Who looks: trees of others are changed after a question only.
+    /// The user who looks: trees of other users are changed only after a question.
     pub user: u32,
-    /// Those trees of others for which it was answered.
+    /// Other users' trees for which the user has confirmed it.
     pub allowed: HashSet<i32>,
-    /// What was done last.
+    /// A message about the last action.
     pub message: Option<String>,
     /// No looks are taken.
     pub is_paused: bool,
-    /// The one tree that is shown has ended.
+    /// The single tree shown has ended.
     pub has_ended: bool,
-    /// Lines that the table had when it was drawn last.
+    /// Number of lines of the table when it was last drawn.
     pub visible: usize,
 }
 
 impl State {
-    /// Sorted by what is saved.
+    /// Starts sorted by what is saved.
     pub fn new() -> Self {
         State {
             look: Look::default(),
@@ -136,7 +137,7 @@ impl State {
         }
     }
 
-    /// Takes a look.
+    /// Takes over a new look.
     pub fn take(&mut self, look: Look) {
         let at = self.chosen_at();
         let mut histories = HashMap::new();
@@ -162,13 +163,13 @@ impl State {
         }
         let lines = self.names();
         if !self.chosen.is_some_and(|chosen| lines.contains(&chosen)) {
-            // The first process at first; then what has come to be where the chosen one was.
+            // Initially the first process; later the line that is now where the selected one was.
             let at = at.unwrap_or(1).min(lines.len().saturating_sub(1));
             self.chosen = lines.get(at).copied();
         }
     }
 
-    /// The one tree that is shown has ended: its last numbers stay.
+    /// The single tree shown has ended: its last numbers stay.
     pub fn end(&mut self) {
         self.has_ended = true;
         if let Some(last) = self.last.take() {
@@ -176,7 +177,7 @@ impl State {
         }
     }
 
-    /// The lines of the table in their order.
+    /// The lines of the table, in order.
     pub fn lines(&self) -> Vec<(Line, Shown<'_>)> {
         let mut lines = Vec::new();
         for tree in &self.look.trees {
@@ -193,7 +194,7 @@ impl State {
         self.lines().into_iter().map(|(line, _)| line).collect()
     }
 
-    /// Numbers from the largest on, names and process numbers from the smallest.
+    /// Numbers in descending order, names and process ids in ascending order.
     fn order(&self, a: &Row, b: &Row) -> Ordering {
         let is = COLUMNS[self.sort].is;
         let order = match is {
@@ -206,32 +207,32 @@ impl State {
         order.then(a.pid.cmp(&b.pid))
     }
 
-    /// Which of the lines is the chosen one.
+    /// The index of the selected line.
     pub fn chosen_at(&self) -> Option<usize> {
         let chosen = self.chosen?;
         self.names().iter().position(|line| *line == chosen)
     }
 
-    /// Chooses another, so many lines down.
+    /// Selects another line, `by` lines further down.
     pub fn move_by(&mut self, by: isize) {
         let lines = self.names();
         let at = self.chosen_at().unwrap_or(0).saturating_add_signed(by);
         self.chosen = lines.get(at.min(lines.len().saturating_sub(1))).copied();
     }
 
-    /// Sorts by another column, so many to the right.
+    /// Sorts by another column, `by` columns to the right.
     pub fn sort_by(&mut self, by: isize) {
         self.sort = (self.sort as isize + by).rem_euclid(COLUMNS.len() as isize) as usize;
         self.is_reversed = false;
     }
 
-    /// The chosen tree, or that of the chosen process.
+    /// The selected tree, or the tree of the selected process.
     pub fn tree(&self) -> Option<&Group> {
         let supervisor = self.chosen?.supervisor();
         self.look.trees.iter().find(|tree| tree.supervisor == supervisor)
     }
 
-    /// Of the chosen line: what it is called, and its history.
+    /// Name and history of the selected line.
     pub fn history(&self) -> Option<(String, &History)> {
         let chosen = self.chosen?;
         let name = match chosen {
@@ -241,7 +242,7 @@ impl State {
         Some((name, self.histories.get(&chosen)?))
     }
 
-    /// A limit was changed: it is shown at once.
+    /// A limit was changed: show it at once.
     pub fn limit_is(&mut self, supervisor: i32, bytes: u64) {
         for tree in self.look.trees.iter_mut().filter(|tree| tree.supervisor == supervisor) {
             tree.limit_bytes = bytes;
@@ -260,7 +261,7 @@ fn push(values: &mut VecDeque<u64>, value: u64) {
     values.push_back(value);
 }
 
-/// A column's number; what is not known comes last.
+/// The number of a column; unknown values sort last.
 fn number(row: &Row, is: Is) -> f64 {
     let (memory, rates) = (&row.memory, &row.rates);
     match is {

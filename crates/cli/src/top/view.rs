@@ -1,4 +1,5 @@
-//! How a look is drawn: a line and a gauge for each tree, its processes below, a history of what is chosen at the bottom.
+//! Draws a look: a line and a gauge for each tree, its processes below, and the history of the selected line at
+//! the bottom.
 //!
 //! ```text
 //!  memfold top  2 trees, 5 processes: 1.2 GiB in 410 MiB, 790 MiB saved        every 1 s
@@ -10,7 +11,8 @@
 //!  q quit  ? columns  ↑↓ choose  ←→ sort  l limit  +- 5 %  space pause
 //! ```
 //!
-//! Colours are those of the terminal's own palette, and text is in them only where both it and what is behind it are given: so it can be read on any background.
+//! Colours come from the terminal's own palette. Coloured text is used only where both its colour and its
+//! background are set, so it stays readable on any background.
 
 use memfold_du::browse::width;
 use memfold_escape::shown;
@@ -30,18 +32,18 @@ use crate::size::Human;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
-/// Lines of a history, its title among them.
+/// Lines of a history, including its title.
 const HISTORY: u16 = 5;
-/// Screens with fewer lines have none.
+/// Screens with fewer lines show no history.
 const HAS_HISTORY: u16 = 16;
-/// A process that stalls more than that is marked.
+/// A process that stalls for a larger share of the time is marked.
 const STALLS: f64 = 0.1;
 
-/// What is drawn, and how.
+/// How a look is drawn.
 pub struct View {
-    /// There are colours.
+    /// Whether colours are used.
     pub colours: bool,
-    /// Between two looks.
+    /// The time between two looks.
     pub interval: f64,
 }
 
@@ -121,7 +123,7 @@ impl View {
             let mark = if state.is_reversed { "▴" } else { "▾" };
             let title = if sorts { format!("{}{mark}", column.title) } else { column.title.into() };
             let style = if sorts { style.add_modifier(Modifier::BOLD) } else { style };
-            // The mark stands between columns.
+            // The mark is between columns.
             let from = match cells::is_left(column.is) {
                 true => x + 1,
                 false => x + 1 + columns.saturating_sub(column.title.len()) as u16,
@@ -135,7 +137,7 @@ impl View {
         let lines = state.lines();
         let chosen = state.chosen_at().unwrap_or(0);
         let height = usize::from(area.height);
-        // The chosen line is seen, and its tree if there is room.
+        // The selected line stays visible, and its tree if there is room.
         let first = (chosen + 1).saturating_sub(height).min(lines.len().saturating_sub(height));
         for (y, (at, (_, line))) in (area.y..area.bottom()).zip(lines.iter().enumerate().skip(first)) {
             let row = Rect { y, height: 1, ..area };
@@ -164,7 +166,7 @@ impl View {
         let gauge = "█".repeat(filled) + &"░".repeat(usize::from(bar) - filled);
         let colour = match resident {
             resident if resident <= limit => Color::Green,
-            // What the limit's tolerance allows.
+            // Within the limit's tolerance.
             resident if resident <= limit.saturating_add(limit / 20 + (8 << 20)) => Color::Yellow,
             _ => Color::Red,
         };
@@ -199,7 +201,7 @@ impl View {
         ] {
             let part = Rect { x, width: half, ..area };
             put(buffer, part, x, area.y, &title, DIM);
-            // The newest at the right end.
+            // The newest value is at the right end.
             let from = values.len().saturating_sub(half.into());
             let values: Vec<u64> = values.iter().skip(from).copied().collect();
             let drawn = part.width.min(values.len() as u16);
@@ -214,7 +216,7 @@ impl View {
         }
     }
 
-    /// The last lines: what can be done, what is being typed, what was done.
+    /// The last lines: the possible keys, what is being typed, or what was done.
     fn foot(&self, state: &State, columns: usize) -> Vec<(String, Style)> {
         if let Some(prompt) = &state.prompt {
             let mut lines: Vec<_> = prompt

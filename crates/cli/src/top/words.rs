@@ -14,7 +14,7 @@ use crate::size::Human;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
-/// The first line, as long as there is room for it.
+/// The first line, shortened to fit.
 pub fn summary(look: &Look, columns: usize) -> String {
     if look.trees.is_empty() {
         return "nothing to be seen".into();
@@ -40,7 +40,7 @@ fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// What is said where there is no tree.
+/// The text if there is no tree.
 pub fn nothing(look: &Look, columns: usize) -> Vec<String> {
     let mut lines = vec![
         String::new(),
@@ -56,7 +56,7 @@ pub fn nothing(look: &Look, columns: usize) -> Vec<String> {
     lines
 }
 
-/// What can't be seen, and how it could be.
+/// What cannot be seen, and how to see it.
 pub fn hidden(look: &Look) -> Option<String> {
     let of = |reason: &str| {
         let unseen = look.hidden.iter().filter(|unseen| unseen.reason == reason);
@@ -85,7 +85,7 @@ fn user_name(user: u32) -> String {
     known.map_or_else(|| format!("user {user}"), |user| memfold_escape::shown(user.name.as_bytes()))
 }
 
-/// Before a tree of another user gets another limit.
+/// The question before another user's tree gets a new limit.
 pub fn question(question: &Question) -> String {
     let Question { supervisor, user, .. } = question;
     format!(
@@ -116,7 +116,7 @@ pub fn keys(columns: usize) -> String {
     text
 }
 
-/// A text in lines of so many columns; a word that is longer is cut when it is drawn.
+/// Wraps a text to this many columns; a longer word is cut when it is drawn.
 pub fn wrapped(text: &str, columns: usize) -> impl Iterator<Item = String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -129,7 +129,8 @@ pub fn wrapped(text: &str, columns: usize) -> impl Iterator<Item = String> {
     lines.into_iter()
 }
 
-/// Draws the definitions from a line on; from which it did, for there may be no more below.
+/// Draws the definitions from a line on; returns the line that it really began at, since fewer lines may be left
+/// below.
 pub fn draw_help(buffer: &mut Buffer, area: Rect, from: usize) -> usize {
     let indent = if area.width < 50 { 4 } else { 17 };
     let mut lines = Vec::new();

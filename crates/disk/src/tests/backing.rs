@@ -1,4 +1,4 @@
-//! The backing device: what goes there, and what happens when it fails.
+//! The backing device: what is spilled to it, and what happens when it fails.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -19,7 +19,7 @@ fn backed(target: &Path, size: Option<u64>, limit: u64) -> Options {
     options
 }
 
-/// Writes pages of noise until one is refused, or there are so many.
+/// Writes pages of noise until one is refused, or until there are this many.
 fn fill(disk: &Disk, most: u64) -> u64 {
     let mut random = Random(1);
     (0..most).find(|&page| disk.write(page * P, &noise(&mut random)) == Err(Error::Full)).unwrap_or(most)
@@ -72,7 +72,8 @@ fn a_full_backing_device_is_a_full_device() {
     check(&disk, pages);
     disk.trim(0, 512 * P).unwrap();
     disk.write(5 * P, &noise(&mut Random(9))).unwrap();
-    // Nor is room lost to batches of which little is needed: most of it is written anew, again and again.
+    // Nor is room lost to batches of which little is still needed: most of the data are rewritten again and
+    // again.
     let mut random = Random(3);
     for _ in 0..20_000 {
         let page = 512 + random.below(pages - 512);
@@ -92,7 +93,7 @@ fn what_does_not_compress_goes_there_when_it_is_cold() {
         .unwrap();
     until("it is cold", || disk.stats().spilled_bytes >= 100 * P);
     assert_eq!(disk.stats().spilled_bytes, 100 * P);
-    // What is read often comes back to stay.
+    // Pages that are read often come back to stay.
     (0..3).for_each(|_| check(&disk, 100));
     assert!(disk.stats().spilled_bytes < 100 * P);
     drop(keeper);
@@ -111,7 +112,7 @@ fn a_backing_device_that_lies_or_is_gone_is_an_error_and_never_data() {
     let place = tempfile::tempdir().unwrap();
     let disk = Disk::new(backed(place.path(), None, 16 << 20)).unwrap();
     fill(&disk, 8000);
-    // What is still on its way is in memory: it is read after that, too.
+    // Data in flight are in memory and can be read even afterwards.
     until("all that was sent is there", || {
         disk.stats().backing_bytes + (1 << 20) > disk.stats().spilled_bytes
     });

@@ -1,4 +1,4 @@
-//! A bit of a blob turns over: whoever reads it is told, and everything else is as it was.
+//! A bit of a blob flips: its readers get an error, and everything else is unaffected.
 
 use super::{P, Random, options};
 use crate::disk::owner_of;
@@ -14,7 +14,7 @@ fn damage(disk: &Disk, page: u64) {
     };
     let owner = owner_of(page - place as u64 + holder as u64);
     let Held::Blob(r) = held else { panic!("{held:?}") };
-    // SAFETY: nobody else has the device; that the store's bytes change behind its back is what is tested.
+    // SAFETY: nobody else has the device; the test is about bytes of the store that change unnoticed.
     unsafe {
         let (_, payload) = disk.store.get(r, owner).unwrap();
         payload.as_ptr().add(payload.len() / 2).cast_mut().write_volatile(payload[payload.len() / 2] ^ 4);
@@ -42,14 +42,14 @@ fn a_damaged_page_is_an_error_and_never_data() {
         assert_eq!(disk.write(9 * P + 1, &[1]), Err(Error::Damaged { offset: 9 * P }));
         disk.condense().unwrap();
         for (page, bytes) in pages.iter().enumerate() {
-            // Of a block that was damaged all pages are.
+            // All pages of a damaged block are damaged.
             if page / block == 9 / block && (condensed || page == 9) {
                 continue;
             }
             disk.read(page as u64 * P, &mut back).unwrap();
             assert!(back == *bytes, "{page}");
         }
-        // What is written anew is as good as ever.
+        // Rewritten pages are intact again.
         disk.write((9 / block * block * PAGE) as u64, &vec![7; block * PAGE]).unwrap();
         disk.read(9 * P, &mut back).unwrap();
         assert_eq!(back, [7; PAGE]);

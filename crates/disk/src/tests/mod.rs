@@ -1,4 +1,4 @@
-//! The device against plain arrays, with everything going on at once, and with damage.
+//! The device compared with plain arrays, with everything at once, and with damage.
 
 mod backing;
 mod damage;
@@ -28,7 +28,7 @@ impl Random {
         self.next() % end
     }
 
-    /// Bytes as there are on disks: text, numbers, repeated words, zeros, noise.
+    /// Bytes as they occur on disks: text, numbers, repeated words, zeros, noise.
     pub fn fill(&mut self, dst: &mut [u8]) {
         match self.below(8) {
             0 => dst.fill(0),
@@ -70,7 +70,7 @@ impl Random {
     }
 }
 
-/// Codecs that are quick, since the tests compress a great deal.
+/// Fast codecs, because the tests compress a great deal.
 pub fn options(size: u64) -> Options {
     let codec = |name| memfold_codec::codec(name).unwrap();
     let mut options = Options::new(size);

@@ -1,4 +1,4 @@
-//! Limits: what is refused, what is given back.
+//! Limits: what is refused, and what is released.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ pub fn noise(random: &mut Random) -> [u8; PAGE] {
     page
 }
 
-/// What shrinks to about two fifths with lz4, and to less with zstd.
+/// Text that shrinks to about two fifths with lz4, and to less with zstd.
 fn text(random: &mut Random) -> [u8; PAGE] {
     let mut page = [0; PAGE];
     page.iter_mut().for_each(|byte| *byte = b'a' + (random.below(4) * random.below(4)) as u8);
@@ -35,7 +35,7 @@ fn at_the_limit_writes_are_refused_and_nothing_is_lost() {
     };
     assert_eq!(refused, Error::Full);
     assert!(written * P > 20 << 20, "{written}");
-    // What is there can be read, and written again in its place.
+    // Existing data can be read, and rewritten in place.
     let mut random = Random(1);
     for page in 0..written {
         let mut back = [0; PAGE];
@@ -46,7 +46,7 @@ fn at_the_limit_writes_are_refused_and_nothing_is_lost() {
         disk.write(page * P, &noise(&mut random)).unwrap();
     }
     assert!(disk.stats().peak_memory_bytes <= 32 << 20);
-    // Where something was trimmed there is room again.
+    // After a trim there is room again.
     disk.trim(0, 64 * P).unwrap();
     for page in 0..60 {
         disk.write((written + page) * P, &noise(&mut random)).unwrap();
@@ -83,7 +83,7 @@ fn trimmed_memory_is_given_back_within_a_second() {
         disk.write(page * P, &text(&mut random)).unwrap();
     }
     let full = disk.stats().memory_bytes - empty;
-    // All but every hundredth page: what is left is scattered over all of the memory.
+    // All but every hundredth page: the rest is scattered over all of the memory.
     for page in (0..20_000).filter(|page| page % 100 != 0) {
         disk.trim(page * P, P).unwrap();
     }
@@ -101,16 +101,16 @@ fn trimmed_memory_is_given_back_within_a_second() {
 #[test]
 fn what_was_worked_in_is_given_back_when_nothing_happens() {
     let mut options = options(1 << 30);
-    // It works in more than others do.
+    // It needs more working memory than others.
     options.fast = memfold_codec::codec("zstd:3").unwrap();
     let (disk, _keeper) = kept(Disk::new(options).unwrap());
-    // What is not for codecs stays, and the ends of what is.
+    // Memory that is not for codecs stays, and so do the ends of that for codecs.
     let works = std::thread::available_parallelism().map_or(1, usize::from) + 1;
     let rested = (works * (PAGE + 2 * disk.layout.bytes() + 2 * PAGE)) as u64;
     let mut random = Random(13);
     let pages: Vec<_> = (0..2000).map(|_| text(&mut random)).collect();
     for turn in 0..3 {
-        // Beside other tests this thread may itself be quiet for that long.
+        // Beside other tests, this thread may itself be idle for that long.
         let write = || {
             for (page, content) in (0..).zip(&pages) {
                 disk.write(page * P, content).unwrap();
@@ -185,9 +185,9 @@ fn copies_are_kept_once_also_of_what_is_cold() {
     write(2000);
     write(4000);
     let stats = disk.stats();
-    // In the hints some forget others.
+    // Some hints overwrite others.
     assert!(stats.shared_bytes > 1900 * P, "{stats:?}");
-    // Those that were joined are in the fast tier now.
+    // The joined pages are now in the fast tier.
     assert!(stats.payload_bytes < one * 5 / 2, "{one} {stats:?}");
     disk.trim(0, 500 * P).unwrap();
     write(2500);
@@ -253,7 +253,7 @@ fn blocks_that_are_wanted_twice_come_back_and_a_scan_brings_none() {
 fn at_the_limit_what_is_dense_can_be_written_again_and_parts_can_be_trimmed() {
     let mut options = options(1 << 30);
     options.limit = 24 << 20;
-    // However many CPUs there are: what is held to work in is a part of this limit.
+    // However many CPUs there are: working memory is a part of this limit.
     options.works = Some(2);
     let disk = Disk::new(options).unwrap();
     let mut random = Random(2);
@@ -319,7 +319,7 @@ fn pages_that_are_resident_are_given_back_with_a_trim() {
     assert_eq!(disk.stats().resident_bytes, 0);
 }
 
-/// Nobody but the kernel's log says so where a file system writes back.
+/// When a file system writes back, only the kernel's log reports it.
 #[test]
 fn a_device_that_is_full_says_so_once() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -349,7 +349,7 @@ fn a_device_that_is_full_says_so_once() {
     );
 }
 
-/// Before it is full, while something can be done about it.
+/// Before it is full, while the user can still do something about it.
 #[test]
 fn a_device_that_is_nearly_full_says_so_once() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -1,4 +1,4 @@
-//! Several threads, with a keeper that never rests.
+//! Several threads, with a background thread that never rests.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use super::{P, Random, kept, options};
 use crate::{Disk, PAGE};
 
-/// Each thread has its own bytes, which lie between those of the others: parts of the same pages, pages of the same blocks.
+/// Each thread has its own bytes, interleaved with those of the others: parts of the same pages, pages of the
+/// same blocks.
 #[test]
 fn nobody_loses_what_he_wrote_beside_others() {
     const THREADS: u64 = 4;
@@ -58,7 +59,7 @@ fn nobody_loses_what_he_wrote_beside_others() {
     }
 }
 
-/// Pages are written as a whole: whoever reads sees one of those that were written.
+/// Pages are written as a whole: every reader sees one of the written versions.
 #[test]
 fn a_page_is_never_half_of_one_and_half_of_another() {
     const PAGES: u64 = 16;
@@ -67,7 +68,7 @@ fn a_page_is_never_half_of_one_and_half_of_another() {
     let disk = Disk::new(options).unwrap();
     let begun = Instant::now();
     let write = |page: u64, number: u64| {
-        // Not one repeated word, and different in each place.
+        // Not one repeated word, and different at each place.
         let mut bytes = [0u8; PAGE];
         bytes.chunks_exact_mut(8).zip(number * 512..).for_each(|(word, value)| {
             word.copy_from_slice(&value.to_le_bytes());
@@ -103,7 +104,8 @@ fn a_page_is_never_half_of_one_and_half_of_another() {
     });
 }
 
-/// Who changes a part of a page reads it first: what somebody else has written meanwhile, and where its block is by then, must not be undone.
+/// A change of a part of a page reads the page first: concurrent writes, and moves of its block, must not be
+/// undone.
 #[test]
 fn parts_of_few_pages_are_not_lost_while_their_blocks_come_and_go() {
     const PAGES: u64 = 8;

@@ -1,4 +1,4 @@
-//! What changes a tree that is browsed, or leaves the browser.
+//! The actions that change a browsed tree or leave the browser.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use crate::Error;
 use crate::scan::Progress;
 use crate::source::Source;
 
-/// How far something is that takes long.
+/// The progress of a long operation.
 #[derive(Debug, Clone, Default)]
 pub struct Step {
-    /// What was scanned, read or deleted so far: names,
+    /// The names that were scanned, read or deleted so far,
     pub items: u64,
-    /// and bytes that they take.
+    /// and the bytes that they take.
     pub bytes: u64,
-    /// What could not be.
+    /// Failures so far.
     pub failures: u64,
-    /// Where it is.
+    /// The current position.
     pub path: Vec<u8>,
 }
 
@@ -31,45 +31,46 @@ impl From<&Progress> for Step {
     }
 }
 
-/// What is told while something is deleted.
+/// What is reported during a deletion.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// How far it is. It may come as often as it likes.
+    /// The progress; may be reported as often as desired.
     Step(&'e Step),
-    /// Something could not be deleted, and why, with its path. [`Control::Go`]: the rest is.
+    /// Something could not be deleted: the reason, with its path. On [`Control::Go`] the rest is deleted.
     Failed(&'e dyn std::error::Error),
 }
 
-/// What the user says to it.
+/// The user's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// It goes on.
+    /// Continue.
     Go,
-    /// It ends, with [`Error::Stopped`].
+    /// End, with [`Error::Stopped`].
     Stop,
 }
 
-/// What is browsed, and what can be done with it. Whatever fails is shown, and the browser goes on with the source as it is then.
+/// The browsed tree and the possible actions. Failures are shown, and the browser continues with the source as it
+/// then is.
 pub trait Actions {
     /// The tree.
     fn source(&self) -> &dyn Source;
 
-    /// Why nothing can be deleted, if that is so.
+    /// Why nothing can be deleted, if so.
     fn no_delete(&self) -> Option<&str> {
         Some("Deleting is not possible here.")
     }
 
-    /// Why nothing can be read again, if that is so.
+    /// Why nothing can be read again, if so.
     fn no_refresh(&self) -> Option<&str> {
         Some("Refreshing is not possible here.")
     }
 
-    /// Why there is no shell, if that is so.
+    /// Why there is no shell, if so.
     fn no_shell(&self) -> Option<&str> {
         Some("A shell is not possible here.")
     }
 
-    /// Deletes the entry of a slot with all below it. Other entries of the directory keep their slots.
+    /// Deletes the entry in a slot with everything below it. Other entries of the directory keep their slots.
     fn delete(
         &mut self,
         directory: u32,
@@ -80,20 +81,20 @@ pub trait Actions {
         Err(Error::Stopped)
     }
 
-    /// Reads a directory again with all below it. It keeps its number, as do those above it.
+    /// Reads a directory again with everything below it. The directory and its ancestors keep their numbers.
     fn refresh(&mut self, directory: u32, progress: &mut dyn FnMut(&Step) -> Control) -> Result<(), Error> {
         let _ = (directory, progress);
         Err(Error::Stopped)
     }
 
-    /// Runs a shell in a directory, until it ends. The terminal is free meanwhile.
+    /// Runs a shell in a directory until it ends. The terminal is free meanwhile.
     fn shell(&mut self, directory: u32) -> io::Result<()> {
         let _ = directory;
         Err(io::ErrorKind::Unsupported.into())
     }
 }
 
-/// A tree that can be looked at, and nothing else.
+/// A tree that can only be viewed.
 pub struct ReadOnly<'a>(pub &'a dyn Source);
 
 impl Actions for ReadOnly<'_> {

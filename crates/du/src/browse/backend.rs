@@ -1,8 +1,8 @@
-//! What is drawn, as the bytes that a terminal gets.
+//! Converts what is drawn to the bytes for a terminal.
 //!
-//! Colours are the eight of ECMA-48 (`ESC [ 31 m`), as ncurses writes them for terminals with 8, 16 and 256.
-//! crossterm writes `ESC [ 38;5;1 m`, which terminals that know eight take apart: 5 blinks, and 1 is bold. All
-//! but colours and attributes is crossterm's.
+//! Colours are the eight of ECMA-48 (`ESC [ 31 m`), written as ncurses does for terminals with 8, 16 or 256
+//! colours. crossterm writes `ESC [ 38;5;1 m`, which terminals with eight colours take apart: 5 blinks, and 1 is
+//! bold. Everything except colours and attributes is crossterm's.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -15,7 +15,7 @@ use ratatui::buffer::Cell;
 use ratatui::layout::{Position, Size};
 use ratatui::style::{Color, Modifier};
 
-/// See the module.
+/// The backend; see the module.
 pub(super) struct Plain<W: Write>(CrosstermBackend<W>);
 
 impl<W: Write> Plain<W> {
@@ -24,7 +24,7 @@ impl<W: Write> Plain<W> {
     }
 }
 
-/// Which of the eight a colour is. Others would not look the same everywhere: nothing here uses them.
+/// The number of a colour among the eight. Others do not look the same everywhere, so nothing here uses them.
 fn number(colour: Color) -> Option<u8> {
     Some(match colour {
         Color::Black => 0,
@@ -42,7 +42,7 @@ fn number(colour: Color) -> Option<u8> {
     })
 }
 
-/// The sequence that sets all of a cell's looks, whatever was before.
+/// The sequence that sets all attributes of a cell, whatever was set before.
 fn sequence(foreground: Color, background: Color, modifier: Modifier) -> String {
     const MODIFIERS: [(Modifier, u8); 8] = [
         (Modifier::BOLD, 1),
@@ -58,7 +58,7 @@ fn sequence(foreground: Color, background: Color, modifier: Modifier) -> String 
     let colours = [number(foreground).map(|it| 30 + it), number(background).map(|it| 40 + it)];
     let mut text = "\x1b[0".to_owned();
     for code in modifiers.chain(colours.into_iter().flatten()) {
-        // A string takes all that is written.
+        // Writing to a string cannot fail.
         let _ = write!(text, ";{code}");
     }
     text + "m"

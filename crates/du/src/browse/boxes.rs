@@ -1,4 +1,4 @@
-//! Windows on the screen: as large as they would be, or as there is room.
+//! Windows on the screen: at their natural size, or as large as there is room for.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -18,17 +18,17 @@ use super::windows::{Answer, Delete, HELP, Help, INFO, Info, Message, Window};
 use crate::browse::Step;
 use crate::entry::Sum;
 
-/// Lines of the smallest screen on which a window has a frame, if it would have more of them.
+/// A window that needs more lines than the screen has gets a frame only if the screen has at least this many.
 const FRAMED: u16 = 4;
 
-/// Draws the frame of a window in the middle of the screen; where its inside is.
+/// Draws the frame of a window in the middle of the screen; returns its inside.
 fn frame(buffer: &mut Buffer, colours: Colours, title: &str, tabs: &[&str], at: usize, size: Size) -> Rect {
     let screen = buffer.area;
     let (width, height) = (size.width.min(screen.width), size.height.min(screen.height));
     let area = Rect { x: (screen.width - width) / 2, y: (screen.height - height) / 2, width, height };
     let style = |part| colours.style(part, false);
     Clear.render(area, buffer);
-    // A frame would be all that is to be seen.
+    // Otherwise only the frame would be visible.
     if height < size.height && height < FRAMED || width <= 4 {
         buffer.set_style(area, style(Part::Text));
         return area;
@@ -50,14 +50,14 @@ fn frame(buffer: &mut Buffer, colours: Colours, title: &str, tabs: &[&str], at: 
     inside
 }
 
-/// Writes a line of a window; a name and what is known under it.
+/// Writes a line of a window: a name and its value.
 fn line(buffer: &mut Buffer, inside: Rect, colours: Colours, y: u16, name: &str, value: &str) {
     let x = put(buffer, inside, inside.x, inside.y + y, name, colours.style(Part::Title, false));
     let left = usize::from(inside.right().saturating_sub(x));
     put(buffer, inside, x, inside.y + y, &cut(value, left), colours.style(Part::Text, false));
 }
 
-/// At the bottom right: which key leads out.
+/// Shows at the bottom right which key closes the window.
 fn way_out(buffer: &mut Buffer, inside: Rect, colours: Colours, text: &str) {
     let x = inside.right().saturating_sub(text.len() as u16).max(inside.x);
     if inside.height > 0 {
@@ -65,7 +65,7 @@ fn way_out(buffer: &mut Buffer, inside: Rect, colours: Colours, text: &str) {
     }
 }
 
-/// The window that is open.
+/// Draws the open window.
 pub(super) fn draw(browser: &Browser<'_, '_>, frame: &mut Frame<'_>) {
     let buffer = frame.buffer_mut();
     let colours = browser.options.colours;
@@ -90,7 +90,7 @@ pub(super) fn draw(browser: &Browser<'_, '_>, frame: &mut Frame<'_>) {
 fn message_box(buffer: &mut Buffer, colours: Colours, Message { title, text }: &Message) {
     let lines = Paragraph::new(text.as_str()).wrap(Wrap { trim: true });
     let width = 60.min(buffer.area.width);
-    // The frame and its padding have four columns; each line has a character at least.
+    // The frame and its padding take four columns; each line has at least one character.
     let columns = usize::from(width).saturating_sub(4).max(1);
     let height = text.lines().map(|line| line.len() / columns + 1).sum::<usize>() + text.len() / columns / 4;
     let height = (height.min(1000) as u16 + 4).min(buffer.area.height);
@@ -132,7 +132,7 @@ fn question(buffer: &mut Buffer, colours: Colours, delete: &Delete) {
     let text = |buffer: &mut Buffer, y, text: &str| {
         put(buffer, inside, inside.x, inside.y + y, text, colours.style(Part::Text, false))
     };
-    // The answers are on the screen, however few lines it has, and then the name.
+    // The answers must be on the screen, however few lines it has; the name comes second.
     let mut y = 0;
     if inside.height > 2 {
         text(buffer, y, "Are you sure you want to delete");
@@ -159,13 +159,13 @@ fn question(buffer: &mut Buffer, colours: Colours, delete: &Delete) {
     let mut answers = &Answer::ALL[..];
     let mut x = inside.x + inside.width.saturating_sub(38) / 2;
     if inside.height == 1 {
-        // The name is before them, with as much as it needs of the line.
+        // The name precedes them and takes as much of the line as it needs.
         let all = inside.width.saturating_sub(columns(answers)) >= ALONE - 10;
         answers = if all { answers } else { std::slice::from_ref(&delete.answer) };
         let room = inside.width.saturating_sub(columns(answers) + 4);
         x = text(buffer, 0, &format!("\"{}\"? ", cut(&delete.name, room.into())));
     } else if columns(answers) > inside.width {
-        // The one that is selected is among those that there is room for.
+        // The selected answer is among those that fit.
         while answers.len() > 1
             && answers[0] != delete.answer
             && columns(&answers[..=position(answers, delete.answer)]) > inside.width
@@ -183,11 +183,12 @@ fn position(answers: &[Answer], answer: Answer) -> usize {
     answers.iter().position(|other| *other == answer).unwrap_or(0)
 }
 
-/// Columns that a question takes in a single line, and in several.
+/// Columns that a question takes on a single line, and on several.
 const ALONE: u16 = 24;
 const SEVERAL: u16 = 14;
 
-/// Whether a question before something is deleted can be seen on a screen of this size: something of the name, and the answer.
+/// Whether the question before a deletion is visible on a screen of this size: a part of the name, and the
+/// answer.
 pub(super) fn is_question_seen(size: Size) -> bool {
     match size.height {
         0 => false,
@@ -224,7 +225,7 @@ fn links(buffer: &mut Buffer, inside: Rect, colours: Colours, info: &Info) {
     }
 }
 
-/// What is known of an entry: names and values.
+/// The known facts about an entry: names and values.
 fn facts(browser: &Browser<'_, '_>, info: &Info, item: &Item) -> Vec<(String, String)> {
     let si = browser.options.si;
     let bytes = |bytes| format!("{} ({} B)", size(bytes, si), number(bytes));
@@ -257,14 +258,14 @@ fn facts(browser: &Browser<'_, '_>, info: &Info, item: &Item) -> Vec<(String, St
         }
     }
     if let Some((_, link, _)) = &info.of {
-        // Exports of old versions of ncdu don't say how many there are.
+        // Exports of old versions of ncdu do not contain the number.
         let names = if link.names == 0 { String::from("several") } else { link.names.to_string() };
         facts.push(fact("Names", format!("{names} (press 2 to see them)")));
     }
     facts
 }
 
-/// How far something is that takes long.
+/// Draws the progress of a long operation.
 pub(super) fn progress(
     buffer: &mut Buffer,
     colours: Colours,
@@ -289,7 +290,7 @@ pub(super) fn progress(
     way_out(buffer, inside, colours, "Press q to stop");
 }
 
-/// Asks whether something goes on that partly failed.
+/// Asks whether to continue an operation that partly failed.
 pub(super) fn failed(buffer: &mut Buffer, colours: Colours, text: &str, answer: usize) {
     let inside = frame(buffer, colours, "Error", &[], 0, Size { width: 60, height: 7 });
     let lines = Rect { height: inside.height.saturating_sub(1), ..inside };

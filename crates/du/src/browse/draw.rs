@@ -1,4 +1,4 @@
-//! The list on the screen.
+//! Draws the list.
 //!
 //! ```text
 //!   memfold du ~ Use the arrow keys to navigate, press ? for help            [note]
@@ -8,7 +8,7 @@
 //!    Total disk usage:   5.7 MiB  Apparent size:   4.0 MiB  Items: 825
 //! ```
 //!
-//! Where there are too few columns for all that, the name comes first, then what is asked for first.
+//! If there are too few columns for everything, the name comes first, then the columns that were asked for first.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -25,7 +25,7 @@ use super::theme::Part;
 use super::view::Column;
 use crate::entry::Sum;
 
-/// Writes a text at a place, as far as there is room in the area; where it ends.
+/// Writes a text at a position, as far as the area has room; returns where it ends.
 pub(super) fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
     let area = area.intersection(buffer.area);
     if y < area.y || y >= area.bottom() || x < area.x || x >= area.right() {
@@ -34,12 +34,12 @@ pub(super) fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, text: &str, s
     buffer.set_stringn(x, y, text, (area.right() - x).into(), style).0
 }
 
-/// Which columns there is room for.
+/// The columns for which there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Columns {
     links: Links,
     graph: Graph,
-    /// Of the bar.
+    /// The width of the bar.
     bar: usize,
     items: bool,
     modified: bool,
@@ -60,7 +60,7 @@ impl Columns {
         width + if self.modified { 2 + format::TIME } else { 0 }
     }
 
-    /// Leaves out what there is no room for beside names of so many columns.
+    /// Drops the columns for which there is no room beside names of this width.
     fn fit(mut self, columns: usize) -> Self {
         let name = 16.min(columns / 3) + 2;
         let shorter: [fn(&mut Self); 5] = [
@@ -83,7 +83,7 @@ impl Columns {
     }
 }
 
-/// A part of something in thousandths, if it is no more than that: the nearest of them.
+/// A part in thousandths of the whole, rounded to nearest, at most 1000.
 fn thousandths(part: u64, all: u64) -> u64 {
     if all == 0 {
         0
@@ -93,7 +93,7 @@ fn thousandths(part: u64, all: u64) -> u64 {
 }
 
 impl Browser<'_, '_> {
-    /// Draws what [`prepare`](Self::prepare) looked at.
+    /// Draws what [`prepare`](Self::prepare) has read.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let area = frame.area();
         let buffer = frame.buffer_mut();
@@ -108,7 +108,7 @@ impl Browser<'_, '_> {
         self.options.colours.style(part, false)
     }
 
-    /// The size that is asked for.
+    /// The kind of size that is shown.
     fn bytes(&self, sum: Sum) -> u64 {
         if self.options.apparent { sum.size } else { sum.disk_bytes() }
     }
@@ -130,7 +130,7 @@ impl Browser<'_, '_> {
         }
         let text = self.style(Part::Text);
         put(buffer, area, 0, 1, &"-".repeat(area.width.into()), text);
-        // At both ends, a line is seen to be one.
+        // The line shows at both ends that it is one.
         let path = cut(&self.path.1, usize::from(area.width).saturating_sub(8));
         if !path.is_empty() {
             let x = put(buffer, area, 3, 1, " ", text);
@@ -204,7 +204,7 @@ impl Browser<'_, '_> {
             x = self.draw_graph(buffer, row, x, columns, self.bytes(sum), is_selected);
         }
         if columns.items {
-            // Others have none.
+            // Only directories have a count.
             let count = if item.row.is_some() { items(item.items()) } else { " ".repeat(format::ITEMS) };
             x = put(buffer, row, x, y, &format!(" {count}"), style(Part::Number));
         }
@@ -278,7 +278,7 @@ impl Browser<'_, '_> {
         }
     }
 
-    /// The order in words.
+    /// The order as a text.
     fn sort_text(&self) -> String {
         let sort = self.options.sort;
         let column = match sort.column {

@@ -1,36 +1,36 @@
-//! Numbers and times as they are shown.
+//! Formats numbers and times.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::entry::{BLOCK, MOST_BLOCKS};
 
-/// Columns of a size, of a count, and of a time.
+/// The widths of a size, a count, and a time.
 pub const SIZE: usize = 9;
 /// See [`SIZE`].
 pub const ITEMS: usize = 6;
 /// See [`SIZE`].
 pub const TIME: usize = 25;
 
-/// In nine columns: `  2.6 MiB`, or `  2.7  MB` if thousands count.
+/// A size in nine columns: `  2.6 MiB`, or `  2.7  MB` with powers of 1000.
 pub fn size(bytes: u64, si: bool) -> String {
     let (step, units) = match si {
         true => (1000.0, ["B", "kB", "MB", "GB", "TB", "PB", "EB"]),
         false => (1024.0, ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"]),
     };
     let (mut value, mut unit) = (bytes as f64, 0);
-    // Three digits before the point at most, when it is rounded.
+    // At most three digits before the point, after rounding.
     while value >= 999.95 && unit + 1 < units.len() {
         value /= step;
         unit += 1;
     }
     let width = if si { 2 } else { 3 };
-    // A sum that has reached the most may be more.
+    // A sum that has reached the maximum may be larger.
     let more = if bytes >= MOST_BLOCKS * BLOCK { "≥" } else { "" };
     format!("{:>1$}", format!("{more}{value:.1} {:>width$}", units[unit]), SIZE)
 }
 
-/// With a comma before each three digits.
+/// A number with commas between groups of three digits.
 pub fn number(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -57,18 +57,18 @@ pub fn items(count: u64) -> String {
     format!("{:>1$}", format!("{value:.1}{unit}"), ITEMS)
 }
 
-/// Seconds since 1970 in 25 columns: where the user is.
+/// A time in seconds since 1970, in 25 columns and in the user's time zone.
 pub fn time(seconds: i64, zone: &TimeZone) -> String {
     match Timestamp::from_second(seconds) {
         Ok(time) => {
             format!("{:>1$}", time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S %z").to_string(), TIME)
         }
-        // No calendar has it.
+        // No calendar contains it.
         Err(_) => format!("{:>1$}", format!("@{seconds}"), TIME),
     }
 }
 
-/// How long something took so far.
+/// The time that something has taken so far.
 pub fn elapsed(seconds: u64) -> String {
     let (minutes, seconds) = (seconds / 60, seconds % 60);
     match minutes / 60 {

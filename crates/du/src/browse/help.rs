@@ -1,4 +1,4 @@
-//! What the help window says. The man page is made of it, too (crates/pages), so it needs nothing else.
+//! The text of the help window. The man page is made from it, too (crates/pages), so it depends on nothing else.
 
 /// Its tabs.
 pub(super) const TABS: [&str; 3] = ["Keys", "Format", "About"];
@@ -54,7 +54,7 @@ const ABOUT: [(&str, &str); 4] = [
     ("", env!("CARGO_PKG_REPOSITORY")),
 ];
 
-/// Lines of a tab: what is to be seen at the left, and its meaning.
+/// The lines of a tab: what is shown at the left, and its meaning.
 pub(super) fn lines(tab: usize) -> &'static [(&'static str, &'static str)] {
     match tab {
         0 => &KEYS,

@@ -1,38 +1,40 @@
-//! Keys, from the bytes that a terminal sends for them.
+//! Decodes keys from the bytes that a terminal sends.
 //!
-//! crossterm would do that, too. But it loses keys that come together with another size, and reads from a terminal that is gone for ever.
+//! crossterm could do that, too. But it loses keys that arrive together with a change of size, and reads for ever
+//! from a terminal that is gone.
 
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// What was begun is ended within this time, or it is all: the escape key sends what other keys begin with.
+/// A sequence must be complete within this time, otherwise it stands alone: the escape key sends the byte with
+/// which other keys begin.
 pub(super) const PAUSE: Duration = Duration::from_millis(50);
-/// No key sends more bytes.
+/// The most bytes of a key.
 const LONGEST: usize = 32;
 const ESCAPE: u8 = 0x1b;
 
-/// See the module.
+/// The decoder; see the module.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     bytes: Vec<u8>,
-    /// When the last of them came.
+    /// When the last byte arrived.
     came: Option<Instant>,
 }
 
-/// What some bytes begin with.
+/// What is at the beginning of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
-    /// A key, of so many bytes.
+    /// A key, and its length in bytes.
     Key(KeyEvent, usize),
-    /// So many bytes that are no key which means something here.
+    /// This many bytes of a key that has no meaning here.
     Other(usize),
-    /// The beginning of something.
+    /// The beginning of a sequence.
     Part,
 }
 
 impl Keys {
-    /// Takes what came.
+    /// Takes bytes that arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.came = Some(Instant::now());
@@ -43,13 +45,13 @@ impl Keys {
         self.bytes.is_empty()
     }
 
-    /// The next one.
+    /// The next key.
     pub fn next(&mut self) -> Option<KeyEvent> {
         let is_all = self.came.is_none_or(|came| came.elapsed() >= PAUSE);
         self.take(is_all)
     }
 
-    /// The same, with a decision about parts.
+    /// The same; `is_all` says whether the bytes are complete.
     fn take(&mut self, is_all: bool) -> Option<KeyEvent> {
         while !self.bytes.is_empty() {
             let (key, len) = match found(&self.bytes) {
@@ -99,7 +101,7 @@ fn found(bytes: &[u8]) -> Found {
     }
 }
 
-/// A letter in UTF-8.
+/// A character in UTF-8.
 fn letter(bytes: &[u8]) -> Found {
     let begins = &bytes[..bytes.len().min(4)];
     let valid = match str::from_utf8(begins) {
@@ -112,7 +114,7 @@ fn letter(bytes: &[u8]) -> Found {
     valid.chars().next().map_or(Found::Part, |letter| key(KeyCode::Char(letter), letter.len_utf8()))
 }
 
-/// `ESC [`, numbers with semicolons between them, and what ends it.
+/// `ESC [`, numbers separated by semicolons, and a final byte.
 fn sequence(bytes: &[u8]) -> Found {
     // Function keys of the Linux console.
     match bytes.get(2..4) {
@@ -126,7 +128,7 @@ fn sequence(bytes: &[u8]) -> Found {
     };
     let (text, end) = (&bytes[2..2 + len], bytes[2 + len]);
     if !(b'@'..=b'~').contains(&end) {
-        // It was broken off: this belongs to what comes next.
+        // It was broken off: this byte belongs to what follows.
         return Found::Other(2 + len);
     }
     let mut numbers =
@@ -140,7 +142,7 @@ fn sequence(bytes: &[u8]) -> Found {
     named(end, first, modifiers, 3 + len)
 }
 
-/// A key by what ends its bytes, and a number before that.
+/// A key by its final byte and the number before it.
 fn named(end: u8, number: u8, modifiers: KeyModifiers, len: usize) -> Found {
     let code = match (end, number) {
         (b'A', _) => KeyCode::Up,
@@ -211,7 +213,7 @@ mod tests {
         let mut together = Vec::new();
         for (bytes, code, modifiers) in TABLE {
             assert_eq!(all(bytes), [KeyEvent::new(*code, *modifiers)], "{}", bytes.escape_ascii());
-            // In pieces, and in front of another one.
+            // In pieces, and followed by another key.
             let mut keys = Keys::default();
             for len in 1..bytes.len() {
                 keys.push(&bytes[len - 1..len]);
@@ -242,7 +244,7 @@ mod tests {
 
     #[test]
     fn what_is_no_key_is_passed_over() {
-        // Delete, a place of the cursor, a mouse, what is broken off, no UTF-8, a key that is not ended.
+        // Delete, a cursor position, a mouse event, a broken-off sequence, invalid UTF-8, an unfinished key.
         let q: KeyEvent = KeyCode::Char('q').into();
         for bytes in [
             &b"\x1b[3~"[..],
@@ -269,7 +271,7 @@ mod tests {
         keys.push(b"\x1b[");
         keys.push(&[b'1'; LONGEST]);
         assert_eq!((keys.take(false), keys.is_empty()), (None, true));
-        // Whatever comes.
+        // Any bytes at all.
         for first in 0..=u8::MAX {
             for second in 0..=u8::MAX {
                 for bytes in [[first, second, b'q'], [ESCAPE, first, second]] {

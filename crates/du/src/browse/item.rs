@@ -1,32 +1,32 @@
-//! What is shown of an entry: itself, and if it is a directory, what is below it.
+//! What is shown of an entry: the entry itself and, for a directory, the sums below it.
 
 use crate::Error;
 use crate::entry::{Entry, Kind, Sum};
 use crate::source::Source;
 use crate::tree::{OwnEntry, Row, flags};
 
-/// An entry with what a directory's row says.
+/// An entry together with the directory's row.
 #[derive(Debug, Clone)]
 pub struct Item {
     /// The entry.
     pub entry: OwnEntry,
-    /// Of a directory.
+    /// Set for a directory.
     pub row: Option<Row>,
 }
 
 impl Item {
-    /// Of an entry: looks for a directory's row.
+    /// Makes one from an entry; looks up a directory's row.
     pub fn new(source: &dyn Source, entry: OwnEntry) -> Result<Item, Error> {
         let row = row(source, &entry.entry())?;
         Ok(Item { entry, row })
     }
 
-    /// What it takes in all.
+    /// Its total size.
     pub fn sum(&self) -> Sum {
         sum(&self.entry.entry(), self.row.as_ref())
     }
 
-    /// That part of it which has names elsewhere.
+    /// The part of it that has names elsewhere.
     pub fn shared(&self) -> Sum {
         match (&self.row, self.entry.link) {
             (Some(row), _) => row.shared(),
@@ -51,7 +51,7 @@ impl Item {
         modified(&self.entry.entry(), self.row.as_ref())
     }
 
-    /// A character that says what is special about it.
+    /// A character for anything special about it.
     pub fn flag(&self) -> char {
         let has = |flag| self.row.is_some_and(|row| row.flags & flag != 0);
         match self.entry.kind {
@@ -71,7 +71,7 @@ impl Item {
         }
     }
 
-    /// In words, why what is below it is not all there.
+    /// A text that says why what is below it is incomplete.
     pub fn trouble(&self) -> Option<String> {
         let of_row = |row: &Row| match row.flags {
             flag if flag & flags::FAILED != 0 => Some(format!("not read: {}", reason(row.error))),
@@ -91,9 +91,9 @@ impl Item {
         }
     }
 
-    /// In a word, what it is.
+    /// The kind of entry in a word.
     pub fn what(&self) -> &'static str {
-        // The type as the system has it, where it is known.
+        // The system's type, if it is known.
         let mode = self.entry.extended.map_or(0, |extended| extended.mode & 0o170_000);
         match (self.entry.kind, mode) {
             (Kind::Directory(_) | Kind::OtherFileSystem | Kind::KernelFileSystem, _) => "Directory",
@@ -109,13 +109,13 @@ impl Item {
     }
 }
 
-/// What the system says about an error's number.
+/// The system's text for an error number.
 fn reason(error: u16) -> String {
     if error == 0 {
         return String::from("the reason is not known");
     }
     let text = std::io::Error::from_raw_os_error(error.into()).to_string();
-    // The number says nothing more.
+    // The number adds nothing.
     match text.split_once(" (os error") {
         Some((text, _)) => text.into(),
         None => text,
@@ -130,13 +130,13 @@ pub fn row(source: &dyn Source, entry: &Entry<'_>) -> Result<Option<Row>, Error>
     }
 }
 
-/// What an entry takes with all below it.
+/// The total size of an entry with everything below it.
 pub fn sum(entry: &Entry<'_>, row: Option<&Row>) -> Sum {
     let (own, below) = (entry.sum(), row.map(Row::sum).unwrap_or_default());
     own.plus(below)
 }
 
-/// When an entry was changed, or something below it, if that is known.
+/// The latest change of an entry or of anything below it, if known.
 pub fn modified(entry: &Entry<'_>, row: Option<&Row>) -> Option<i64> {
     let own = entry.extended?.modified;
     // A row without contents has no time.
@@ -144,7 +144,7 @@ pub fn modified(entry: &Entry<'_>, row: Option<&Row>) -> Option<i64> {
     Some(own.max(below))
 }
 
-/// Whether it is shown only if all is: its name says so, or it was left out.
+/// Whether it is shown only with all others: it has a hidden name, or was left out.
 pub fn is_hidden(entry: &Entry<'_>, row: Option<&Row>) -> bool {
     entry.name.starts_with(b".")
         || entry.name.ends_with(b"~")

@@ -1,4 +1,4 @@
-//! What keys do.
+//! Handles keys.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -10,42 +10,42 @@ use super::view::{Column, Sort};
 use super::windows::{Answer, Delete, Help, Info, Message, Window};
 use crate::Error;
 
-/// What is done then that the browser can't do by itself.
+/// An action that the browser cannot carry out itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// Nothing.
     Nothing,
-    /// The browser ends.
+    /// End the browser.
     Quit,
-    /// The entry of a slot is deleted; the user was asked, if that is wanted.
+    /// Delete the entry in a slot; the user was asked, if that is wanted.
     Delete {
         /// The directory's number.
         directory: u32,
-        /// The slot there.
+        /// The slot in it.
         slot: u32,
     },
-    /// The opened directory is read again.
+    /// Read the opened directory again.
     Refresh,
-    /// A shell runs there.
+    /// Run a shell there.
     Shell,
-    /// The program sleeps until the shell wakes it.
+    /// Stop the program until the shell continues it.
     Suspend,
 }
 
-/// The order that a key asks for first.
+/// Whether the first press of a column's key sorts in descending order.
 fn is_first_descending(column: Column) -> bool {
     column != Column::Name
 }
 
 impl Browser<'_, '_> {
-    /// A key was pressed. What goes wrong is shown in a window.
+    /// Handles a key. Errors are shown in a window.
     pub fn key(&mut self, actions: &dyn Actions, key: KeyEvent) -> Act {
         let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('c') if is_control => return Act::Quit,
             KeyCode::Char('z') if is_control => return Act::Suspend,
             KeyCode::Char('q') if self.broken => return Act::Quit,
-            // Redraws, as it does everywhere: the caller does so after each key.
+            // Redraws, as it does everywhere: the caller redraws after each key.
             KeyCode::Char(_) if is_control || key.modifiers.contains(KeyModifiers::ALT) => {
                 return Act::Nothing;
             }
@@ -128,7 +128,7 @@ impl Browser<'_, '_> {
         if self.options.apparent { Column::ApparentSize } else { Column::DiskUsage }
     }
 
-    /// Changes the order. If that fails, it is as it was.
+    /// Changes the order. If that fails, the old order stays.
     fn change(&mut self, actions: &dyn Actions, change: impl FnOnce(&mut Sort)) -> Result<(), Error> {
         let before = self.options.sort;
         change(&mut self.options.sort);
@@ -161,7 +161,7 @@ impl Browser<'_, '_> {
             self.say("Delete", why);
             return Ok(Act::Nothing);
         }
-        // What is not on the screen is not deleted.
+        // What is not on the screen cannot be deleted.
         let (Some(slot), Some(item)) = (self.slot()?, self.item()) else { return Ok(Act::Nothing) };
         let directory = self.directory();
         if !boxes::is_question_seen(self.size) {
@@ -194,7 +194,7 @@ impl Browser<'_, '_> {
         }
         let Delete { directory, slot, answer, .. } = *delete;
         self.window = Window::None;
-        // The screen may be smaller than it was when it was asked.
+        // The screen may have become smaller since the question was shown.
         if answer == Answer::No || !is_seen {
             return Act::Nothing;
         }
@@ -220,7 +220,7 @@ impl Browser<'_, '_> {
             KeyCode::Right | KeyCode::Tab | KeyCode::Char('l') => last_tab.min(help.tab + 1),
             KeyCode::Left | KeyCode::BackTab | KeyCode::Char('h') => help.tab.saturating_sub(1),
             KeyCode::Down | KeyCode::PageDown | KeyCode::Char('j' | ' ') => {
-                // Drawing knows how many lines there are room for.
+                // Drawing knows how many lines there is room for.
                 help.top = (help.top + 1).min(help::lines(help.tab).len().saturating_sub(1));
                 return;
             }
@@ -257,7 +257,7 @@ impl Browser<'_, '_> {
                 }
             }
             KeyCode::Enter => self.window = Window::None,
-            // The list is still there.
+            // The list is still visible.
             _ => return self.list_key(actions, key),
         }
         Ok(Act::Nothing)

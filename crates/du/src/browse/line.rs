@@ -1,4 +1,4 @@
-//! How far a scan or an import is, in one line that is not full-screen.
+//! Shows the progress of a scan or an import in one line, not on the full screen.
 
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -10,22 +10,22 @@ use super::text::{cut, shown, width};
 /// How often the line is written.
 const FAST: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(2);
-/// If nobody knows.
+/// The width if it is unknown.
 const COLUMNS: usize = 80;
 
-/// A line at the bottom of a terminal, or of what is written there.
+/// A line at the bottom of a terminal, or of any other output.
 pub struct ProgressLine<W: Write> {
     to: W,
     si: bool,
     columns: usize,
     every: Duration,
     last: Option<Instant>,
-    /// Columns of what stands there.
+    /// Columns that the current text takes.
     shown: usize,
 }
 
 impl ProgressLine<io::Stderr> {
-    /// On standard error; none if that is no terminal.
+    /// On standard error; None if that is not a terminal.
     pub fn stderr(si: bool, slow: bool) -> Option<Self> {
         let columns = crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
         io::stderr().is_terminal().then(|| Self::new(io::stderr(), columns, si, slow))
@@ -33,13 +33,13 @@ impl ProgressLine<io::Stderr> {
 }
 
 impl<W: Write> ProgressLine<W> {
-    /// In so many columns.
+    /// With this many columns.
     pub fn new(to: W, columns: usize, si: bool, slow: bool) -> Self {
         let every = if slow { SLOW } else { FAST };
         ProgressLine { to, si, columns: columns.max(2), every, last: None, shown: 0 }
     }
 
-    /// Says how far it is, if there is time for it.
+    /// Shows the progress, unless it is too early.
     pub fn show(&mut self, step: impl FnOnce() -> Step) {
         if self.last.is_some_and(|last| last.elapsed() < self.every) {
             return;
@@ -50,7 +50,7 @@ impl<W: Write> ProgressLine<W> {
         if failures > 0 {
             text.push_str(&format!(", {} not read", number(failures)));
         }
-        // The last column stays free: some terminals go on to the next line there.
+        // The last column stays free, because some terminals move to the next line there.
         let left = (self.columns - 1).saturating_sub(width(&text) + 1);
         text.push(' ');
         text.push_str(&cut(&shown(&path), left));
@@ -60,14 +60,14 @@ impl<W: Write> ProgressLine<W> {
 
     fn write(&mut self, text: &str) {
         let columns = width(text);
-        // What was longer before is wiped away.
+        // Erases the rest of a longer text.
         let rest = self.shown.saturating_sub(columns);
         self.shown = columns;
-        // Nobody has to see it.
+        // Failures to show progress do not matter.
         let _ = write!(self.to, "\r{text}{:rest$}", "").and_then(|()| self.to.flush());
     }
 
-    /// Wipes the line away.
+    /// Erases the line.
     pub fn end(&mut self) {
         if self.last.take().is_some() {
             self.write("");
@@ -97,7 +97,7 @@ mod tests {
             path: b"/a/very/long/path/to\n/something".to_vec(),
         };
         line.show(|| step);
-        // Too early for another one.
+        // Too early for another update.
         line.show(|| unreachable!("it was shown just now"));
         drop(line);
         let text = String::from_utf8(written).unwrap();

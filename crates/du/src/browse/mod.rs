@@ -1,4 +1,4 @@
-//! The full-screen browser: a tree is looked at directory by directory, as in ncdu.
+//! The full-screen browser, which shows a tree directory by directory, as ncdu does.
 //!
 //! ```text
 //!   keys ──> Browser ── acts ──> Actions: delete, refresh, shell
@@ -7,8 +7,8 @@
 //!               └── draw: what is on the screen, and nothing else
 //! ```
 //!
-//! [`run`] has the terminal ([`Screen`], which `memfold top` uses, too); [`Browser`] knows nothing of it: it takes keys, and draws to any frame.
-//! Of a tree that is browsed, plain memory holds what is on the screen.
+//! [`run`] owns the terminal ([`Screen`], which `memfold top` uses, too); [`Browser`] knows nothing about it: it
+//! takes keys, and draws to any frame. Of a browsed tree, plain memory holds only what is on the screen.
 
 mod actions;
 mod backend;

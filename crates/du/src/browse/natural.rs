@@ -1,6 +1,6 @@
-//! Names in the order in which people count: `a9` before `a10`.
+//! Names in natural order: `a9` before `a10`.
 //!
-//! A name becomes bytes whose order is that of the names, so that a list of bytes can keep them:
+//! A name is converted to bytes whose order is that of the names, so that a list of bytes can keep them:
 //!
 //! ```text
 //!   img010.png      i m g | 0, 2, 1 0 | . p n g
@@ -9,9 +9,10 @@
 //!                           └──────── stands where the digits stand among other bytes
 //! ```
 //!
-//! Names that differ in zeros before digits only have the same bytes: who needs an order of them looks further.
+//! Names that differ only in leading zeros have the same bytes: code that needs an order of them must look
+//! further.
 
-/// How many digits a byte says; more of them are said by four bytes behind it.
+/// How many digits a byte can announce; four more bytes announce a longer number.
 const FEW: usize = 255;
 
 /// Appends the bytes of a name.

@@ -1,16 +1,16 @@
-//! How the browser begins; keys change most of it.
+//! The initial settings of the browser; keys change most of them.
 
 use super::terminfo;
 use super::view::Sort;
 
-/// What stands beside sizes.
+/// What is shown beside sizes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Graph {
     /// Nothing.
     None,
-    /// The part of the directory that it is.
+    /// The share of the directory.
     Percent,
-    /// How it is to the largest one.
+    /// The ratio to the largest entry.
     #[default]
     Bar,
     /// Both.
@@ -18,7 +18,7 @@ pub enum Graph {
 }
 
 impl Graph {
-    /// The next one that the key shows.
+    /// The value after this one, when the key is pressed.
     pub(super) fn next(self) -> Self {
         match self {
             Graph::Bar => Graph::Percent,
@@ -35,14 +35,14 @@ pub enum Links {
     /// Nothing.
     #[default]
     None,
-    /// What has names elsewhere.
+    /// The part that has names elsewhere.
     Shared,
-    /// What has not.
+    /// The part that has none.
     Unique,
 }
 
 impl Links {
-    /// The next one that the key shows.
+    /// The value after this one, when the key is pressed.
     pub(super) fn next(self) -> Self {
         match self {
             Links::None => Links::Shared,
@@ -52,21 +52,21 @@ impl Links {
     }
 }
 
-/// Which colours there are.
+/// The colour scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
     /// None.
     Off,
     /// For terminals with a dark background.
     Dark,
-    /// The same, with the background.
+    /// The same, with a background of its own.
     DarkBackground,
 }
 
 impl Default for Colours {
-    /// None if `NO_COLOR` is set to anything (<https://no-color.org>), or the terminal has fewer than eight:
-    /// without them, what is selected is shown in reverse. `COLORTERM` knows more of a terminal than what TERM
-    /// names.
+    /// No colours if `NO_COLOR` is set to anything (<https://no-color.org>), or if the terminal has fewer than
+    /// eight: the selection is then shown in reverse. `COLORTERM` may tell more about a terminal than its TERM
+    /// does.
     fn default() -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_plain = || !is_set("COLORTERM") && terminfo::colours().is_some_and(|count| count < 8);
@@ -74,32 +74,32 @@ impl Default for Colours {
     }
 }
 
-/// See the module.
+/// The settings; see the module.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The order, and what is left out.
     pub sort: Sort,
-    /// What files say to be is shown, not what they take.
+    /// Shows apparent sizes instead of disk usage.
     pub apparent: bool,
-    /// Beside sizes.
+    /// What is shown beside sizes.
     pub graph: Graph,
-    /// Of hard links.
+    /// What is shown of hard links.
     pub links: Links,
-    /// Counts of names are shown.
+    /// Shows counts of names.
     pub items: bool,
-    /// Times are shown, if they are known.
+    /// Shows times, if they are known.
     pub modified: bool,
     /// Units are powers of 1000.
     pub si: bool,
-    /// Which there are.
+    /// The colour scheme.
     pub colours: Colours,
-    /// It asks before it ends.
+    /// Asks before quitting.
     pub confirm_quit: bool,
-    /// It asks before it deletes.
+    /// Asks before deleting.
     pub confirm_delete: bool,
-    /// What is said about the tree at the right of the first line, as "imported".
+    /// A remark about the tree at the right of the first line, such as "imported".
     pub note: String,
-    /// The screen is drawn every two seconds only, while something takes long.
+    /// Redraws only every two seconds during a long operation.
     pub slow: bool,
 }
 

@@ -1,13 +1,14 @@
-//! Paths as they are shown: a tree may be a million levels deep, a screen is not.
+//! Shortens paths for display: a tree may be a million levels deep, a screen is not.
 
 use super::text::{cut, shown, width};
 use crate::Error;
 use crate::source::{ROOT, Source};
 
-/// What may stand between slashes at least, so few columns can't show more names than this allows.
+/// The least width of a component with its slash, so a width allows no more names than this.
 const LEAST: usize = 2;
 
-/// The path of a directory, with `last` behind it if that is something, in so many columns. Of a long one, what is in the middle is not even looked at.
+/// The path of a directory, followed by `last` if that is not empty, in this many columns. The middle of a long
+/// path is not even read.
 pub fn path(source: &dyn Source, mut directory: u32, last: &[u8], columns: usize) -> Result<String, Error> {
     let mut names = Vec::new();
     let mut taken = 0;
@@ -32,6 +33,6 @@ pub fn path(source: &dyn Source, mut directory: u32, last: &[u8], columns: usize
         }
         path.push_str(name);
     }
-    // If names were left out, it is too long still, and they are in the middle.
+    // If names were left out, it is still too long, and they are in the middle.
     Ok(cut(&path, columns))
 }

@@ -1,10 +1,10 @@
-//! Directories down to some level, all in one order wherever they are: for lists that are printed.
+//! Directories down to a level, all in one order wherever they are: for lists that are printed.
 //!
 //! ```text
 //!   what is sorted by, 128 bits, as in a view | the path | 0 | number, 32
 //! ```
 //!
-//! In a path, slashes come before all other bytes: so a directory is followed by those in it.
+//! In a path, a slash sorts before all other bytes: so a directory is followed by its subdirectories.
 
 use memfold::collections::SlabList;
 use memfold::heap::Session;
@@ -16,19 +16,19 @@ use crate::Error;
 use crate::source::{ROOT, Source};
 use crate::tree::below::{Below, Step};
 
-/// Of a path no more bytes count.
+/// The most bytes of a path that count.
 const COUNTED: usize = 8 << 10;
 /// Stands for a slash.
 const SLASH: u8 = 1;
 
-/// See the module.
+/// The list; see the module.
 pub struct Ranked<'s> {
     list: SlabList<'s, [u8]>,
     is_turned: bool,
 }
 
 impl<'s> Ranked<'s> {
-    /// Looks at all directories down to so many levels below the root, which is one of them.
+    /// Collects all directories down to `depth` levels below the root, including the root.
     pub fn new(session: &'s Session<'_>, source: &dyn Source, depth: u32, sort: Sort) -> Result<Self, Error> {
         let mut sorter = Sorter::<Texts>::new(session);
         let mut way = Below::new(ROOT).down_to(depth);
@@ -55,7 +55,7 @@ impl<'s> Ranked<'s> {
         Ok(Ranked { list: sorter.finish()?, is_turned })
     }
 
-    /// Their numbers, in the order.
+    /// Their numbers, in order.
     pub fn numbers(&self) -> impl Iterator<Item = Result<u32, Error>> {
         let mut rest = self.list.iter();
         std::iter::from_fn(move || if self.is_turned { rest.next_back() } else { rest.next() }).map(|key| {

@@ -1,4 +1,4 @@
-//! Keys and screen, until the user has enough.
+//! The main loop: keys and screen, until the user quits.
 
 use crossterm::event::KeyCode;
 use jiff::tz::TimeZone;
@@ -16,13 +16,14 @@ use crate::Error;
 /// How the browser ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The user had enough.
+    /// The user quit.
     Quit,
-    /// A signal came: its number.
+    /// A signal arrived: its number.
     Signal(i32),
 }
 
-/// Browses a tree. `session` is one that nothing else uses: it keeps what is in order. An error is one that leaves nothing to be shown: of the terminal, or of the tree's root.
+/// Browses a tree. Nothing else may use `session`: it keeps the sorted lists. An error means that nothing can be
+/// shown: the terminal failed, or the tree's root cannot be read.
 pub fn run(
     screen: &mut Screen,
     actions: &mut dyn Actions,
@@ -56,7 +57,7 @@ pub fn run(
     }
 }
 
-/// What a failure is answered with.
+/// The answer to a failure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Failures {
     Ask,
@@ -87,7 +88,7 @@ fn delete(
     Ok(())
 }
 
-/// Asks whether something goes on that partly failed; if so, what is done the next time.
+/// Asks whether to continue an operation that partly failed; if so, returns how to answer the next failure.
 fn ask(screen: &mut Screen, browser: &Browser<'_, '_>, text: &str) -> Option<Failures> {
     let mut answer = 0;
     loop {
@@ -122,10 +123,10 @@ fn refresh(
 }
 
 impl Browser<'_, '_> {
-    /// After something was deleted, or not, or partly.
+    /// To be called after a deletion, whether it succeeded, failed, or succeeded in part.
     pub fn deleted(&mut self, actions: &dyn Actions, slot: u32, result: Result<(), Error>) {
         let source = actions.source();
-        // What is gone is not shown, so the next one is in its row.
+        // A deleted entry is no longer shown, so the next one is in its row.
         let select = if result.is_ok() {
             super::state::Select::Row(self.selected)
         } else {
@@ -135,7 +136,7 @@ impl Browser<'_, '_> {
         self.say_failure(result.and(opened));
     }
 
-    /// After the opened directory was read again, or not. `name` was selected.
+    /// To be called after the opened directory was read again or that failed. `name` was selected.
     pub fn refreshed(&mut self, actions: &dyn Actions, name: Vec<u8>, result: Result<(), Error>) {
         let opened = self.reopen(actions.source(), name);
         self.say_failure(result.and(opened));

@@ -1,6 +1,7 @@
-//! The terminal, while it shows the browser or how far something is.
+//! The terminal while it shows the browser or the progress of an operation.
 //!
-//! However the program ends, the terminal is as it was: [`Screen`] sees to it when it is dropped, a panic's hook if there is a panic, and signals end the program as keys do.
+//! However the program ends, the terminal is restored: [`Screen`] does it when it is dropped, a panic hook does
+//! it after a panic, and signals end the program in the same way as keys.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
@@ -28,32 +29,32 @@ use crate::Error;
 
 /// How long a signal may wait.
 const WAIT: Duration = Duration::from_millis(200);
-/// How often it is said how far something is.
+/// How often progress is shown.
 const FAST: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(2);
 
-/// What the terminal says.
+/// Input from the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     /// A key was pressed.
     Key(KeyEvent),
-    /// It has another size.
+    /// The size has changed.
     Resize,
     /// A signal that ends the program.
     Signal(i32),
 }
 
-/// See the module.
+/// The terminal; see the module.
 pub struct Screen {
     terminal: Terminal<Plain<BufWriter<Stdout>>>,
     signals: Signals,
-    /// Where keys come from, if not from standard input.
+    /// The source of keys, if not standard input.
     tty: Option<File>,
     keys: Keys,
     colours: Colours,
     si: bool,
     every: Duration,
-    /// When something began that takes long, and when that was shown last.
+    /// When a long operation began, and when its progress was last shown.
     began: Option<(Instant, Instant)>,
 }
 
@@ -62,13 +63,13 @@ fn enter() -> io::Result<()> {
     execute!(stdout(), EnterAlternateScreen, Hide)
 }
 
-/// As it was. What fails here can't be mended.
+/// Restores the terminal. Failures here cannot be repaired.
 fn leave() {
     let _ = disable_raw_mode();
     let _ = execute!(stdout(), LeaveAlternateScreen, Show);
 }
 
-/// Before a panic says what it has to say, it must be seen.
+/// The message of a panic must be visible.
 fn hook() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -80,7 +81,7 @@ fn hook() {
     });
 }
 
-/// Keys that stop what takes long.
+/// Keys that stop a long operation.
 fn stops(key: KeyEvent) -> bool {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     matches!(key.code, KeyCode::Esc | KeyCode::Char('q')) || is_control && key.code == KeyCode::Char('c')
@@ -91,14 +92,14 @@ fn suspends(key: KeyEvent) -> bool {
 }
 
 impl Screen {
-    /// Takes the terminal. Of the options, those count that say how things look.
+    /// Takes over the terminal. Only the options about the look matter.
     pub fn new(options: &Options) -> Result<Self, Error> {
         if !stdout().is_terminal() {
             let text =
                 "standard output is no terminal: ask for --json or another output that is not full-screen";
             return Err(Error::Terminal(io::Error::other(text)));
         }
-        // For others, what nearly all understand is good enough.
+        // For other terminals, sequences that nearly all understand are good enough.
         let term = std::env::var_os("TERM").unwrap_or_default();
         if ["", "unknown", "dumb"].iter().any(|known| term == *known) {
             let text = match term.is_empty() {
@@ -134,17 +135,17 @@ impl Screen {
         Ok(Screen { terminal, signals, tty, keys: Keys::default(), colours, si, every, began: None })
     }
 
-    /// How large it is.
+    /// The size of the screen.
     pub(super) fn size(&self) -> io::Result<Size> {
         self.terminal.size()
     }
 
-    /// Draws it anew.
+    /// Redraws the screen.
     pub fn draw(&mut self, draw: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
         self.terminal.draw(draw).map(|_| ())
     }
 
-    /// What comes next, if it comes within this time.
+    /// The next input within this time, if any.
     fn poll(&mut self, time: Duration) -> io::Result<Option<Input>> {
         let key = self.keys.next();
         let time = match key {
@@ -179,7 +180,7 @@ impl Screen {
         Ok(self.keys.next().map(Input::Key))
     }
 
-    /// Waits for keys, or a signal; what there is of the terminal.
+    /// Waits for keys or a signal; returns the state of the terminal.
     fn wait(&self, time: Duration) -> io::Result<PollFlags> {
         let time = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let polled = self.with_tty(|tty| {
@@ -187,7 +188,7 @@ impl Screen {
             rustix::event::poll(&mut polled, Some(&time)).map(|_| polled[0].revents())
         });
         match polled {
-            // A signal, perhaps since the size is another one.
+            // A signal, perhaps because the size has changed.
             Err(Errno::INTR) => Ok(PollFlags::empty()),
             polled => Ok(polled?),
         }
@@ -197,7 +198,7 @@ impl Screen {
         f(self.tty.as_ref().map_or(stdin().as_fd(), AsFd::as_fd))
     }
 
-    /// Waits for what comes next.
+    /// Waits for the next input.
     pub(super) fn input(&mut self) -> io::Result<Input> {
         loop {
             if let Some(input) = self.poll(WAIT)? {
@@ -206,7 +207,7 @@ impl Screen {
         }
     }
 
-    /// The same, for so long at most.
+    /// The same, for at most this long.
     pub fn input_within(&mut self, time: Duration) -> io::Result<Option<Input>> {
         let end = Instant::now() + time;
         loop {
@@ -218,23 +219,24 @@ impl Screen {
         }
     }
 
-    /// Lets something else use the terminal.
+    /// Gives the terminal to something else meanwhile.
     pub(super) fn without<R>(&mut self, f: impl FnOnce() -> R) -> io::Result<R> {
         leave();
         let result = f();
         self.signals.forget_keys();
         enter()?;
-        // The screen is empty, and so is what is known of it. To clear it would ask the terminal where its cursor is, and not all answer.
+        // The screen is empty, and its remembered contents must be, too. Clearing it would ask the terminal for
+        // its cursor position, and not all terminals answer.
         self.terminal = Terminal::new(Plain::new(BufWriter::new(stdout())))?;
         Ok(result)
     }
 
-    /// Something begins that takes long.
+    /// Marks the beginning of a long operation.
     pub(super) fn begin(&mut self) {
         self.began = None;
     }
 
-    /// Shows how far something is, before what `draw` draws, and asks keys whether it shall go on.
+    /// Shows the progress in front of what `draw` draws, and checks for keys that stop it.
     pub(super) fn show(
         &mut self,
         title: &str,
@@ -257,12 +259,12 @@ impl Screen {
         if drawn.is_ok() { self.asked_to_stop() } else { Control::Stop }
     }
 
-    /// The program sleeps until the shell wakes it.
+    /// Stops the program until the shell continues it.
     pub fn suspend(&mut self) -> io::Result<()> {
         self.without(signals::sleep)?
     }
 
-    /// The signal that came, which ends the program.
+    /// The signal that arrived and ends the program.
     pub fn signal(&self) -> Option<i32> {
         self.signals.came()
     }
@@ -283,7 +285,8 @@ impl Screen {
         }
     }
 
-    /// Shows how far a scan or an import is; whether it shall go on. It may be called as often as there is something new.
+    /// Shows the progress of a scan or an import; returns whether to continue. It may be called whenever there is
+    /// something new.
     pub fn progress(&mut self, title: &str, step: impl FnOnce() -> Step) -> bool {
         let colours = self.colours;
         let draw = |frame: &mut Frame<'_>| {

@@ -1,4 +1,5 @@
-//! Signals: those that end the browser are looked at between keys, so that the terminal is as it was before; so is the one that tells that the terminal has another size.
+//! Signals. Those that end the browser are checked between keys, so that the terminal can be restored; so is the
+//! signal for a change of the terminal's size.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -10,20 +11,20 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
 use signal_hook::low_level::unregister;
 
-/// What they do. It is never taken back, for signals would do nothing then.
+/// The handlers' state. The handlers are never removed, because the signals would then have no effect at all.
 #[derive(Debug, Clone)]
 struct Hooks {
-    /// The one that came.
+    /// The signal that arrived.
     came: Arc<AtomicUsize>,
-    /// Nobody looks: they do what they do to other programs.
+    /// Nobody checks: signals have their default effect.
     is_default: Arc<AtomicBool>,
-    /// The terminal has another size.
+    /// The size of the terminal has changed.
     resized: Arc<AtomicBool>,
 }
 
 static HOOKS: Mutex<Option<Hooks>> = Mutex::new(None);
 
-/// Waits for signals as long as it lives.
+/// Catches signals while it exists.
 #[derive(Debug)]
 pub(super) struct Signals(Hooks);
 
@@ -47,7 +48,7 @@ impl Signals {
         Ok(Signals(hooks))
     }
 
-    /// The one that came.
+    /// The signal that arrived.
     pub fn came(&self) -> Option<i32> {
         match self.0.came.load(Relaxed) {
             0 => None,
@@ -55,17 +56,17 @@ impl Signals {
         }
     }
 
-    /// Whether there is anything to be looked at.
+    /// Whether there is anything to handle.
     pub fn any(&self) -> bool {
         self.0.resized.load(Relaxed) || self.came().is_some()
     }
 
-    /// Whether the size is another one than when this was asked last.
+    /// Whether the size has changed since the last call.
     pub fn resized(&self) -> bool {
         self.0.resized.swap(false, Relaxed)
     }
 
-    /// Those that keys send were for the program that had the terminal.
+    /// Signals from keys were meant for the program that had the terminal.
     pub fn forget_keys(&self) {
         if matches!(self.came(), Some(SIGINT | SIGQUIT)) {
             self.0.came.store(0, Relaxed);
@@ -79,16 +80,17 @@ impl Drop for Signals {
     }
 }
 
-/// How long it may take until the program sleeps: if it does not by then, it can't, as when no shell is there to wake it.
+/// How long stopping may take. If the program has not stopped by then, it cannot, for example because there is no
+/// shell to continue it.
 const SLEEPS: Duration = Duration::from_millis(200);
 
-/// The program, and what it was started with, sleeps until the shell wakes it.
+/// Stops the program and its process group until the shell continues them.
 pub(super) fn sleep() -> io::Result<()> {
     let woken = Arc::new(AtomicBool::new(false));
     let hook = register(SIGCONT, woken.clone())?;
     let asked = Instant::now();
     let sent = kill_current_process_group(Signal::TSTP);
-    // Another thread may be the one that takes the signal, a little later.
+    // Another thread may receive the signal, a little later.
     while sent.is_ok() && !woken.load(Relaxed) && asked.elapsed() < SLEEPS {
         std::thread::sleep(Duration::from_millis(1));
     }

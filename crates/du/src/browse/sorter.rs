@@ -1,11 +1,12 @@
-//! Puts elements in order that may be more than plain memory should hold.
+//! Sorts elements that may exceed what plain memory should hold.
 //!
 //! ```text
 //!   elements ──> plain memory, until it is full ──> sorted runs in the heap ──> merged: a sorted list
 //!                      └───────────── all of them ──────────────────────────────────^
 //! ```
 //!
-//! A sorted list takes elements in any order as well, but then each of its leaves is changed again and again, and has to be compressed as often.
+//! A sorted list also takes elements in any order, but then each of its leaves changes again and again and must
+//! be compressed as often.
 
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -17,7 +18,7 @@ use memfold::heap::Session;
 
 use crate::Error;
 
-/// Elements that are put in order in plain memory, and bytes of those that have no length of their own.
+/// The elements that are sorted in plain memory, or the bytes of those that vary in length.
 const RUN: usize = if cfg!(test) { 100 } else { 64 << 10 };
 const RUN_BYTES: usize = 2 << 20;
 
@@ -34,7 +35,7 @@ pub(super) trait Batch {
     ) -> Result<(), memfold::heap::Error>;
 }
 
-/// Elements of one size.
+/// Elements of equal size.
 #[derive(Default)]
 pub(super) struct Values<T>(Vec<T>);
 
@@ -69,11 +70,11 @@ impl<T: Element<Owned = T> + Ord + Copy> Batch for Values<T> {
     }
 }
 
-/// Elements of any size, one behind the other.
+/// Elements of any size, one after the other.
 #[derive(Default)]
 pub(super) struct Texts {
     bytes: Vec<u8>,
-    /// Where each is.
+    /// The range of each.
     texts: Vec<(u32, u32)>,
 }
 
@@ -117,7 +118,7 @@ impl Batch for Texts {
     }
 }
 
-/// See the module. No two elements are equal.
+/// The sorter; see the module. No two elements may be equal.
 pub(super) struct Sorter<'s, 'h, B: Batch> {
     session: &'s Session<'h>,
     pub batch: B,
@@ -133,7 +134,7 @@ where
         Sorter { session, batch: B::default(), runs: Vec::new() }
     }
 
-    /// After an element was put into the batch.
+    /// To be called after an element was put into the batch.
     pub fn added(&mut self) -> Result<(), Error> {
         if self.batch.is_full() { self.spill() } else { Ok(()) }
     }
@@ -146,7 +147,7 @@ where
         Ok(())
     }
 
-    /// All of them in their order.
+    /// All elements, sorted.
     pub fn finish(mut self) -> Result<SlabList<'s, B::Element>, Error> {
         let mut list = SlabList::new(self.session);
         if self.runs.is_empty() {
@@ -157,7 +158,7 @@ where
         if !self.batch.is_empty() {
             self.spill()?;
         }
-        // Its memory is not needed any more.
+        // Its memory is no longer needed.
         self.batch = B::default();
         let mut rest: Vec<_> = self.runs.iter().map(SlabList::iter).collect();
         let mut next = BinaryHeap::with_capacity(rest.len());

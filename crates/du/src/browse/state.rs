@@ -1,4 +1,4 @@
-//! What the browser shows, and where it is: an opened directory, a selected row, a window before it.
+//! The state of the browser: an opened directory, a selected row, and possibly a window in front.
 //!
 //! ```text
 //!   rows      0   ..                  if there is a directory above
@@ -9,7 +9,8 @@
 //!                 ─┘
 //! ```
 //!
-//! Drawing reads nothing: [`Browser::prepare`] has looked at the tree before, at those rows only that are on the screen.
+//! Drawing reads nothing: [`Browser::prepare`] has read the tree before, and only those rows that are on the
+//! screen.
 
 use jiff::tz::TimeZone;
 use memfold::heap::Session;
@@ -23,13 +24,13 @@ use super::windows::Window;
 use crate::Error;
 use crate::source::{ROOT, Source};
 
-/// Directories above, of which is remembered what was on the screen.
+/// For how many ancestors the position on the screen is remembered.
 const REMEMBERED: usize = 256;
 
-/// Lines that are no rows: head, path, foot.
+/// Lines that are not rows: head, path, foot.
 pub(super) const LINES: u16 = 3;
 
-/// What is selected in a directory that is opened.
+/// What to select in a directory that is opened.
 #[derive(Debug, Clone)]
 pub(super) enum Select {
     /// The first row.
@@ -38,11 +39,11 @@ pub(super) enum Select {
     Row(u64),
     /// The entry of a slot.
     Slot(u32),
-    /// The entry of this name, or else what is in this row.
+    /// The entry of this name or, if there is none, the entry in this row.
     Name(Vec<u8>, u64),
 }
 
-/// What a row stands for.
+/// What a row shows.
 pub(super) enum Line<'b> {
     /// The directory above.
     Above,
@@ -50,37 +51,37 @@ pub(super) enum Line<'b> {
     Item(&'b Item),
 }
 
-/// See the module.
+/// The browser; see the module.
 pub struct Browser<'s, 'h> {
     session: &'s Session<'h>,
     pub(super) options: Options,
     pub(super) view: View<'s>,
     /// The opened directory itself.
     pub(super) own: Item,
-    /// Its path, as wide as the screen.
+    /// Its path, cut to the width of the screen.
     pub(super) path: (usize, String),
     pub(super) selected: u64,
     pub(super) top: u64,
-    /// Of the view: those from a position on.
+    /// The loaded entries of the view, from a position on.
     loaded: Vec<Item>,
     loaded_at: Option<(u64, u64)>,
     pub(super) window: Window,
-    /// Directories above, and their first rows on the screen.
+    /// The ancestors and their first rows on the screen.
     tops: Vec<(u32, u64)>,
     /// How many rows are on the screen.
     pub(super) height: u64,
-    /// How large that is.
+    /// The size of the screen.
     pub(super) size: Size,
     /// Whether times are known.
     pub(super) has_times: bool,
-    /// Where the user is.
+    /// The user's time zone.
     pub(super) zone: TimeZone,
-    /// What is on the screen could not be read.
+    /// The contents of the screen could not be read.
     pub(super) broken: bool,
 }
 
 impl<'s, 'h> Browser<'s, 'h> {
-    /// Opens the root. What is in order is kept by `session`, which nothing else has to use.
+    /// Opens the root. `session` keeps the sorted lists; nothing else may use it.
     pub fn new(
         session: &'s Session<'h>,
         source: &dyn Source,
@@ -118,7 +119,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.view.directory
     }
 
-    /// The number of the selected directory, if it is one, and on the screen.
+    /// The number of the selected directory, if a directory is selected and on the screen.
     pub fn selected_directory(&self) -> Option<u32> {
         match self.item()?.entry.kind {
             crate::entry::Kind::Directory(number) => Some(number),
@@ -136,7 +137,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.view.len() + self.above_rows()
     }
 
-    /// The position in the view that is selected, if it is not what leads up.
+    /// The selected position in the view, unless the row for the parent is selected.
     pub(super) fn position(&self) -> Option<u64> {
         let position = self.selected.checked_sub(self.above_rows())?;
         (position < self.view.len()).then_some(position)
@@ -147,20 +148,20 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.position().map(|position| self.view.slot(position)).transpose()
     }
 
-    /// The selected entry, if it is loaded, as all is that is on the screen.
+    /// The selected entry, if it is loaded, as everything on the screen is.
     pub(super) fn item(&self) -> Option<&Item> {
         let (from, _) = self.loaded_at?;
         self.loaded.get(usize::try_from(self.position()?.checked_sub(from)?).ok()?)
     }
 
-    /// What is on the screen: rows and their numbers.
+    /// The rows on the screen and their numbers.
     pub(super) fn lines(&self) -> impl Iterator<Item = (u64, Line<'_>)> {
         let above = (self.top < self.above_rows()).then_some((0, Line::Above));
         let first = self.loaded_at.map_or(0, |(from, _)| from) + self.above_rows();
         above.into_iter().chain((first..).zip(self.loaded.iter().map(Line::Item)))
     }
 
-    /// Opens a directory, or the same again. If it can't be opened, all stays as it is.
+    /// Opens a directory, or the same one again. If that fails, nothing changes.
     pub(super) fn open(&mut self, source: &dyn Source, directory: u32, select: Select) -> Result<(), Error> {
         self.forget();
         let is_other = directory != self.view.directory;
@@ -170,7 +171,8 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.path.0 = 0;
         let above = self.above_rows();
         let (position, row) = match select {
-            // What leads up, as in ncdu: a key that was meant for the directory itself does nothing in it.
+            // The row for the parent, as in ncdu: a key that was meant for the directory itself does nothing in
+            // it.
             Select::First => (None, 0),
             Select::Row(row) => (None, row),
             Select::Slot(slot) => (self.view.position(source, slot)?, above),
@@ -191,7 +193,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         (self.top..self.top + self.height).contains(&self.selected)
     }
 
-    /// What is on the screen is read again before it is drawn.
+    /// Makes the screen's contents be read again before they are drawn.
     pub(super) fn forget(&mut self) {
         self.loaded_at = None;
     }
@@ -201,7 +203,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.selected = row.min(self.rows().saturating_sub(1));
     }
 
-    /// Opens the selected directory, or the one above if that is selected.
+    /// Opens the selected directory, or the parent if that is selected.
     pub(super) fn enter(&mut self, source: &dyn Source) -> Result<(), Error> {
         let Some(position) = self.position() else {
             return if self.above_rows() > self.selected { self.leave(source) } else { Ok(()) };
@@ -218,7 +220,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         Ok(())
     }
 
-    /// Opens the directory above.
+    /// Opens the parent.
     pub(super) fn leave(&mut self, source: &dyn Source) -> Result<(), Error> {
         let directory = self.view.directory;
         if directory == ROOT {
@@ -238,7 +240,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         Ok(())
     }
 
-    /// After the order or what is left out was changed: the same entry stays selected.
+    /// To be called after the order or the filter was changed: the same entry stays selected.
     pub(super) fn sort(&mut self, source: &dyn Source) -> Result<(), Error> {
         let select = match self.slot()? {
             Some(slot) => Select::Slot(slot),
@@ -247,12 +249,13 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.open(source, self.view.directory, select)
     }
 
-    /// After the tree was changed below the opened directory: what has the name stays selected, or else what is in its row.
+    /// To be called after the tree was changed below the opened directory: the entry with this name stays
+    /// selected, otherwise the one in its row.
     pub(super) fn reopen(&mut self, source: &dyn Source, name: Vec<u8>) -> Result<(), Error> {
         self.open(source, self.view.directory, Select::Name(name, self.selected))
     }
 
-    /// Reads what is on a screen of this size. What goes wrong is shown in a window.
+    /// Reads the contents of a screen of this size. Errors are shown in a window.
     pub fn prepare(&mut self, source: &dyn Source, size: Size) {
         self.size = size;
         let result = self.read(source, size);
@@ -287,7 +290,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         prepared
     }
 
-    /// Reads rows; those that were read before are taken from there.
+    /// Loads rows; those loaded before are reused.
     fn load(&mut self, source: &dyn Source, from: u64, to: u64) -> Result<(), Error> {
         let before = self.loaded_at.take();
         let mut old: Vec<_> = std::mem::take(&mut self.loaded).into_iter().map(Some).collect();

@@ -1,4 +1,4 @@
-//! How many colours a terminal has, as the terminfo database says.
+//! The number of a terminal's colours according to the terminfo database.
 //!
 //! ```text
 //!   magic, bytes of names, booleans, numbers, ... ││ names │ booleans │ pad to even │ numbers: max_colors is the 14th │ ...
@@ -12,20 +12,20 @@ use std::path::{Path, PathBuf};
 const MAGIC: u16 = 0o432;
 /// The same with numbers of 32 bits.
 const MAGIC_32: u16 = 0o1036;
-/// Where the number of colours stands.
+/// The index of the number of colours.
 const COLOURS: usize = 13;
 
-/// The colours of the terminal that TERM names; `None` if nothing is known of it.
+/// The number of colours of the terminal in TERM; `None` if it is unknown.
 pub(super) fn colours() -> Option<u32> {
     let name = std::env::var_os("TERM")?;
-    // It becomes a part of paths.
+    // The name becomes a part of paths.
     if name.is_empty() || name.as_bytes().contains(&b'/') || name.as_bytes()[0] == b'.' {
         return None;
     }
     places().iter().find_map(|place| colours_of(&read(place, &name)?))
 }
 
-/// Where entries are, in the order of ncurses.
+/// The places to search, in the order of ncurses.
 fn places() -> Vec<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let mut places: Vec<PathBuf> = of("TERMINFO").into_iter().map(PathBuf::from).collect();
@@ -43,7 +43,7 @@ fn read(place: &Path, name: &OsStr) -> Option<Vec<u8>> {
     below.iter().find_map(|below| std::fs::read(place.join(below).join(name)).ok())
 }
 
-/// What an entry says: `None` if it is none, 0 if there are no colours.
+/// The number in an entry: `None` if it is not a valid entry, 0 if there are no colours.
 fn colours_of(entry: &[u8]) -> Option<u32> {
     let half = |at: usize| Some(u16::from_le_bytes(entry.get(at..at + 2)?.try_into().ok()?));
     let width = match half(0)? {
@@ -61,7 +61,7 @@ fn colours_of(entry: &[u8]) -> Option<u32> {
         Ok(bytes) => i32::from_le_bytes(bytes),
         Err(_) => i16::from_le_bytes(number.try_into().ok()?).into(),
     };
-    // Below zero: there are none.
+    // A negative number means no colours.
     Some(u32::try_from(number).unwrap_or(0))
 }
 
@@ -74,7 +74,7 @@ mod tests {
         for number in [magic, 5, 2, numbers.len() as u16, 0, 0] {
             entry.extend(number.to_le_bytes());
         }
-        // Seven bytes, and one to be even.
+        // Seven bytes, and one for alignment.
         entry.extend(b"xyz|\0\x01\0\0");
         for number in numbers {
             let bytes = number.to_le_bytes();
@@ -92,13 +92,13 @@ mod tests {
             numbers[COLOURS] = count;
             let entry = entry(magic, &numbers);
             assert_eq!(colours_of(&entry), Some(count as u32));
-            // What was cut is no entry.
+            // A truncated entry is not valid.
             assert_eq!((colours_of(&entry[..20]), colours_of(&entry[..11])), (None, None));
         }
         assert_eq!((colours_of(b""), colours_of(&entry(7, &numbers))), (None, None));
     }
 
-    /// What ncurses itself says, where its database is.
+    /// Compares with ncurses itself, if its database is installed.
     #[test]
     fn entries_of_this_machine() {
         for (name, count) in

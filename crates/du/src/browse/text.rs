@@ -1,10 +1,10 @@
-//! Texts on the screen: how wide they are, and cut to what there is room for.
+//! The width of texts on the screen, and cutting them to fit.
 
 pub use memfold_escape::shown;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
-/// Stands where something was left out.
+/// Marks where something was left out.
 const DOTS: &str = "...";
 
 /// How many columns a text takes.
@@ -12,7 +12,7 @@ pub fn width(text: &str) -> usize {
     text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }
 
-/// How many bytes of what comes are in so many columns.
+/// How many bytes of these characters fit into this many columns.
 fn fitting<'t>(characters: impl Iterator<Item = &'t str>, columns: usize) -> usize {
     let (mut bytes, mut taken) = (0, 0);
     for character in characters {
@@ -25,7 +25,7 @@ fn fitting<'t>(characters: impl Iterator<Item = &'t str>, columns: usize) -> usi
     bytes
 }
 
-/// A text in so many columns at most: if it is too long, something in the middle is left out.
+/// A text cut to at most this many columns: if it is too long, a part in the middle is left out.
 pub fn cut(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.into();

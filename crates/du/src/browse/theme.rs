@@ -1,17 +1,17 @@
-//! Colours of what is shown: those that all terminals with colours have. Where bold ones are bright, these are.
+//! The colours: those that every terminal with colours has, and bright ones where bold is bright.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use super::options::Colours;
 
-/// What is shown.
+/// A part of what is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Anything else.
     Text,
-    /// The first line, and the last one.
+    /// The first and the last line.
     Head,
-    /// A number there.
+    /// A number in these.
     HeadNumber,
     /// A window's title.
     Title,
@@ -21,16 +21,16 @@ pub enum Part {
     Key,
     /// A directory's name.
     Directory,
-    /// What is special about an entry.
+    /// A mark for something special about an entry.
     Flag,
     /// The bar.
     Bar,
-    /// Something went wrong.
+    /// An error.
     Trouble,
 }
 
 impl Colours {
-    /// What a part looks like, where it is selected or not.
+    /// The style of a part, selected or not.
     pub(super) fn style(self, part: Part, selected: bool) -> Style {
         if self == Colours::Off {
             return Style::new().add_modifier(match part {

@@ -1,6 +1,7 @@
-//! A directory that is opened: its entries in the order in which they are shown.
+//! An opened directory: its entries in display order.
 //!
-//! Entries stay where they are, in the [`Source`]; the view has their slots only, and those in the heap, since there may be millions of them:
+//! Entries stay in the [`Source`]; the view has only their slots, and keeps them in the heap, because there may
+//! be millions:
 //!
 //! ```text
 //!   position ──> element of a sorted list ──> slot ──> entry
@@ -9,9 +10,10 @@
 //!     by names       | the same, 128 bits | the name in natural order | 0 | slot, 32 |
 //! ```
 //!
-//! Lists are made in their order ([`sorter`](super::sorter)).
-//! Slots are in the order of the names' bytes. So a list by numbers has those that are equal by name as well; one by names is needed for natural order only.
-//! In a list, what is sorted by is upside down if the largest comes first. Only names that come last first are told from the list's end, each group for itself.
+//! Lists are made in order ([`sorter`](super::sorter)). Slots are in the order of the names' bytes. So a list
+//! sorted by numbers also has equal entries in the order of their names; a list sorted by names is needed only
+//! for natural order. If the largest value comes first, a list contains the complement of the sort key. Only
+//! descending names are read from the list's end, each group separately.
 
 use std::ops::Bound;
 
@@ -27,16 +29,16 @@ use crate::entry::{Entry, Kind, Sum};
 use crate::source::Source;
 use crate::tree::{Contents, Row};
 
-/// What entries are sorted by.
+/// The sort key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
     /// Names.
     Name,
-    /// What they take.
+    /// Disk usage.
     DiskUsage,
-    /// How long they say to be.
+    /// Apparent size.
     ApparentSize,
-    /// Names below.
+    /// Number of names below.
     Items,
     /// The latest time, if it is known.
     Modified,
@@ -45,7 +47,7 @@ pub enum Column {
 /// An order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sort {
-    /// What counts. Where it is equal, another size does; then names.
+    /// The main key. Equal entries are ordered by another size, then by name.
     pub column: Column,
     /// The largest comes first, or the last name.
     pub descending: bool,
@@ -53,7 +55,7 @@ pub struct Sort {
     pub directories_first: bool,
     /// `a9` comes before `a10`.
     pub natural: bool,
-    /// Those are there too that say they are hidden, or were left out.
+    /// Hidden and excluded entries are shown, too.
     pub hidden: bool,
 }
 
@@ -69,7 +71,7 @@ impl Default for Sort {
     }
 }
 
-/// What is compared first of entries, and what next.
+/// The first and the second sort key of an entry.
 type Rank = [u64; 2];
 
 /// An element of a list by numbers.
@@ -82,10 +84,10 @@ struct Ranked {
     slot: u64,
 }
 
-/// Takes what is compared first of an entry, its name and its slot.
+/// Takes an entry's rank, its name and its slot.
 type Add<'a> = dyn FnMut(Rank, &[u8], u32) -> Result<(), Error> + 'a;
 
-/// The set bit of ranks: not in the group that comes first.
+/// The bit of a rank that is set outside of the group that comes first.
 const BEHIND: u64 = 1 << 63;
 
 enum Order<'s> {
@@ -93,22 +95,23 @@ enum Order<'s> {
     Names(SlabList<'s, [u8]>),
 }
 
-/// See the module.
+/// The view; see the module.
 pub struct View<'s> {
     /// The directory's number.
     pub directory: u32,
     /// How it is sorted.
     pub sort: Sort,
-    /// The most that one of those which are shown takes, and says to be.
+    /// The largest disk usage and the largest apparent size of the shown entries.
     pub most: Sum,
     contents: Contents,
     order: Order<'s>,
-    /// How many are in the group that comes first.
+    /// Number of entries in the group that comes first.
     first: u64,
 }
 
 impl Sort {
-    /// What is compared before names. Sizes that are the same are told apart by the other kind of size, the rest by disk usage, as ncdu does.
+    /// What is compared before names. Equal sizes are ordered by the other kind of size, everything else by disk
+    /// usage, as in ncdu.
     pub(super) fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> Rank {
         let sum = sum(entry, row);
         let values = match self.column {
@@ -116,7 +119,7 @@ impl Sort {
             Column::DiskUsage => [sum.blocks, sum.size],
             Column::ApparentSize => [sum.size, sum.blocks],
             Column::Items => [row.map_or(0, |row| row.items), sum.blocks],
-            // Those of which none is known are the oldest.
+            // Entries without a known time are the oldest.
             Column::Modified => {
                 let time =
                     modified(entry, row).map_or(0, |time| (time.saturating_add(1 << 62)).max(0) as u64);
@@ -145,7 +148,7 @@ fn put_element(to: &mut Vec<u8>, rank: Rank, name: &[u8], slot: u32) {
 }
 
 impl<'s> View<'s> {
-    /// Opens a directory. The list is kept by `session`.
+    /// Opens a directory. `session` keeps the list.
     pub fn open(
         session: &'s Session<'_>,
         source: &dyn Source,
@@ -198,7 +201,7 @@ impl<'s> View<'s> {
         self.len() == 0
     }
 
-    /// From a position to the number of an element, and back.
+    /// Converts a position to the number of an element, and back.
     fn turned(&self, number: u64) -> u64 {
         if self.sort.column != Column::Name || !self.sort.descending {
             number
@@ -229,7 +232,7 @@ impl<'s> View<'s> {
         Item::new(source, source.entry(self.contents, self.slot(position)?)?)
     }
 
-    /// Where the entry of a slot is, if it is shown.
+    /// The position of the entry in a slot, if it is shown.
     pub fn position(&self, source: &dyn Source, slot: u32) -> Result<Option<u64>, Error> {
         if slot >= self.contents.slots {
             return Ok(None);
@@ -252,7 +255,7 @@ impl<'s> View<'s> {
         Ok((!numbers.is_empty()).then(|| self.turned(numbers.start)))
     }
 
-    /// Where the entry with a name is, if there is one and it is shown. It looks at all of them.
+    /// The position of the entry with a name, if there is one and it is shown. Searches all of them.
     pub fn find(&self, source: &dyn Source, name: &[u8]) -> Result<Option<u64>, Error> {
         let mut found = None;
         source.each(self.contents, &mut |slot, entry| {

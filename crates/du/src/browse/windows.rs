@@ -1,4 +1,4 @@
-//! What stands before the list: about an entry, help, questions, what went wrong.
+//! Windows in front of the list: details of an entry, help, questions, errors.
 
 use ratatui::layout::Size;
 
@@ -19,23 +19,23 @@ pub(super) enum Window {
     Info(Box<Info>),
     Help(Help),
     Delete(Delete),
-    /// Whether it shall end.
+    /// Asks whether to quit.
     Quit,
     Message(Message),
 }
 
-/// What is asked before something is deleted: this, and nothing else, is.
+/// The question before a deletion: exactly this entry will be deleted.
 #[derive(Debug)]
 pub(super) struct Delete {
     pub directory: u32,
     pub slot: u32,
-    /// Its name as it is shown.
+    /// Its name in displayed form.
     pub name: String,
     pub is_directory: bool,
     pub answer: Answer,
 }
 
-/// To the question.
+/// The answer to the question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     Yes,
@@ -46,51 +46,51 @@ pub(super) enum Answer {
 impl Answer {
     pub const ALL: [Answer; 3] = [Answer::Yes, Answer::No, Answer::Always];
 
-    /// The one beside it.
+    /// The neighbouring answer.
     pub fn moved(self, by: isize) -> Self {
         let at = Self::ALL.iter().position(|answer| *answer == self).unwrap_or(1);
         Self::ALL[at.saturating_add_signed(by).min(2)]
     }
 }
 
-/// Something to be read, until a key is pressed.
+/// A text to read, until a key is pressed.
 #[derive(Debug)]
 pub(super) struct Message {
     pub title: &'static str,
     pub text: String,
 }
 
-/// About the keys and what is shown.
+/// Help about the keys and the display.
 #[derive(Debug, Default)]
 pub(super) struct Help {
     pub tab: usize,
     pub top: usize,
 }
 
-/// About the selected entry.
+/// Details of the selected entry.
 #[derive(Debug, Default)]
 pub(super) struct Info {
     /// Its other names are shown.
     pub links: bool,
-    /// What it is about: a file's names are looked for when it is another one.
+    /// The entry's file: its names are searched again only when it changes.
     pub of: Option<(u32, Link, Vec<u8>)>,
     pub names: Vec<Name>,
-    /// Of the names.
+    /// The selected name.
     pub selected: usize,
     pub top: usize,
     /// Paths that are on the screen.
     pub paths: Vec<String>,
-    /// Where the entry is.
+    /// The entry's path.
     pub path: String,
 }
 
-/// How large the window about an entry is.
+/// The size of the window with details.
 pub(super) const INFO: Size = Size { width: 60, height: 15 };
 
-/// How large that with help is.
+/// The size of the help window.
 pub(super) const HELP: Size = Size { width: 66, height: 18 };
 
-/// Lines of other names on a screen of this size.
+/// Lines for other names on a screen of this size.
 pub(super) fn links_height(size: Size) -> usize {
     usize::from(INFO.height.min(size.height)).saturating_sub(4)
 }
@@ -101,7 +101,7 @@ fn columns(size: Size) -> usize {
 }
 
 impl Window {
-    /// Something went wrong.
+    /// A window for an error.
     pub fn error(error: &impl ToString) -> Self {
         Window::Message(Message { title: "Error", text: error.to_string() })
     }
@@ -162,7 +162,7 @@ impl Info {
 }
 
 impl Delete {
-    /// Asks about an entry.
+    /// A question about an entry.
     pub fn new(directory: u32, slot: u32, item: &Item) -> Self {
         Delete {
             directory,

@@ -1,4 +1,4 @@
-//! A tree in a file of memfold's own, which is looked at without being loaded.
+//! A tree in a file in memfold's own format, which is read without being loaded.
 //!
 //! ```text
 //!   | "MEMFOLDU", 8 | version, 4 | 0, 4 |
@@ -20,7 +20,8 @@
 //! the number of the directory above, and the slot there (4 each); its node is the address of its part plus one, or of the addresses of its parts plus one, or 0. A name has inode, 8, device,
 //! directory, slot, count of names, 4 each, size and blocks, 8 each.
 //!
-//! Blocks are read when something in them is looked at, and few are kept. The file may come from anybody: what is in it is an error, or a tree that somebody made up.
+//! Blocks are read when something in them is needed, and few are kept. The file may come from anybody: wrong
+//! contents result in an error, or in a tree that somebody made up.
 
 mod read;
 mod space;
@@ -50,34 +51,34 @@ const TRAILER: usize = 88;
 const ROW: usize = 80;
 const NAME: usize = 40;
 const CODEC: usize = 16;
-/// Bytes of a number in LEB128 at most.
+/// The most bytes of a number in LEB128.
 const LEB: usize = 10;
-/// Bytes of an entry besides its name at most.
+/// The most bytes of an entry besides its name.
 const ENTRY: usize = 128;
-/// Bytes of a part and of the head at most: nothing longer is written, or read.
+/// The most bytes of a part and of the head: nothing longer is written or read.
 const LONGEST_PART: u64 = (MOST * (LONGEST_NAME + ENTRY)) as u64;
 const LONGEST_HEAD: u64 = (ENTRY + LONGEST_PATH + (3 + MOST_DEVICES) * LEB) as u64;
 
-/// Whether a file begins as those of memfold's own do.
+/// Whether a file begins like one of memfold's own.
 pub fn is_ours(begins: &[u8]) -> bool {
     begins.starts_with(&MAGIC)
 }
 
-/// Why a file can't be used.
+/// Why a file cannot be used.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BadFile {
-    /// It can't be read.
+    /// It cannot be read.
     Io(io::Error),
-    /// It is no such file.
+    /// It does not have this format.
     NotOurs,
     /// A later version of memfold made it.
     Version(u32),
-    /// The codec's name.
+    /// The codec is unknown: its name.
     Codec(String),
-    /// It is damaged or cut off: where.
+    /// It is damaged or cut off, at this place.
     Damaged(&'static str),
-    /// The tree in it can't be read.
+    /// The tree in it cannot be read.
     Tree(Error),
 }
 

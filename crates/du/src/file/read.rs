@@ -1,4 +1,4 @@
-//! A tree in a file, as it is looked at.
+//! Reads a tree in a file.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -25,14 +25,14 @@ pub struct File {
     devices: Vec<u64>,
 }
 
-/// Looks at an index piece by piece, before there is memory for all of it: a file with holes may say that it is as long as it likes.
+/// Checks an index piece by piece, before memory is allocated for all of it: a sparse file may claim any length.
 fn check_index(file: &fs::File, at: u64, len: u64) -> Result<(), BadFile> {
     const PIECE: usize = 4096 * INDEX;
     let (mut piece, mut done) = (vec![0; PIECE.min(len as usize)], 0);
     while done < len {
         let bytes = &mut piece[..PIECE.min((len - done) as usize)];
         file.read_exact_at(bytes, at + done)?;
-        // No block has nothing.
+        // No block is empty.
         if bytes.as_chunks::<INDEX>().0.iter().any(|entry| entry[..4] == [0; 4]) {
             return Err(BadFile::Damaged("its index"));
         }
@@ -42,12 +42,12 @@ fn check_index(file: &fs::File, at: u64, len: u64) -> Result<(), BadFile> {
 }
 
 impl File {
-    /// Opens a file. Only its ends are read.
+    /// Opens a file. Only its two ends are read.
     pub fn open(path: &Path) -> Result<Self, BadFile> {
         Self::of(fs::File::open(path)?)
     }
 
-    /// The same of an open file.
+    /// The same for an open file.
     pub fn of(file: fs::File) -> Result<Self, BadFile> {
         let damaged = BadFile::Damaged;
         let len = file.metadata()?.len();
@@ -111,7 +111,7 @@ impl File {
         let mut bytes = [0; ROW];
         self.space.read(rows + u64::from(number) * ROW as u64, &mut bytes)?;
         let (row, above, slot) = row(&bytes);
-        // Who goes up comes to the root.
+        // Walking up must lead to the root.
         if number == ROOT || above < number { Ok((row, above, slot)) } else { Err(Error::BadFile) }
     }
 

@@ -1,4 +1,4 @@
-//! Bytes with addresses, written in their order and read anywhere, in compressed blocks.
+//! Bytes with addresses, written in order and read anywhere, in compressed blocks.
 
 use std::cell::RefCell;
 use std::fs;
@@ -11,7 +11,7 @@ use twox_hash::XxHash3_64;
 use super::{BLOCK, BadFile, INDEX};
 use crate::Error;
 
-/// Blocks that are kept uncompressed.
+/// How many blocks are kept uncompressed.
 const KEPT: usize = 16;
 
 /// A checksum.
@@ -26,7 +26,7 @@ pub struct Writer<'w> {
     scratch: ScratchBuf,
     block: Vec<u8>,
     compressed: Vec<u8>,
-    /// Of the blocks so far.
+    /// The index entries of the blocks so far.
     pub index: Vec<u8>,
     blocks: u64,
 }
@@ -44,7 +44,7 @@ impl<'w> Writer<'w> {
         }
     }
 
-    /// The address of what is written next.
+    /// The address of the next byte to be written.
     pub fn address(&self) -> u64 {
         self.blocks * BLOCK as u64 + self.block.len() as u64
     }
@@ -100,13 +100,13 @@ pub struct Reader {
     file: fs::File,
     codec: &'static dyn Codec,
     len: u64,
-    /// Where each block begins in the file, and its check; and where the last one ends.
+    /// The start of each block in the file, and its checksum; finally the end of the last one.
     blocks: Vec<(u64, u64)>,
     cache: RefCell<Cache>,
 }
 
 impl Reader {
-    /// A space of `len` bytes, whose blocks begin at `start` and end at `end` of the file.
+    /// A space of `len` bytes, whose blocks begin at `start` and end at `end` in the file.
     pub fn new(
         file: fs::File,
         codec: &'static dyn Codec,
@@ -139,7 +139,7 @@ impl Reader {
         Ok(Reader { file, codec, len, blocks, cache: RefCell::new(cache) })
     }
 
-    /// How many bytes there are.
+    /// Its length in bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -161,7 +161,7 @@ impl Reader {
         Ok(())
     }
 
-    /// A block's bytes: as many as lie in the space.
+    /// A block's bytes that belong to the space.
     fn block<'c>(&self, cache: &'c mut Cache, number: u64) -> Result<&'c [u8], Error> {
         cache.clock += 1;
         let found = cache.blocks.iter().position(|kept| kept.number == number);

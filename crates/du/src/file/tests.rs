@@ -1,4 +1,4 @@
-//! Files of random trees: as the trees are; and damaged ones.
+//! Files of random trees, intact and damaged.
 
 use std::io::Write;
 
@@ -10,7 +10,7 @@ use crate::source::Source;
 use crate::tree::tests::{Random, compare, heap, made, names, tree};
 use crate::tree::{Contents, OwnEntry};
 
-/// The bytes of a random tree's file; `look` compares it.
+/// The bytes of a random tree's file; `look` compares them with the tree.
 fn written(seed: u64, codec: &str, look: impl FnOnce(&[u8], &dyn Fn(&dyn Source))) {
     let mut random = Random(seed);
     let (depth, most) = (random.below(5), random.below(40) + 2);
@@ -29,7 +29,7 @@ fn opened(bytes: &[u8]) -> Result<File, BadFile> {
     File::of(file)
 }
 
-/// Looks at everything, as whoever browses may.
+/// Reads everything that a browser may read.
 fn walk(source: &dyn Source) -> Result<(), Error> {
     let mut way = crate::tree::below::Below::new(0);
     let mut steps = 0;
@@ -81,12 +81,12 @@ fn damage_is_noticed() {
                 _ => noticed += 1,
             }
         }
-        // All but bits that mean nothing.
+        // All bits except those without meaning.
         assert!(noticed > bytes.len() * 95 / 100, "{noticed} of {}", bytes.len());
     });
 }
 
-/// Whoever makes up a file can make its checksums, too: without a codec and with the checks made anew, its contents are changed.
+/// An attacker can forge checksums, too: without a codec, and with new checksums, the contents are changed.
 #[test]
 fn made_up_files_are_errors_or_other_trees() {
     written(5, "copy", |bytes, _| {
@@ -119,7 +119,7 @@ fn made_up_files_are_errors_or_other_trees() {
     });
 }
 
-/// A file may be longer than what is in it, and say that it has an index of gigabytes.
+/// A file may be longer than its contents, and claim to have an index of gigabytes.
 #[test]
 fn a_file_of_holes_takes_no_memory() {
     use std::os::unix::fs::FileExt;
@@ -136,7 +136,7 @@ fn a_file_of_holes_takes_no_memory() {
     });
 }
 
-/// Directories below each other, of which each is two entries of the one above, or says to be in another one than that.
+/// Nested directories, each of which is in two slots of its parent, or claims to be in another directory.
 struct Twice {
     names: &'static [&'static [u8]],
     above: fn(u32) -> u32,
@@ -201,7 +201,7 @@ impl Source for Twice {
     }
 }
 
-/// Else a few kilobytes would be read for years.
+/// Otherwise reading a few kilobytes would take years.
 #[test]
 fn a_directory_that_is_in_several_places_is_an_error() {
     let above = |number: u32| number.saturating_sub(1);

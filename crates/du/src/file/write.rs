@@ -11,7 +11,8 @@ use crate::Error;
 use crate::part::{self, put_leb};
 use crate::source::Source;
 
-/// Writes all of a tree, with a codec of this name (`zstd:3`, say). `tick` is called now and then, with the number of directories so far, and says whether to go on.
+/// Writes a tree with the named codec (such as `zstd:3`). `tick` is called now and then with the number of
+/// directories so far, and returns whether to continue.
 pub fn write(
     source: &dyn Source,
     codec: &str,
@@ -26,7 +27,7 @@ pub fn write(
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
     to.write_all(&header)?;
 
-    // Where each directory's parts are: known when they are written, and needed when all are.
+    // The position of each directory's parts: known when they are written, and needed when all are.
     let heap = Heap::new(Options::new().limit(Limit::Share)).map_err(|_| Error::Damaged)?;
     let session = heap.session()?;
     let mut nodes = SlabList::<u64, _>::ordered(&session);
@@ -97,7 +98,7 @@ pub fn write(
     Ok(to.flush()?)
 }
 
-/// Codecs that files may have: one that is fast to read, so that no file is slow to look at.
+/// Codecs that files may use: those that decompress fast, so that every file is fast to read.
 pub fn is_known(codec: &str) -> bool {
     codec.len() <= CODEC && (codec.starts_with("zstd:") || matches!(codec, "lz4" | "copy"))
 }

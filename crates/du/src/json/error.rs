@@ -1,10 +1,10 @@
-//! What can be wrong with an export.
+//! Errors of an export.
 
 use std::{fmt, io};
 
 use crate::Error;
 
-/// What was found where something else belongs.
+/// What is wrong at a place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wrong {
@@ -12,31 +12,31 @@ pub enum Wrong {
     Empty,
     /// It ends in the middle.
     Ends,
-    /// It goes on behind the end.
+    /// Something follows the end.
     Trailing,
-    /// Not this, which has to be here.
+    /// This was expected here.
     Expected(&'static str),
     /// An unknown version of the format.
     Version(u64),
-    /// It is compressed by this, and that decompresses it.
+    /// It is compressed: by what, and what decompresses it.
     Compressed(&'static str, &'static str),
-    /// It is compressed by zstd with a window that is too large for here.
+    /// It is compressed by zstd with a window that is too large to decompress here.
     Window,
     /// It is ncdu's binary export.
     Binary,
-    /// A number is larger than what it counts can be.
+    /// A number exceeds the range of its field.
     Number(&'static str),
-    /// A number is less than 0, and what it counts can't be.
+    /// A negative number in a field that cannot be negative.
     Negative(&'static str),
-    /// A number is no whole one.
+    /// A number that is not an integer.
     Fraction(&'static str),
     /// An entry without a name.
     NoName,
-    /// No entry of a directory can have this name, for the reason given.
+    /// No entry of a directory can have this name, for the given reason.
     Name(Vec<u8>, &'static str),
-    /// More file systems than can be.
+    /// Too many file systems.
     Devices,
-    /// Something unknown has too many levels.
+    /// An unknown value has too many levels.
     Deep,
 }
 
@@ -46,9 +46,9 @@ pub enum Wrong {
 pub enum ReadError {
     /// It could not be read at all.
     Io(io::Error),
-    /// What is read is wrong.
+    /// The contents are wrong.
     Input {
-        /// How many bytes come before; of a compressed one, decompressed.
+        /// How many bytes precede the place; for a compressed export, decompressed bytes.
         offset: u64,
         /// The name of the entry there, as far as it was read.
         entry: Vec<u8>,
@@ -60,10 +60,10 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// The same, of the entry with this name.
+    /// The same error, with the entry's name.
     pub(super) fn of(mut self, name: &[u8]) -> Self {
         if let ReadError::Input { entry, wrong, .. } = &mut self
-            // The name itself is what is wrong, or it is not known.
+            // The name itself is wrong, or unknown.
             && !matches!(wrong, Wrong::Name(..) | Wrong::NoName)
         {
             *entry = name.to_vec();

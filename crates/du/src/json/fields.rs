@@ -1,4 +1,4 @@
-//! What an export says of one entry: `{"name":..,"asize":..}`.
+//! The fields of one entry in an export: `{"name":..,"asize":..}`.
 
 use super::lex::Lexer;
 use super::{LONGEST_PATH, ReadError, Wrong};
@@ -6,7 +6,7 @@ use crate::entry::{BLOCK, Entry, Extended, Kind, Link, MOST_BLOCKS, MOST_BYTES};
 use crate::part::LONGEST_NAME;
 use crate::tree::{Row, flags};
 
-/// Bytes of a key that is known, and of what is excluded why.
+/// The longest known key, and the longest reason for an exclusion.
 const WORD: usize = 16;
 
 /// Why it was left out.
@@ -17,7 +17,7 @@ pub enum Excluded {
     Kernel,
 }
 
-/// What is said of an entry, except its name.
+/// The fields of an entry, except its name.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Said {
     pub size: u64,
@@ -35,7 +35,7 @@ pub struct Said {
     extended: Option<Extended>,
 }
 
-/// The last entry's, whose memory is used for the next one's.
+/// The last entry's fields, whose memory is reused for the next one.
 #[derive(Default)]
 pub struct Fields {
     pub name: Vec<u8>,
@@ -43,7 +43,7 @@ pub struct Fields {
     word: Vec<u8>,
 }
 
-/// A number that fits.
+/// A number that fits the type.
 fn fitting<T: TryFrom<u64>>(lexer: &mut Lexer<'_>, key: &'static str) -> Result<T, ReadError> {
     let number = lexer.number(key)?;
     T::try_from(number).or_else(|_| lexer.wrong(Wrong::Number(key)))
@@ -55,7 +55,7 @@ fn size(lexer: &mut Lexer<'_>, key: &'static str) -> Result<u64, ReadError> {
     if size <= MOST_BYTES { Ok(size) } else { lexer.wrong(Wrong::Number(key)) }
 }
 
-/// Who owns it. Of those from 2^31 on, ncdu 1 writes what it takes for less than 0.
+/// The id of an owner. ncdu 1 writes ids from 2^31 on as negative numbers.
 fn id(lexer: &mut Lexer<'_>, key: &'static str) -> Result<u32, ReadError> {
     let number = lexer.number(key)?;
     let negative = i32::try_from(number as i64).ok().filter(|number| *number < 0);
@@ -66,7 +66,7 @@ fn id(lexer: &mut Lexer<'_>, key: &'static str) -> Result<u32, ReadError> {
 }
 
 impl Fields {
-    /// Reads them, from the brace that opens to the one that closes.
+    /// Reads the fields, from the opening brace to the closing one.
     #[inline]
     pub fn read(&mut self, lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
         self.name.clear();
@@ -92,12 +92,12 @@ impl Fields {
                 _ if !is_short => lexer.skip()?,
                 b"name" => {
                     has_name = true;
-                    // Of several fields of a name the last one counts, here as elsewhere.
+                    // If a field occurs several times, the last one counts, here as elsewhere.
                     self.name.clear();
                     if !lexer.string(&mut self.name, LONGEST_PATH)? {
                         return lexer.wrong(Wrong::Name(self.name.clone(), "it is too long"));
                     }
-                    // No name has a zero byte; to ncdu it ends there.
+                    // No name contains a zero byte; ncdu ends the name there.
                     let len = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
                     self.name.truncate(len);
                 }
@@ -121,7 +121,7 @@ impl Fields {
                     said.excluded = Some(match &self.word[..] {
                         b"otherfs" | b"othfs" => Excluded::OtherFileSystem,
                         b"kernfs" => Excluded::Kernel,
-                        // "pattern", and "frmlnk" of macOS; whatever else there will be was left out too.
+                        // "pattern", and "frmlnk" on macOS; any future value also means that it was left out.
                         _ => Excluded::Pattern,
                     });
                 }
@@ -131,9 +131,8 @@ impl Fields {
         if has_name { Ok(()) } else { lexer.wrong(Wrong::NoName) }
     }
 
-    /// Sees to it that a directory of the tree can have an entry of this name. What others export may have
-    /// slashes in its names, or a name twice, as the keys of stores of objects have: nothing is done with
-    /// them but to show them.
+    /// Checks that a directory of the tree can have an entry of this name. Exports by others may have slashes in
+    /// names, or a name twice, like the keys of object stores: such names are only displayed.
     pub fn check_name(&self, lexer: &Lexer<'_>) -> Result<(), ReadError> {
         let why = match &self.name[..] {
             b"" => "it is empty",
@@ -143,7 +142,7 @@ impl Fields {
         lexer.wrong(Wrong::Name(self.name.clone(), why))
     }
 
-    /// Sees to it that it can be the path of the root.
+    /// Checks that it can be the root's path.
     pub fn check_path(&self, lexer: &Lexer<'_>) -> Result<(), ReadError> {
         let why = match &self.name[..] {
             b"" => "it is empty",
@@ -152,7 +151,7 @@ impl Fields {
         lexer.wrong(Wrong::Name(self.name.clone(), why))
     }
 
-    /// The entry; `device` is its file system, if that is not the directory's.
+    /// The entry; `device` is its file system, if different from the directory's.
     pub fn entry(&self, kind: Kind, device: Option<u32>, is_extended: bool) -> Entry<'_> {
         let said = &self.said;
         let link = match (kind, said.inode) {
@@ -167,7 +166,7 @@ impl Fields {
             size: said.size,
             blocks: said.disk.div_ceil(BLOCK).min(MOST_BLOCKS),
             link,
-            // What is in a file is not deleted: what was followed is a file like others.
+            // Nothing is deleted through a file: a followed link is a file like any other.
             followed: None,
             extended: said.extended.filter(|_| is_extended),
         }
@@ -180,7 +179,7 @@ impl Said {
         self.extended.get_or_insert_default()
     }
 
-    /// What it is, if it is no directory.
+    /// The kind of entry, if it is not a directory.
     pub fn kind(&self) -> Kind {
         match self.excluded {
             Some(Excluded::Pattern) => Kind::Excluded,
@@ -192,7 +191,7 @@ impl Said {
         }
     }
 
-    /// What is known of it, if it is a directory.
+    /// The row, if it is a directory.
     pub fn row(&self, device: u32) -> Row {
         let mut row = Row::default();
         row.device = device;
@@ -204,7 +203,8 @@ impl Said {
             row.flags |= flags::LOOP;
         }
         row.flags |= match self.excluded {
-            // A directory that a pattern names is not looked at, so no export says that it is one: this one was, and says to be a cache.
+            // A directory that matches a pattern is not examined, so no export says that it is one. This one was
+            // examined: it is tagged as a cache.
             Some(Excluded::Pattern) => flags::CACHE,
             Some(Excluded::Kernel) => flags::KERNEL,
             Some(Excluded::OtherFileSystem) | None => 0,

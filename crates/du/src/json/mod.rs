@@ -1,4 +1,5 @@
-//! ncdu's JSON export, version 1.2 (<https://dev.yorhel.nl/ncdu/jsonfmt>): written for it, and read from it and from others that write it.
+//! ncdu's JSON export, version 1.2 (<https://dev.yorhel.nl/ncdu/jsonfmt>): written for ncdu, and read from ncdu
+//! and other programs that write it.
 //!
 //! ```text
 //!   [1,2,{"progname":..,"timestamp":..},
@@ -15,9 +16,11 @@
 //!   errno, loop                 memfold's own, which others pass over: why it could not be read; a directory that is above itself
 //! ```
 //!
-//! A name is any bytes: what is not UTF-8 stands as it is, so the file may be no valid JSON. ncdu does the same, and readers that care take it.
+//! A name may contain any bytes: bytes that are not UTF-8 are written as they are, so the file may not be valid
+//! JSON. ncdu does the same, and readers that matter accept it.
 //!
-//! Both ways need little plain memory, however large the tree or deep: what is read goes to the heap at once, and what is written is found by the rows.
+//! Reading and writing need little plain memory, however large or deep the tree is: what is read goes to the heap
+//! at once, and writing finds its way by the rows.
 
 mod error;
 mod fields;

@@ -1,9 +1,9 @@
-//! One entry as bytes of an export.
+//! Writes one entry of an export.
 
 use crate::entry::{Entry, Extended, Kind, Link};
 use crate::tree::{Row, flags};
 
-/// An entry, and the row if it is a directory; its file system, if that is to be said.
+/// Appends an entry, with its row if it is a directory, and with its file system if that is to be written.
 pub fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Option<&Row>, is_extended: bool) {
     out.extend_from_slice(b"{\"name\":\"");
     name(out, entry.name);
@@ -22,7 +22,7 @@ pub fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Optio
         field(",\"dev\":", device);
     }
     if let Some(Extended { modified, user, group, mode }) = entry.extended.filter(|_| is_extended) {
-        // ncdu 1 refuses a file with one from 2^31 on, its own too; names that it does not know it passes over.
+        // ncdu 1 rejects a file with an id from 2^31 on, even its own; it skips unknown names.
         let is_large = |id: u32| id > i32::MAX as u32;
         field(if is_large(user) { ",\"memfold_uid\":" } else { ",\"uid\":" }, user.into());
         field(if is_large(group) { ",\"memfold_gid\":" } else { ",\"gid\":" }, group.into());
@@ -66,12 +66,12 @@ pub fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Optio
     out.push(b'}');
 }
 
-/// Digits.
+/// Appends a number in digits.
 pub fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// A name as a string's contents. What is no UTF-8 stays as it is.
+/// Appends a name as a string's contents. Bytes that are not UTF-8 stay as they are.
 fn name(out: &mut Vec<u8>, mut name: &[u8]) {
     let is_special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\' | 0x7f);
     while let Some(at) = name.iter().position(is_special) {

@@ -1,4 +1,4 @@
-//! A tree out of an export.
+//! Reads a tree from an export.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -16,15 +16,15 @@ use crate::scan::Progress;
 use crate::source::{MOST_DEVICES, ROOT};
 use crate::tree::{Builder, OwnEntry, Tree, flags};
 
-/// Entries from one look at the clock to the next.
+/// How many entries are read between two looks at the clock.
 const CLOCK: u64 = 1024;
 /// How often the caller may show progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How an export is read.
+/// Options for reading an export.
 #[derive(Debug, Clone)]
 pub struct Import {
-    /// Times, owners and permissions are kept, if it has them.
+    /// Keeps times, owners and permissions, if the export has them.
     pub extended: bool,
 }
 
@@ -34,7 +34,7 @@ impl Default for Import {
     }
 }
 
-/// File systems, by the order in which they came.
+/// File systems, in the order in which they occurred.
 #[derive(Default)]
 struct Devices {
     all: Vec<u64>,
@@ -62,14 +62,14 @@ struct Reader<'a, 's, 'r> {
     builder: Builder<'s>,
     devices: Devices,
     options: &'a Import,
-    /// Of all that came: blocks that are taken.
+    /// Space of everything read so far, in blocks.
     blocks: u64,
     items: u64,
     failures: u64,
 }
 
 impl<'s> Reader<'_, 's, '_> {
-    /// Some more entries, or ends of directories; whether there is more.
+    /// Reads some more entries or ends of directories; returns whether there are more.
     fn some(&mut self) -> Result<bool, ReadError> {
         for _ in 0..CLOCK {
             if self.lexer.take(b']')? {
@@ -81,7 +81,7 @@ impl<'s> Reader<'_, 's, '_> {
             self.lexer.need(b',', "a comma or the end of the directory")?;
             match (self.lexer.take(b'[')?, self.lexer.next()?) {
                 (is_directory, Some(b'{')) => self.entry(is_directory)?,
-                // Nothing that is known; as ncdu, it is passed over.
+                // Unknown; skipped, as in ncdu.
                 (true, _) => self.lexer.skip_list()?,
                 (false, _) => self.lexer.skip()?,
             }
@@ -97,7 +97,8 @@ impl<'s> Reader<'_, 's, '_> {
         self.items += 1;
         let above = builder.device();
         let device = self.devices.all.get(above as usize).copied().unwrap_or(0);
-        // One of another file system has nothing in it; if it does, that counts more than what was said.
+        // A directory on another file system has no contents; if it has some, these count more than what the
+        // export says.
         let is_left_out = fields.said.excluded == Some(Excluded::OtherFileSystem);
         let counts = is_directory || fields.said.inode.is_some();
         let other = fields.said.device.filter(|own| counts && *own != device);
@@ -113,7 +114,7 @@ impl<'s> Reader<'_, 's, '_> {
         Ok(builder.add(&fields.entry(kind, other, self.options.extended))?)
     }
 
-    /// Skips what follows the root in its list, whatever that is; after the list the export has to end.
+    /// Skips whatever follows the root in its list; after the list the export must end.
     fn finish(mut self) -> Result<Tree<'s>, ReadError> {
         while !self.lexer.take(b']')? {
             self.lexer.need(b',', "the end of the export, ],")?;
@@ -126,8 +127,9 @@ impl<'s> Reader<'_, 's, '_> {
     }
 }
 
-/// Reads an export: any of ncdu 1.9 and later, also one that is compressed by zstd. It is read to its end, as it comes, so it may be a pipe.
-/// `tick` is called some times a second while something comes; if it says no, that is the end.
+/// Reads an export of ncdu 1.9 or later, which may be compressed by zstd. It is read to its end as a stream, so
+/// it may be a pipe. `tick` is called several times a second while data arrive; if it returns false, reading
+/// ends.
 pub fn read<'s>(
     from: impl Read,
     options: &Import,
@@ -167,7 +169,7 @@ pub fn read<'s>(
     }
 }
 
-/// What comes before the root: versions and who wrote it.
+/// Reads what precedes the root: versions and the writer's name.
 fn begin(lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
     lexer.need(b'[', "[ as the first byte")?;
     let major = lexer.number("version")?;
@@ -175,10 +177,10 @@ fn begin(lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
         return lexer.wrong(Wrong::Version(major));
     }
     lexer.need(b',', "a comma")?;
-    // What is added to the format is ignored.
+    // Additions to the format are ignored.
     lexer.number("version")?;
     lexer.need(b',', "a comma")?;
-    // An object that says who wrote it, which nobody needs; ncdu 1 takes any value.
+    // An object about the writer, which nobody needs; ncdu 1 accepts any value.
     lexer.skip()?;
     lexer.need(b',', "a comma")
 }

@@ -1,10 +1,10 @@
-//! Strings: bytes as they are, and escapes.
+//! Strings: plain bytes, and escapes.
 
 use super::lex::{Lexer, fill};
 use super::{ReadError, Wrong};
 
 impl Lexer<'_> {
-    /// A string. Of its bytes, `most` are put behind those in `to`; whether that is all of them.
+    /// Reads a string and appends at most `most` of its bytes to `to`; returns whether these were all.
     #[inline]
     pub fn string(&mut self, to: &mut Vec<u8>, most: usize) -> Result<bool, ReadError> {
         self.need(b'"', "a string")?;
@@ -35,13 +35,13 @@ impl Lexer<'_> {
                 Some(byte) if byte < 0x20 => {
                     return self.expected("no control byte but an escape, as \\u000a,");
                 }
-                // The buffer was at its end.
+                // The buffer had ended.
                 Some(_) => (),
             }
         }
     }
 
-    /// What stands behind a backslash: up to four bytes.
+    /// Decodes what follows a backslash: up to four bytes.
     fn escape(&mut self) -> Result<([u8; 4], usize), ReadError> {
         let byte = match self.peek()? {
             Some(byte @ (b'"' | b'\\' | b'/')) => byte,
@@ -62,7 +62,8 @@ impl Lexer<'_> {
 
     fn unicode(&mut self) -> Result<([u8; 4], usize), ReadError> {
         let mut unit = self.hex()?;
-        // Half of a pair: the other one may come next, or else each stands for itself, in three bytes like others of its size.
+        // Half of a surrogate pair: the other half may follow, otherwise each stands for itself, in three bytes
+        // like other code points of its size.
         if unit & 0xfc00 == 0xd800 && self.is_next(b"\\u")? {
             let second = self.hex_ahead(2)?;
             if let Some(second) = second.filter(|second| second & 0xfc00 == 0xdc00) {
@@ -93,7 +94,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Four hexadecimal digits behind the next `skip` bytes, which all stay.
+    /// Four hexadecimal digits after the next `skip` bytes, without taking any.
     fn hex_ahead(&mut self, skip: usize) -> Result<Option<u32>, ReadError> {
         self.ahead(skip + 4)?;
         let Some(digits) = self.buffer[self.at..self.end].get(skip..skip + 4) else { return Ok(None) };
@@ -106,7 +107,7 @@ impl Lexer<'_> {
         Ok(self.buffer[self.at..self.end].starts_with(bytes))
     }
 
-    /// Sees to it that so many bytes are in the buffer, if there are.
+    /// Makes sure that this many bytes are in the buffer, if the input has them.
     fn ahead(&mut self, count: usize) -> Result<(), ReadError> {
         if self.end - self.at < count {
             self.before += self.at as u64;

@@ -1,4 +1,4 @@
-//! An export of a tree.
+//! Writes an export of a tree.
 
 use std::collections::VecDeque;
 use std::io::Write;
@@ -14,17 +14,18 @@ use crate::tree::{Contents, OwnEntry, Row};
 
 /// Bytes that are written at once.
 const BUFFER: usize = 64 << 10;
-/// Directories on the way to where it is whose entries are at hand. For those above them, entries are read again, so that the depth takes no memory.
+/// How many directories on the current path keep their entries in memory. For those above, entries are read
+/// again, so that depth takes no memory.
 const AT_HAND: usize = 32;
 /// How often the caller may show progress.
 const TICK: Duration = Duration::from_millis(100);
 
-/// How an export is written.
+/// Options for writing an export.
 #[derive(Debug, Clone)]
 pub struct Export {
-    /// When the tree was looked at, in seconds since 1970: readers show it or pass over it.
+    /// When the tree was scanned, in seconds since 1970: readers show it or ignore it.
     pub timestamp: u64,
-    /// Times, owners and permissions are written, if the tree has them.
+    /// Writes times, owners and permissions, if the tree has them.
     pub extended: bool,
 }
 
@@ -33,7 +34,7 @@ struct Level {
     number: u32,
     device: u64,
     contents: Contents,
-    /// The part that comes next.
+    /// The next part.
     part: usize,
     /// Directories of the parts before it and their slots, the next one last.
     waiting: Vec<(u32, u32, OwnEntry)>,
@@ -43,16 +44,17 @@ struct Writer<'a, W> {
     source: &'a dyn Source,
     to: W,
     options: &'a Export,
-    /// What is not written yet.
+    /// Output that is not written yet.
     out: Vec<u8>,
     levels: VecDeque<Level>,
-    /// A part, and a name.
+    /// Buffers for a part and a name.
     bytes: Vec<u8>,
     name: Vec<u8>,
     items: u64,
 }
 
-/// Writes an export. `tick` is told some times a second how many entries are written; if it says no, that is the end.
+/// Writes an export. `tick` is called several times a second with the number of entries written; if it returns
+/// false, writing ends.
 pub fn write(
     source: &dyn Source,
     to: impl Write,
@@ -92,7 +94,7 @@ pub fn write(
     Ok(writer.to.flush()?)
 }
 
-/// The same, compressed by zstd: from level 1, which is fast, to 22.
+/// The same, compressed by zstd at a level from 1, which is fast, to 22.
 pub fn write_zstd(
     source: &dyn Source,
     to: impl Write,
@@ -105,7 +107,7 @@ pub fn write_zstd(
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, error).into());
     }
     let mut compressor = zstd::Encoder::new(to, level)?;
-    // So that damage is seen.
+    // So that damage is detected.
     compressor.include_checksum(true)?;
     write(source, &mut compressor, options, tick)?;
     Ok(compressor.finish()?.flush()?)
@@ -122,7 +124,7 @@ impl<W: Write> Writer<'_, W> {
         self.source.devices().get(row.device as usize).copied().unwrap_or(0)
     }
 
-    /// A directory's beginning: itself. `above` is the file system of the one above.
+    /// Begins a directory with its own entry. `above` is its parent's file system.
     fn begin(
         &mut self,
         number: u32,
@@ -148,7 +150,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// One more directory's beginning or end, or a part's entries; whether there is more.
+    /// Writes the beginning or end of one more directory, or a part's entries; returns whether there is more.
     fn step(&mut self) -> Result<bool, WriteError> {
         let Some(level) = self.levels.back_mut() else { return Ok(false) };
         if let Some((child, slot, entry)) = level.waiting.pop() {
@@ -177,7 +179,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(true)
     }
 
-    /// Comes back to a directory that is not at hand, behind the directory in a slot.
+    /// Returns to a directory whose entries are not in memory, after the subdirectory in a slot.
     fn resume(&mut self, number: u32, slot: u32) -> Result<(), WriteError> {
         let row = self.source.row(number)?;
         let (device, contents) = (self.device(&row), row.contents());
@@ -186,7 +188,8 @@ impl<W: Write> Writer<'_, W> {
         self.part(Some(slot))
     }
 
-    /// The next part: writes what is no directory, and lets directories wait. If it was written up to the directory in a slot, those behind it wait.
+    /// Handles the next part: writes what is not a directory, and queues directories. If the part was already
+    /// written up to the directory in a slot, the directories after it are queued.
     fn part(&mut self, written: Option<u32>) -> Result<(), WriteError> {
         let Writer { source, options, out, levels, bytes, name, items, .. } = self;
         let Some(level) = levels.back_mut() else { return Ok(()) };
@@ -201,7 +204,7 @@ impl<W: Write> Writer<'_, W> {
                 }
                 Kind::Directory(_) | Kind::Gone => (),
                 _ if written.is_some() => (),
-                // It is a directory, of which no more is known.
+                // It is a directory about which no more is known.
                 Kind::OtherFileSystem if entry.followed.is_none() => {
                     out.extend_from_slice(b",\n[");
                     put(out, &entry, None, None, options.extended);

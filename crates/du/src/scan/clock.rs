@@ -1,6 +1,7 @@
-//! Times of files beside the time when they were looked at.
+//! Times of files in relation to the time when they were examined.
 //!
-//! A file that is written gets the time of the kernel's last tick, which may be 10 ms ago; some file systems take the exact time, but never an earlier one than they gave before.
+//! A file that is written gets the time of the kernel's last tick, which may be 10 ms ago; some file systems take
+//! the exact time, but never an earlier one than they gave before.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -14,12 +15,12 @@ fn time(clock: ClockId) -> i64 {
     nanoseconds(tv_sec, tv_nsec)
 }
 
-/// When it is.
+/// The current time.
 pub fn now() -> i64 {
     time(ClockId::Realtime)
 }
 
-/// Up to when regular files of a directory were changed that are as they were read.
+/// The time up to which changes of a directory's regular files were certainly seen.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
     until: i64,
@@ -27,13 +28,15 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Before anything in the directory is looked at: whatever is written later has the time of this tick, or a later one.
+    /// To be called before anything in the directory is examined: whatever is written later has the time of this
+    /// tick, or a later one.
     pub fn begin() -> Self {
         Seen { until: time(ClockId::RealtimeCoarse).saturating_sub(1), start: now() }
     }
 
-    /// A file was changed then. If that was in this tick, but before all began, it counts as seen, and so does what is written until the tick ends: what was made just now must not look as if it had
-    /// changed. No later time does: whoever wrote then did so while the directory was read.
+    /// Notes that a file was changed at this time. If that was during this tick but before the start, it counts
+    /// as seen, and so does everything written until the tick ends: a file made just before must not look as if
+    /// it had changed. A later time never counts as seen: that write happened while the directory was read.
     pub fn file(&mut self, modified: i64) {
         if modified <= self.start {
             self.until = self.until.max(modified);
@@ -46,7 +49,8 @@ impl Seen {
     }
 }
 
-/// Whether a file that was changed then may be as it was, in a directory that was seen until then. Nothing that is written gets a time that is still to come: that was there before.
+/// Whether a file with this time may be unchanged, in a directory that was seen until `seen_until`. No write
+/// gives a file a time in the future: such a time existed before.
 pub fn may_be_as_seen(modified: i64, seen_until: i64) -> bool {
     modified <= seen_until || modified > now()
 }

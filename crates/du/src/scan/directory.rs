@@ -1,4 +1,4 @@
-//! One directory after the other.
+//! Reads one directory after the other.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -21,15 +21,15 @@ use crate::Error;
 use crate::entry::{Entry, Extended, Kind, Link, Target};
 use crate::tree::{Batch, Directory, Listing, Name, Row, flags};
 
-/// Bytes of names that the system hands over at once.
+/// Bytes of names that the system returns at once.
 const BUFFER: usize = 32 << 10;
-/// How often a directory is tried to be opened when too many files are.
+/// How often to try to open a directory when too many files are open.
 const TRIES: usize = 100;
-/// Directories, and names of linked files, that make a batch.
+/// The directories, and names of linked files, in a batch.
 const DIRECTORIES: usize = 64;
 const LINKS: usize = 1024;
 
-/// How a cache's tag begins (<https://bford.info/cachedir/>).
+/// The beginning of a cache's tag (<https://bford.info/cachedir/>).
 const SIGNATURE: &[u8] = b"Signature: 8a477f597d28d172789f06886806bc55";
 
 /// File systems that hold no files (linux/magic.h).
@@ -70,7 +70,8 @@ impl<'a, 's> Worker<'a, 's> {
         })
     }
 
-    /// Until all is read. Whatever comes, what was read until then is sent: who gets it frees what nobody wants.
+    /// Works until everything is read. In any case, what was read until then is sent: the receiver frees what
+    /// nobody wants.
     pub fn work(&mut self) -> Result<(), Error> {
         let read = self.read_all();
         read.and(flush(&self.send, &mut self.batch))
@@ -94,7 +95,7 @@ impl<'a, 's> Worker<'a, 's> {
             Origin::Start { open, above, slot } => (Ok(open), above, slot),
             Origin::Below { above, name, slot } => {
                 let mut opened = above.below(name.clone(), task.number);
-                // Others close theirs soon, if these that can be opened again don't suffice.
+                // If closing those that can be reopened is not enough, other threads will soon close theirs.
                 for _ in 0..TRIES {
                     if !matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
                         break;
@@ -123,7 +124,7 @@ impl<'a, 's> Worker<'a, 's> {
         Ok(level)
     }
 
-    /// Reads a directory, if nothing says not to.
+    /// Reads a directory, unless it is left out.
     fn enter(&mut self, open: &Arc<Open>, file: &OwnedFd, row: &mut Row) -> Result<Option<Level>, Error> {
         row.device = self.shared.device(open.device);
         if let Some(flag) = self.left_out(open, file) {
@@ -171,11 +172,12 @@ impl<'a, 's> Worker<'a, 's> {
     /// Why a directory is not read.
     fn left_out(&self, open: &Open, file: &OwnedFd) -> Option<u16> {
         let options = self.shared.options;
-        // Nothing but a mount leads from a directory to itself.
+        // Only a mount leads from a directory to itself.
         if open.may_be_mounted() && open.above().any(|above| above.is(open)) {
             return Some(flags::LOOP);
         }
-        // Whoever names a directory wants to see it; in one that the kernel makes up, what is in it.
+        // A user who names a directory wants to see it; if the kernel makes that one up, the user wants to see
+        // its contents.
         let above = open.above().next()?;
         let is_other = above.device != open.device || above.above().next().is_none();
         if options.exclude_kernel
@@ -188,7 +190,7 @@ impl<'a, 's> Worker<'a, 's> {
         (options.exclude_caches && is_cache(file)).then_some(flags::CACHE)
     }
 
-    /// Adds a directory's names to the listing; how many there are.
+    /// Adds a directory's names to the listing and returns how many there are.
     fn names(&mut self, open: &Open, file: &OwnedFd, row: &mut Row) -> Result<u64, Error> {
         let exclude = Some(&self.shared.options.exclude).filter(|exclude| !exclude.is_empty());
         let (mut count, mut path) = (0, exclude.map_or_else(Vec::new, |_| open.path()));
@@ -251,7 +253,7 @@ fn is_cache(directory: &OwnedFd) -> bool {
 }
 
 impl Shared<'_> {
-    /// A number for a directory: larger than those of all above it.
+    /// A number for a directory: larger than those of its ancestors.
     fn number(&self) -> Result<u32, Error> {
         u32::try_from(self.next.fetch_add(1, Relaxed)).map_err(|_| Error::TooMany)
     }
@@ -265,7 +267,7 @@ impl Shared<'_> {
         }) as u32
     }
 
-    /// What there is to know of a name in a directory that is on this device.
+    /// The attributes of a name in a directory on this device.
     fn entry<'n>(&self, device: u64, directory: &OwnedFd, name: &'n CStr, seen: &mut Seen) -> Entry<'n> {
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -277,7 +279,7 @@ impl Shared<'_> {
             && let Ok(target) = statat(directory, name, AtFlags::empty())
             && FileType::from_raw_mode(target.st_mode) != FileType::Directory
         {
-            // As in ncdu it counts as one more name, if its target has several.
+            // As in ncdu, it counts as one more name if its target has several.
             let device = (target.st_dev != device).then(|| self.device(target.st_dev));
             (stat, followed) = (target, Some(Target { device }));
         }
@@ -318,7 +320,7 @@ fn names(stat: &Stat) -> u32 {
     u32::try_from(stat.st_nlink).unwrap_or(u32::MAX)
 }
 
-/// A name of which nothing is known but what it is.
+/// An entry of which only the kind is known.
 fn nothing(name: &CStr, kind: Kind) -> Entry<'_> {
     Entry { name: name.to_bytes(), kind, ..Entry::default() }
 }

@@ -1,6 +1,6 @@
-//! Names that are left out, by patterns.
+//! Leaves names out by patterns.
 //!
-//! As in ncdu since 2.2, a pattern is a path of names, each compared with one name:
+//! As in ncdu since 2.2, a pattern is a path of names, each of which is compared with one name:
 //!
 //! ```text
 //!   *.o          whatever is called so, anywhere
@@ -9,17 +9,17 @@
 //!   target/      directories only
 //! ```
 //!
-//! It is the C library that compares names, as in ncdu: what a character is, and what is in `[[:alpha:]]`,
-//! depends on the locale, which the program sets if it wants one. There are no wrong patterns: `[a` is a
-//! name. That takes a microsecond and more, so names without special characters are compared here, and what
-//! is before the first or behind the last of them is looked at first.
+//! Names are compared by the C library, as in ncdu: the locale, which the program sets if it wants one,
+//! determines what a character is and what `[[:alpha:]]` contains. No pattern is invalid: `[a` is a name. A
+//! comparison takes a microsecond or more, so patterns without special characters are compared here, and for
+//! others the parts before the first and after the last special character are checked first.
 
 use std::ffi::{CStr, CString};
 use std::fmt;
 
 use crate::sys;
 
-/// Patterns.
+/// A set of patterns.
 #[derive(Clone, Default)]
 pub struct Exclude {
     patterns: Vec<Pattern>,
@@ -31,7 +31,7 @@ impl fmt::Debug for Exclude {
     }
 }
 
-/// What is left out of all that has a name.
+/// What the patterns leave out of all entries with a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
     /// Nothing: it matches no pattern.
@@ -44,7 +44,7 @@ pub enum Left {
 
 #[derive(Clone)]
 struct Pattern {
-    /// From the last one on.
+    /// The pattern's names, from the last one on.
     names: Vec<Name>,
     is_anchored: bool,
     is_directory: bool,
@@ -53,9 +53,9 @@ struct Pattern {
 #[derive(Clone)]
 struct Name {
     text: CString,
-    /// Bytes at its beginning that stand for themselves,
+    /// Literal bytes at its beginning,
     head: usize,
-    /// and where those at its end begin.
+    /// and where the literal bytes at its end begin.
     tail: usize,
 }
 
@@ -70,7 +70,7 @@ impl Name {
         Name { text: CString::new(text).unwrap_or_default(), head, tail }
     }
 
-    /// `buffer`: where the name gets a zero at its end.
+    /// `buffer` receives the name with a zero at its end.
     fn matches(&self, name: &[u8], buffer: &mut Vec<u8>) -> bool {
         let text = self.text.to_bytes();
         if self.head == text.len() {
@@ -89,11 +89,11 @@ impl Name {
 impl Pattern {
     /// `None` if it has no name, and so matches nothing.
     fn new(text: &[u8]) -> Option<Self> {
-        // As in C, a zero is the end.
+        // As in C, a zero ends the text.
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
         let begin = text.iter().position(|byte| *byte != b'/')?;
         let end = text.iter().rposition(|byte| *byte != b'/')? + 1;
-        // Between two slashes is an empty name, which nothing has.
+        // Two adjacent slashes enclose an empty name, which no entry has.
         let names = text[begin..end].rsplit(|byte| *byte == b'/').map(Name::new).collect();
         Some(Pattern { names, is_anchored: begin > 0, is_directory: end < text.len() })
     }
@@ -106,19 +106,19 @@ impl Pattern {
 }
 
 impl Exclude {
-    /// What matches any of these patterns.
+    /// Matches what any of these patterns matches.
     pub fn new<P: AsRef<[u8]>>(patterns: impl IntoIterator<Item = P>) -> Self {
         Exclude {
             patterns: patterns.into_iter().filter_map(|pattern| Pattern::new(pattern.as_ref())).collect(),
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no patterns.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// What is left out of all that has this path.
+    /// What is left out of all entries with this path.
     pub fn matches(&self, path: &[u8]) -> Left {
         let (mut left, mut buffer) = (Left::In, Vec::new());
         for pattern in &self.patterns {
@@ -134,7 +134,7 @@ impl Exclude {
 mod tests {
     use super::*;
 
-    /// The locale is C: tests of the command compare with ncdu in others, too.
+    /// The locale here is C; tests of the command compare with ncdu in others, too.
     #[test]
     fn patterns_mean_what_they_mean_to_ncdu() {
         use Left::{IfDirectory, In, Out};

@@ -5,10 +5,13 @@
 //!            ^────────────────────────┘ if there are directories in it
 //! ```
 //!
-//! Each thread takes the directory that is on top, so the stack is as deep as the tree, and few directories are open: what waits in a directory is read from its entries in the heap, part by part.
-//! Directories are opened from their parents, never by path: a path may be longer than the system takes, and nothing is followed that has been put in a directory's place meanwhile.
+//! Each thread takes the topmost directory, so the stack is as deep as the tree, and few directories are open:
+//! directories that wait are read from their parent's entries in the heap, part by part. Directories are opened
+//! from their parents, never by path: a path may be longer than the system accepts, and nothing that was put in a
+//! directory's place meanwhile is followed.
 //!
-//! What can't be read stands in the tree. Only what makes all of it worthless ends a scan: the root can't be read, or the heap is full.
+//! Errors of reading are recorded in the tree. A scan ends only on an error that makes all of it worthless: the
+//! root cannot be read, or the heap is full.
 
 pub(crate) mod clock;
 mod directory;
@@ -36,7 +39,7 @@ use exclude::Exclude;
 use open::Open;
 use stack::Stack;
 
-/// Batches that wait for the tree.
+/// The most batches that wait for the tree.
 const WAITING: usize = 16;
 /// How often the caller may show progress.
 const TICK: Duration = Duration::from_millis(100);
@@ -44,19 +47,19 @@ const TICK: Duration = Duration::from_millis(100);
 /// What is scanned, and how.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Threads that read.
+    /// Number of reading threads.
     pub threads: usize,
-    /// Other file systems than the root's are left out.
+    /// Leaves out file systems other than the root's.
     pub one_file_system: bool,
     /// Names that are left out.
     pub exclude: Exclude,
-    /// Directories that say to be caches are left out.
+    /// Leaves out directories that are tagged as caches.
     pub exclude_caches: bool,
-    /// File systems that the kernel makes up are left out.
+    /// Leaves out file systems that the kernel makes up.
     pub exclude_kernel: bool,
     /// Symbolic links to files count as the files.
     pub follow_links: bool,
-    /// Times, owners and permissions are kept.
+    /// Keeps times, owners and permissions.
     pub extended: bool,
 }
 
@@ -74,16 +77,16 @@ impl Default for Options {
     }
 }
 
-/// How far it is.
+/// The progress of a scan.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Names that were read.
+    /// Names read.
     pub items: AtomicU64,
-    /// What they take, in units of 512 bytes, each name for itself.
+    /// The space that they take, in units of 512 bytes, counting each name separately.
     pub blocks: AtomicU64,
-    /// What could not be read.
+    /// Failures to read.
     pub failures: AtomicU64,
-    /// Where a thread is.
+    /// Where one of the threads is.
     pub path: Mutex<Vec<u8>>,
     wants_path: AtomicBool,
 }
@@ -95,13 +98,13 @@ struct Shared<'a> {
     stack: Stack,
     /// The next directory's number.
     next: AtomicU64,
-    /// File systems; a number of the tree's is its place here.
+    /// File systems; a number in the tree is an index into them.
     devices: Mutex<Vec<u64>>,
     /// The root's.
     device: u64,
 }
 
-/// Reads all below `path`. `tick` is called some times a second; if it says no, that is the end.
+/// Reads everything below `path`. `tick` is called several times a second; if it returns false, the scan ends.
 pub fn scan<'s>(
     path: &Path,
     options: &Options,
@@ -124,7 +127,8 @@ pub fn scan<'s>(
     Ok(tree)
 }
 
-/// Opens a directory of a tree that was scanned, name by name from the root. This must be the directory that it was: whoever may write above it can put a link to anywhere in its place.
+/// Opens a directory of a scanned tree, name by name from the root. The root must be the directory that was
+/// scanned: anybody who may write above it can put a link to anywhere in its place.
 pub(crate) fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Error> {
     let root = &tree.root().name;
     let (mut open, _) = Open::root(Path::new(OsStr::from_bytes(root)), false)
@@ -138,7 +142,7 @@ pub(crate) fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Error> {
         at = tree.above(at)?;
     }
     for (number, name) in names.into_iter().rev() {
-        // Those on the way are closed again, however many there are.
+        // The directories on the way are closed again, however many there are.
         let above = Arc::new(open);
         open = match above.below(name, number) {
             Ok(open) => open,
@@ -149,8 +153,9 @@ pub(crate) fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Error> {
     Ok(open)
 }
 
-/// Reads a directory of a tree that was scanned again, and all below it. If it can't be opened, or the root is another directory by now, if reading is stopped, or if what is there does not fit into
-/// the heap beside what was there, the tree stays as it is.
+/// Reads a directory of a scanned tree again, and everything below it. The tree stays as it is if the directory
+/// cannot be opened, if the root is another directory by now, if reading is stopped, or if the new contents do
+/// not fit into the heap beside the old ones.
 pub fn rescan(
     tree: &mut Tree<'_>,
     directory: u32,
@@ -183,7 +188,8 @@ pub fn rescan(
     }
 }
 
-/// The same after something in the directory was deleted, so that nobody wants what was there. If it can't be opened, or does not fit, it stands in the tree as one that can't be read.
+/// The same after something in the directory was deleted, so that nobody wants the old contents. If the directory
+/// cannot be opened or does not fit, it is recorded in the tree as one that cannot be read.
 pub(crate) fn read_what_is_left(
     tree: &mut Tree<'_>,
     directory: u32,
@@ -199,7 +205,7 @@ pub(crate) fn read_what_is_left(
     let error = match read(tree) {
         Ok(()) => return Ok(()),
         Err(Error::NoRoom) => {
-            // There is some without what was there.
+            // There is some room without the old contents.
             tree.lose(directory, Errno::NOMEM.raw_os_error() as u16)?;
             return read(tree);
         }
@@ -210,10 +216,10 @@ pub(crate) fn read_what_is_left(
     tree.lose(directory, error as u16)
 }
 
-/// Where batches go.
+/// The receiver of batches.
 trait Store {
     fn put(&mut self, batch: Batch) -> Result<(), Error>;
-    /// Those that come when something has failed: nobody else leads to what is in them.
+    /// For batches that arrive after a failure: nothing else leads to their contents.
     fn discard(&mut self, batch: &Batch) -> Result<(), Error>;
 }
 
@@ -242,15 +248,15 @@ struct Start {
     open: Arc<Open>,
     /// The root's file system.
     device: u64,
-    /// Where its directory is in the tree.
+    /// The number of its parent in the tree.
     above: u32,
     slot: u32,
-    /// Numbers of directories below it begin here.
+    /// Directories below it get numbers from here on.
     next: u32,
     devices: Vec<u64>,
 }
 
-/// Reads all below a directory, into a store. Returns which file systems there are.
+/// Reads everything below a directory into a store. Returns the file systems that were found.
 fn read(
     start: Start,
     options: &Options,
@@ -282,7 +288,7 @@ fn read(
             let name = String::from("memfold-du");
             match thread::Builder::new().name(name).spawn_scoped(scope, work) {
                 Ok(worker) => workers.push(worker),
-                // Fewer will do.
+                // Fewer threads will do.
                 Err(_) if !workers.is_empty() => break,
                 Err(error) => return Err(Error::Root(error)),
             }
@@ -292,7 +298,7 @@ fn read(
         loop {
             match receive.recv_timeout(TICK) {
                 Ok(batch) if result.is_ok() => result = store.put(batch),
-                // What failed first is told.
+                // Only the first failure is reported.
                 Ok(batch) => drop(store.discard(&batch)),
                 Err(RecvTimeoutError::Timeout) => (),
                 Err(RecvTimeoutError::Disconnected) => break,

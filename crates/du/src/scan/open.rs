@@ -1,4 +1,4 @@
-//! Directories that are open, and those above them.
+//! Open directories and their ancestors.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -17,20 +17,21 @@ use rustix::process::{Resource, getrlimit};
 use crate::entry::{Extended, Kind};
 use crate::tree::OwnEntry;
 
-/// How directories are opened: whatever is in a directory's place by then, it is no link and nothing that waits.
+/// How directories are opened: whatever is in a directory's place by then, it is neither a link nor something
+/// that blocks.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC)
     .union(OFlags::NONBLOCK);
 
-/// A directory that is read, or in which some wait to be.
+/// A directory that is being read, or in which subdirectories wait.
 #[derive(Debug)]
 pub struct Open {
-    /// It may be closed if too many are open.
+    /// May be closed if too many files are open.
     file: Mutex<Option<Arc<OwnedFd>>>,
     above: Option<Arc<Open>>,
-    /// In the one above; of the root, its path.
+    /// Its name in the parent; the root's is its path.
     name: CString,
     /// Its number in the tree.
     pub number: u32,
@@ -38,7 +39,7 @@ pub struct Open {
     inode: u64,
     /// Whether something is mounted here, if the system tells.
     mounted: Option<bool>,
-    /// It had to be opened again, which nobody has noted yet.
+    /// It had to be opened again, and this was not noted yet.
     is_again: AtomicBool,
 }
 
@@ -50,19 +51,21 @@ fn look(file: &OwnedFd) -> Result<Statx, Errno> {
     statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_SYNC_AS_STAT, StatxFlags::BASIC_STATS)
 }
 
-/// Whether something is mounted there; before Linux 5.8, nobody tells.
+/// Whether something is mounted there; before Linux 5.8 this is not known.
 pub fn mounted(stat: &Statx) -> Option<bool> {
     let has = |attributes: StatxAttributes| attributes.contains(StatxAttributes::MOUNT_ROOT);
     has(stat.stx_attributes_mask).then(|| has(stat.stx_attributes))
 }
 
-/// Whether something is mounted at a name: files of an overlay are on other devices, too.
+/// Whether something is mounted at a name: the device does not tell, because files of an overlay are on other
+/// devices, too.
 pub fn is_mount(directory: &OwnedFd, name: &CStr) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_SYNC_AS_STAT;
     statx(directory, name, flags, StatxFlags::TYPE).is_ok_and(|stat| mounted(&stat).unwrap_or(true))
 }
 
-/// Whether what a link leads to is on another mount than its directory; before Linux 5.8 nobody tells, and it is. Devices say less: files of an overlay are on those of its layers.
+/// Whether a link's target is on a mount other than its directory's; before Linux 5.8 this is unknown and
+/// assumed. Devices tell less: files of an overlay are on the devices of its layers.
 pub fn leads_elsewhere(directory: &OwnedFd, name: &CStr) -> bool {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_SYNC_AS_STAT;
     let mount = |name: &CStr, flags| {
@@ -73,7 +76,7 @@ pub fn leads_elsewhere(directory: &OwnedFd, name: &CStr) -> bool {
     here.is_none() || mount(name, flags) != here
 }
 
-/// What a directory is by itself.
+/// A directory's own attributes.
 fn entry(stat: &Statx, extended: bool) -> OwnEntry {
     OwnEntry {
         name: Vec::new(),
@@ -92,12 +95,12 @@ fn entry(stat: &Statx, extended: bool) -> OwnEntry {
 }
 
 impl Open {
-    /// Its own entry as it is now, without a name.
+    /// Its own entry at present, without a name.
     pub fn entry(&self, extended: bool) -> Result<OwnEntry, Errno> {
         Ok(entry(&look(&*self.file()?)?, extended))
     }
 
-    /// Where all begins. Here links are followed: the user named it.
+    /// Opens the root. Links are followed here: the user named it.
     pub fn root(path: &Path, extended: bool) -> io::Result<(Open, OwnEntry)> {
         let file = openat(CWD, path, FLAGS.difference(OFlags::NOFOLLOW), Mode::empty())?;
         let stat = look(&file)?;
@@ -116,7 +119,7 @@ impl Open {
         Ok((open, entry))
     }
 
-    /// One of its directories.
+    /// Opens one of its subdirectories.
     pub fn below(self: &Arc<Self>, name: CString, number: u32) -> Result<Open, Errno> {
         let file = openat(self.file()?.as_fd(), &name, FLAGS, Mode::empty())?;
         let stat = look(&file)?;
@@ -136,12 +139,12 @@ impl Open {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it is the same directory as another one.
+    /// Whether both are the same directory.
     pub fn is(&self, other: &Open) -> bool {
         self.identity() == other.identity()
     }
 
-    /// Its file system and its number there: what it is, whatever its name.
+    /// Its file system and inode: its identity, whatever its name.
     pub fn identity(&self) -> (u64, u64) {
         (self.device, self.inode)
     }
@@ -151,17 +154,18 @@ impl Open {
         self.mounted.unwrap_or(true)
     }
 
-    /// Whether something is mounted here. Where the system doesn't tell, it is if the device is another one than above.
+    /// Whether something is mounted here. Where the system does not tell, a device other than the parent's counts
+    /// as a mount.
     pub fn is_mounted(&self) -> bool {
         self.mounted.unwrap_or_else(|| self.above.as_ref().is_none_or(|above| above.device != self.device))
     }
 
-    /// Those above it.
+    /// Its ancestors.
     pub fn above(&self) -> impl Iterator<Item = &Open> {
         std::iter::successors(self.above.as_deref(), |open| open.above.as_deref())
     }
 
-    /// Its path, from the root's on.
+    /// Its path, beginning with the root's.
     pub fn path(&self) -> Vec<u8> {
         let mut names: Vec<&CStr> = self.above().map(|open| &*open.name).collect();
         names.reverse();
@@ -175,7 +179,7 @@ impl Open {
         path
     }
 
-    /// What it is opened by. If it had to be closed, it is opened again, from the nearest above that is open.
+    /// Its descriptor. If it had to be closed, it is opened again from the nearest open ancestor.
     pub fn file(&self) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(file) = &*self.lock() {
             return Ok(file.clone());
@@ -203,25 +207,27 @@ impl Open {
         if is_same { Ok(()) } else { Err(Errno::STALE) }
     }
 
-    /// Closes it, if it is not the root: who uses it just now has it until then. It is opened again when it is wanted.
+    /// Closes it, unless it is the root: current users keep it until they are done. It is opened again when
+    /// needed.
     pub fn close(&self) {
         if self.above.is_some() {
             *self.lock() = None;
         }
     }
 
-    /// Whether it was opened again since this was asked last.
+    /// Whether it was opened again since the last call.
     pub fn was_opened_again(&self) -> bool {
         self.is_again.swap(false, Relaxed)
     }
 
-    /// Deletes it, when it is empty.
+    /// Deletes it; it must be empty.
     pub fn remove(&self) -> Result<(), Errno> {
         let above = self.above.as_ref().ok_or(Errno::BUSY)?;
         unlinkat(above.file()?.as_fd(), &self.name, AtFlags::REMOVEDIR)
     }
 
-    /// Before it is forgotten: opens the one above, if that had to be closed, which is one step from here. What was opened so.
+    /// To be called before it is dropped: opens the parent if that had to be closed, because it is one step from
+    /// here. Returns the parent if it was opened.
     pub fn leave(&self) -> Option<Arc<Open>> {
         let (above, file) = (self.above.as_ref()?, self.lock().clone()?);
         if above.lock().is_some() {
@@ -234,25 +240,25 @@ impl Open {
     }
 }
 
-/// Files that the process may have open.
+/// How many files the process may have open.
 fn files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many directories may be open beside those that are worked at.
+/// How many directories may be open besides those in use.
 pub fn most() -> usize {
     const MOST: u64 = 200;
     (files() / 4).clamp(2, MOST) as usize
 }
 
-/// How many threads may work: each opens a directory, the one above it, and what it looks at.
+/// How many threads may work: each opens a directory, its parent, and the entry that it examines.
 pub fn most_threads() -> usize {
     usize::try_from(files() / 8).unwrap_or(usize::MAX).max(1)
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // A chain of any length: not one inside of the other.
+        // A chain of any length must be dropped in a loop, not recursively.
         let mut above = self.above.take();
         while let Some(mut open) = above.and_then(Arc::into_inner) {
             above = open.above.take();

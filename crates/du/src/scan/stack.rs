@@ -1,4 +1,4 @@
-//! Directories that wait to be read.
+//! The stack of directories that wait to be read.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -12,7 +12,7 @@ use crate::entry::Kind;
 use crate::part::Reader;
 use crate::tree::Contents;
 
-/// Directories above one another that are opened again when the last one of a chain is left.
+/// How many adjacent levels are opened again when the last directory of a chain is left.
 const LEFT: usize = 8;
 
 /// A directory to be read.
@@ -21,9 +21,9 @@ pub struct Task {
     pub number: u32,
 }
 
-/// Where a directory is.
+/// The position of a directory.
 pub enum Origin {
-    /// Where reading starts; and where that is in the tree.
+    /// The directory where reading starts, and its position in the tree.
     Start {
         open: Arc<Open>,
         above: u32,
@@ -36,13 +36,13 @@ pub enum Origin {
     },
 }
 
-/// A directory that was read, and in which some wait.
+/// A directory that was read and in which subdirectories wait.
 pub struct Level {
     pub open: Arc<Open>,
     pub contents: Contents,
-    /// The part that is looked at next.
+    /// The next part to be examined.
     part: usize,
-    /// Those of the parts before it, the next one last.
+    /// Directories from the parts before it, the next one last.
     waiting: Vec<(u32, u32, CString)>,
 }
 
@@ -76,16 +76,17 @@ impl Level {
 struct State {
     start: Option<Task>,
     levels: Vec<Level>,
-    /// Those that were opened last, and may be open. All others are closed: also those in which nothing waits, while what is below them is read.
+    /// The directories opened last, which may be open. All others are closed, including those in which nothing
+    /// waits while their descendants are read.
     open: VecDeque<Weak<Open>>,
-    /// How many.
+    /// The most that may be open.
     most: usize,
-    /// Threads that read, and may bring more.
+    /// Threads that are reading and may add directories.
     busy: usize,
     is_stopped: bool,
 }
 
-/// See the module.
+/// The stack; see the module.
 pub struct Stack {
     state: Mutex<State>,
     changed: Condvar,
@@ -109,13 +110,13 @@ impl Stack {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing more is given out.
+    /// Stops giving out directories.
     pub fn stop(&self) {
         self.lock().is_stopped = true;
         self.changed.notify_all();
     }
 
-    /// The next directory; `None` when all are read. `idle` is called before it waits.
+    /// The next directory; `None` when all are read. `idle` is called before waiting.
     pub fn take(
         &self,
         nodes: &Session<'_>,
@@ -148,13 +149,13 @@ impl Stack {
         self.lock().keep(open);
     }
 
-    /// Closes all directories that can be opened again: there are too many.
+    /// Closes all directories that can be opened again, because too many are open.
     pub fn close(&self) {
         let closed = std::mem::take(&mut self.lock().open);
         closed.iter().filter_map(Weak::upgrade).for_each(|open| open.close());
     }
 
-    /// A task is done; perhaps there are more.
+    /// A task is done; there may be more.
     pub fn done(&self, level: Option<Level>) {
         let mut state = self.lock();
         state.busy -= 1;
@@ -188,7 +189,7 @@ impl State {
         Ok(None)
     }
 
-    /// Notes that a directory is open; the one that was noted long ago is closed for it.
+    /// Notes that a directory is open; the one noted longest ago is closed for it.
     fn keep(&mut self, open: &Arc<Open>) {
         self.open.push_back(Arc::downgrade(open));
         while self.open.len() > self.most {

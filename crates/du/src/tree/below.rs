@@ -1,4 +1,5 @@
-//! Directories of a subtree, each one before those in it, or behind them; nothing calls itself, and little of wide directories is in memory.
+//! Walks the directories of a subtree, each before or after its subdirectories; without recursion, and with
+//! little of wide directories in memory.
 
 use super::Contents;
 use crate::Error;
@@ -10,35 +11,35 @@ struct Level {
     number: u32,
     contents: Contents,
     part: usize,
-    /// Directories of the parts so far and their slots, the next one last.
+    /// Directories of the parts read so far and their slots, the next one last.
     next: Vec<(u32, u32)>,
 }
 
 /// A step on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// A directory, before those in it.
+    /// A directory, before its subdirectories.
     Into(u32),
-    /// The same behind them.
+    /// The same directory after them.
     OutOf(u32),
 }
 
-/// A way through a subtree. What was passed on the way out may be gone when the next step is asked for.
+/// A walk through a subtree. Directories that were left may be gone when the next step is requested.
 pub struct Below {
     start: Option<u32>,
     levels: Vec<Level>,
-    /// How many levels are entered below the first directory.
+    /// How many levels to enter below the first directory.
     depth: u32,
     bytes: Vec<u8>,
 }
 
 impl Below {
-    /// Begins with a directory itself.
+    /// Begins with the directory itself.
     pub fn new(directory: u32) -> Self {
         Below { start: Some(directory), levels: Vec::new(), depth: u32::MAX, bytes: Vec::new() }
     }
 
-    /// Directories more than so many levels below the first one are left out.
+    /// Leaves out directories more than this many levels below the first one.
     pub fn down_to(self, depth: u32) -> Self {
         Below { depth, ..self }
     }
@@ -63,7 +64,7 @@ impl Below {
         }
         let number = level.number;
         match level.next.pop() {
-            // Numbers grow on the way in, and each is in one place, so it ends, whoever wrote them.
+            // Numbers grow on the way in, and each is in one place, so the walk ends, whoever wrote the numbers.
             Some((next, slot)) if next <= number || !source.is_at(next, number, slot)? => Err(Error::Damaged),
             Some((next, _)) => self.enter(source, next).map(Some),
             None => {

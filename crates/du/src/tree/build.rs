@@ -1,7 +1,8 @@
-//! A tree out of what comes entry by entry, each directory with all below it, as files do that were exported.
+//! Builds a tree from entries that arrive one by one, each directory with everything below it, as in exported
+//! files.
 //!
-//! Of the directories that are not at their ends, the innermost ones are in plain memory. The others **sleep**: a node of the heap has what is known of each, so that a tree may be as
-//! deep as it likes.
+//! Of the directories that are still incomplete, the innermost ones are in plain memory. The others **sleep**: a
+//! node of the heap holds what is known about each, so that a tree may have any depth.
 //!
 //! ```text
 //!   asleep: handle ──> | number, LEB | row | runs, LEB | for each: parts, LEB | part, 8 | .. |
@@ -16,17 +17,17 @@ use crate::entry::{Entry, Kind, Link};
 use crate::part::{Bytes, put_leb};
 use crate::source::ROOT;
 
-/// Bytes of plain memory that entries of all directories may take which are not at their ends.
+/// The most plain memory for the entries of all incomplete directories.
 const MOST_BYTES: usize = 2 << 20;
 
-/// Directories in plain memory: of twice as many, the outer half goes to sleep.
+/// Directories in plain memory: when there are twice as many, the outer half goes to sleep.
 const AWAKE: usize = 128;
-/// Names of linked files that go to the tree at a time.
+/// How many names of linked files go to the tree at a time.
 const LINKS: usize = 1024;
-/// Directories in one directory that are told their slots at a time, in the order of their rows.
+/// How many subdirectories of a directory receive their slots at a time, in the order of their rows.
 const SLOTS: usize = 1 << 15;
 
-/// A directory that is not at its end.
+/// An incomplete directory.
 struct Level {
     number: u32,
     row: Row,
@@ -71,7 +72,7 @@ fn set_slots(tree: &mut Tree<'_>, slots: &mut Vec<(u32, u32)>) -> Result<(), Err
     slots.drain(..).try_for_each(|(number, slot)| tree.set_slot(number, slot))
 }
 
-/// Takes entries in the order: a directory, what is in it in any order, its end.
+/// Takes entries in this order: a directory, its contents in any order, its end.
 pub struct Builder<'s> {
     tree: Tree<'s>,
     nodes: Session<'s>,
@@ -79,10 +80,10 @@ pub struct Builder<'s> {
     asleep: Vec<Handle>,
     /// The inner ones.
     levels: Vec<Level>,
-    /// Not in use.
+    /// A listing to reuse.
     spare: Listing,
     next: u32,
-    /// Of plain memory that entries take.
+    /// Bytes of plain memory that entries take.
     bytes: usize,
 }
 
@@ -103,17 +104,17 @@ impl<'s> Builder<'s> {
         })
     }
 
-    /// How many directories are not at their ends.
+    /// How many directories are incomplete.
     pub fn depth(&self) -> usize {
         self.asleep.len() + self.levels.len()
     }
 
-    /// The innermost directory that is not at its end: its device, for what is in it.
+    /// The device of the innermost incomplete directory, for its entries.
     pub fn device(&self) -> u32 {
         self.levels.last().map_or(0, |level| level.row.device)
     }
 
-    /// Something in the innermost directory that is not at its end. A directory comes by [`begin`](Self::begin).
+    /// Adds an entry to the innermost incomplete directory. A directory is added by [`begin`](Self::begin).
     pub fn add(&mut self, entry: &Entry<'_>) -> Result<(), Error> {
         let Some(level) = self.levels.last_mut() else { return Err(Error::Damaged) };
         let before = level.listing.own_bytes();
@@ -122,7 +123,8 @@ impl<'s> Builder<'s> {
         if self.bytes > MOST_BYTES { self.spill() } else { Ok(()) }
     }
 
-    /// A directory there, in which those are that come next. Of its row, its device and what could not be read of it count.
+    /// Adds a directory there; the entries that follow are in it. Of its row, only the device and the failures
+    /// count.
     pub fn begin(&mut self, entry: &Entry<'_>, row: Row) -> Result<(), Error> {
         let number = self.next;
         self.next = number.checked_add(1).ok_or(Error::TooMany)?;
@@ -139,7 +141,7 @@ impl<'s> Builder<'s> {
         Ok(())
     }
 
-    /// The end of the innermost directory; whether it was the root's.
+    /// Ends the innermost directory; returns whether it was the root.
     pub fn end(&mut self) -> Result<bool, Error> {
         let Some(Level { number, mut row, mut listing }) = self.levels.pop() else {
             return Err(Error::Damaged);
@@ -180,7 +182,7 @@ impl<'s> Builder<'s> {
         Ok(self.levels.is_empty())
     }
 
-    /// The tree, when the root is at its end. Devices are those of the rows' numbers.
+    /// Returns the tree after the end of the root. The rows' device numbers are indices into `devices`.
     pub fn finish(mut self, devices: Vec<u64>) -> Result<Tree<'s>, Error> {
         if !self.levels.is_empty() {
             return Err(Error::Damaged);
@@ -190,7 +192,7 @@ impl<'s> Builder<'s> {
         Ok(self.tree)
     }
 
-    /// Lets entries go to the heap, of the directory that has most of them.
+    /// Moves entries to the heap, from the directory that has most of them.
     fn spill(&mut self) -> Result<(), Error> {
         let Some(level) = self.levels.iter_mut().max_by_key(|level| level.listing.own_bytes()) else {
             return Ok(());

@@ -1,7 +1,8 @@
-//! Files with several names: each is counted once in each directory, whatever number of its names is below.
+//! Files with several names: each directory counts a file once, however many of its names are below.
 //!
-//! Every name was counted where it is. So for each name but the first one the file is taken off again from the first directory above it that has another name below, and
-//! with the sums from all above that:
+//! At first, every name is counted where it is. Then, for each name but the first, the file is subtracted again
+//! from the nearest ancestor that has another of its names below. The summation carries that to all directories
+//! above:
 //!
 //! ```text
 //!          a        the file is counted at c and at d, and taken off at b: b and a have it once
@@ -20,7 +21,7 @@ use crate::Error;
 use crate::entry::Sum;
 use crate::source::Source;
 
-/// A name of a file that has several. They are in the order of their files.
+/// A name of a file that has several. Names are in the order of their files.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
@@ -32,37 +33,38 @@ pub struct Name {
     pub device: u32,
     /// The directory.
     pub directory: u32,
-    /// Which of its entries.
+    /// The slot in it.
     pub slot: u32,
-    /// How many names the file has.
+    /// The number of the file's names.
     pub names: u32,
-    /// Its bytes,
+    /// The file's length in bytes,
     pub size: u64,
-    /// and units of 512 bytes.
+    /// and its space in units of 512 bytes.
     pub blocks: u64,
 }
 
 impl Name {
-    /// Whether it is the same file's.
+    /// Whether both are names of the same file.
     pub(super) fn is_of(&self, other: &Name) -> bool {
         (self.inode, self.device) == (other.inode, other.device)
     }
 
-    /// Whether it is the same name, whatever is known of the file.
+    /// Whether both are the same name, whatever is known about the file.
     pub(super) fn is(&self, other: &Name) -> bool {
         self.is_of(other) && (self.directory, self.slot) == (other.directory, other.slot)
     }
 }
 
-/// Directories that are corrected at a time, in the order of their rows.
+/// How many directories are corrected at a time, in the order of their rows.
 const AT_ONCE: usize = 2048;
 
-/// What is known while links are counted.
+/// The state of counting links.
 #[derive(Default)]
 struct Count {
-    /// Directories above names of one file, and how far each is above the first name; of those above others only, nothing.
+    /// The ancestors of one file's names, with their distance above the first name; None for ancestors of the
+    /// other names only.
     above: HashMap<u32, Option<u32>>,
-    /// What is to be added to directories' sums, and to what they share.
+    /// What is to be added to the directories' sums, and to their shared sums.
     changes: HashMap<u32, (Sum, Sum)>,
 }
 
@@ -73,10 +75,10 @@ impl Count {
 }
 
 impl Tree<'_> {
-    /// Corrects sums of directories, which have each name counted, before they are summed up.
+    /// Corrects the sums of directories, in which each name is counted, before they are summed up.
     pub(super) fn count_links(&mut self) -> Result<(), Error> {
         let (mut names, mut count) = (Vec::<Name>::new(), Count::default());
-        // The list can't be gone through while rows are changed: a piece of it at a time.
+        // The list cannot be iterated while rows change, so a piece of it is read at a time.
         let mut next = 0;
         while next < self.links.len() {
             let piece: Vec<Name> = self.links.slice(next..next + 1024).collect::<Result<_, _>>()?;
@@ -111,10 +113,10 @@ impl Tree<'_> {
             while count.above.insert(at, Some(far)).is_none() {
                 (at, far) = (self.above(at)?, far + 1);
             }
-            // The root is above itself, and at the end of all ways.
+            // The root is its own parent, and every path ends there.
             count.above.insert(at, Some(far - 1));
         }
-        // The uppermost of those where names meet, seen from the first one.
+        // The uppermost directory where names meet, seen from the first name.
         let mut top = 0;
         for name in &names[1..] {
             let mut at = name.directory;
@@ -130,7 +132,7 @@ impl Tree<'_> {
             share(count, at, false);
             let (all, _) = count.change(at);
             *all = all.minus(file);
-            // It may have changed since the first name was looked at, and must count the same wherever it counts.
+            // The file may have changed since its first name was read, but must count the same everywhere.
             let (all, _) = count.change(name.directory);
             *all = all.plus(file).minus(Sum { size: name.size, blocks: name.blocks });
         }

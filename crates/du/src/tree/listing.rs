@@ -1,4 +1,4 @@
-//! A directory's entries on their way into the heap: put in order by name, cut into parts, and stored.
+//! A directory's entries on their way into the heap: sorted by name, cut into parts, and stored.
 //!
 //! ```text
 //!   contents ───> part                              64 entries or fewer
@@ -6,9 +6,11 @@
 //!                     └──> 64 entries, the last one has what is left
 //! ```
 //!
-//! So the entry of a **slot** is found by its number, and stays there: one that is deleted leaves an empty slot.
+//! So the number of a **slot** leads to its entry, and the entry stays there: a deleted entry leaves an empty
+//! slot.
 //!
-//! However many entries a directory has, few are in plain memory: when there are [`RUN`], they are put in order and go into the heap as a run, and at the end all runs are merged.
+//! However many entries a directory has, few are in plain memory: as soon as there are [`RUN`], they are sorted
+//! and moved to the heap as a run, and at the end all runs are merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,22 +21,22 @@ use crate::Error;
 use crate::entry::{Entry, Extended, Kind, Link, Target};
 use crate::part::{MOST, Reader, Writer};
 
-/// Entries that are put in order in plain memory,
+/// Entries that are sorted in plain memory,
 const RUN: usize = 4096;
-/// or as many as have so many bytes of names.
+/// or as many as have this many bytes of names.
 const RUN_BYTES: usize = 256 << 10;
 
 /// Where a directory's entries are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// How many slots there are, empty ones too.
+    /// The number of slots, including empty ones.
     pub slots: u32,
     /// The part, or the node that leads to the parts.
     pub node: Option<Handle>,
 }
 
 impl Contents {
-    /// How many parts there are.
+    /// The number of parts.
     pub fn parts(self) -> usize {
         (self.slots as usize).div_ceil(MOST)
     }
@@ -48,7 +50,7 @@ impl Contents {
         Handle::from_bits(nodes.get_at(node, number * 8)?).ok_or(Error::Damaged)
     }
 
-    /// Frees all nodes. What can't be freed is an error, and the others are.
+    /// Frees all nodes. If one cannot be freed, the others are freed all the same, and an error is returned.
     pub fn free(self, nodes: &mut Session<'_>) -> Result<(), Error> {
         let Some(node) = self.node else { return Ok(()) };
         let mut result = Ok(());
@@ -62,14 +64,14 @@ impl Contents {
     }
 }
 
-/// Frees nodes to which nothing leads, after something failed: that is what is told, whatever becomes of these.
+/// Frees unreferenced nodes after a failure. That failure is reported, whatever happens here.
 fn free_all(nodes: &mut Session<'_>, handles: impl IntoIterator<Item = Handle>) {
     for handle in handles {
         let _ = nodes.free(handle);
     }
 }
 
-/// An entry in a batch, without what few have.
+/// An entry in a batch, without the fields that few entries have.
 #[derive(Clone, Copy)]
 struct Record {
     size: u64,
@@ -84,15 +86,15 @@ struct Record {
 struct Batch {
     names: Vec<u8>,
     records: Vec<Record>,
-    /// Of records by their numbers, in order.
+    /// By record number, in order.
     links: Vec<(u32, Link)>,
     followed: Vec<(u32, Target)>,
     extended: Vec<(u32, Extended)>,
 }
 
-/// What a record has of those that few have.
+/// A record's value of a field that few records have.
 fn found<T: Copy>(all: &[(u32, T)], number: usize) -> Option<T> {
-    // Mostly all have it, or few.
+    // Usually all have it, or few.
     if let Some((other, value)) = all.get(number)
         && *other as usize == number
     {
@@ -141,7 +143,7 @@ impl Batch {
     }
 }
 
-/// The first eight bytes of a name, so that most comparisons look at nothing else.
+/// The first eight bytes of a name, which decide most comparisons.
 fn head(name: &[u8]) -> u64 {
     let mut head = [0; 8];
     let len = name.len().min(8);
@@ -149,7 +151,7 @@ fn head(name: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-/// Cuts what comes in order into parts.
+/// Cuts sorted entries into parts.
 #[derive(Default)]
 struct Cutter {
     writer: Writer,
@@ -179,7 +181,7 @@ impl Cutter {
         Ok(())
     }
 
-    /// The parts, with what has not been cut yet.
+    /// Completes the parts with the remaining entries.
     fn end(&mut self, nodes: &mut Session<'_>) -> Result<(), Error> {
         if self.writer.count() > 0 { self.cut(nodes) } else { Ok(()) }
     }
@@ -213,7 +215,7 @@ impl Run {
         Run { parts, batch: Batch::default(), at: 0 }
     }
 
-    /// Sees to it that there is an entry, if any is left; parts are freed as they are read.
+    /// Makes an entry available, if any is left; parts are freed as they are read.
     fn fill(&mut self, nodes: &mut Session<'_>) -> Result<bool, Error> {
         if self.at < self.batch.records.len() {
             return Ok(true);
@@ -232,11 +234,11 @@ impl Run {
     }
 }
 
-/// What is told of each entry, when it has its slot; a directory gets its number there.
+/// Called for each entry when it has its slot; a directory gets its number there.
 pub trait Place: FnMut(u32, &mut Entry<'_>) -> Result<(), Error> {}
 impl<F: FnMut(u32, &mut Entry<'_>) -> Result<(), Error>> Place for F {}
 
-/// Takes a directory's entries in any order. It can be used for one directory after the other.
+/// Takes a directory's entries in any order. It can be reused for one directory after the other.
 #[derive(Default)]
 pub struct Listing {
     batch: Batch,
@@ -246,19 +248,19 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// One more entry. No other one has the same name.
+    /// Adds an entry. No other entry may have the same name.
     pub fn add(&mut self, entry: &Entry<'_>, nodes: &mut Session<'_>) -> Result<(), Error> {
         self.batch.push(entry);
         let is_run = self.batch.records.len() == RUN || self.batch.names.len() >= RUN_BYTES;
         if is_run { self.spill(nodes) } else { Ok(()) }
     }
 
-    /// Bytes of plain memory that entries take just now.
+    /// Bytes of plain memory that entries take now.
     pub fn own_bytes(&self) -> usize {
         self.batch.bytes()
     }
 
-    /// Lets entries go to the heap.
+    /// Moves entries to the heap.
     pub fn spill(&mut self, nodes: &mut Session<'_>) -> Result<(), Error> {
         self.cutter.begin();
         self.sort();
@@ -277,13 +279,13 @@ impl Listing {
         result
     }
 
-    /// Forgets all entries.
+    /// Drops all entries.
     pub fn discard(&mut self, nodes: &mut Session<'_>) {
         self.batch.clear();
         free_all(nodes, self.runs.drain(..).flatten());
     }
 
-    /// Lets all entries go to the heap, and tells where they are; [`wake`](Self::wake) takes that.
+    /// Moves all entries to the heap and returns where they are; [`wake`](Self::wake) takes that.
     pub fn sleep(&mut self, nodes: &mut Session<'_>) -> Result<Vec<Vec<Handle>>, Error> {
         if !self.batch.records.is_empty() {
             self.spill(nodes)?;
@@ -291,7 +293,7 @@ impl Listing {
         Ok(std::mem::take(&mut self.runs))
     }
 
-    /// A listing that slept; more entries may come.
+    /// Restores a sleeping listing; more entries may be added.
     pub fn wake(runs: Vec<Vec<Handle>>) -> Self {
         Listing { runs, ..Listing::default() }
     }
@@ -305,7 +307,7 @@ impl Listing {
         });
     }
 
-    /// All entries, in their order; afterwards there are none, also if it fails.
+    /// Stores all entries in order. Afterwards the listing is empty, even if this fails.
     pub fn finish(&mut self, nodes: &mut Session<'_>, place: &mut impl Place) -> Result<Contents, Error> {
         let result = if self.runs.is_empty() { self.all(nodes, place) } else { self.merge(nodes, place) };
         if result.is_err() {

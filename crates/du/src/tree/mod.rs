@@ -6,10 +6,12 @@
 //!   links    a sorted list: each name of a file that has several, by the file's number
 //! ```
 //!
-//! A directory's number is larger than its parent's: sums are made from the last row to the first. The first one, 0, is the root, whose own entry stands beside the rows.
+//! A directory's number is larger than its parent's, so sums are made from the last row to the first. Row 0 is
+//! the root, whose own entry is kept beside the rows.
 //!
-//! **Hard links** are counted once in each directory, and in all: a row's sums have each file once, however many of its names are below. Of these, the file is **shared** if some of its names are
-//! elsewhere, else it is the directory's alone (links.rs).
+//! Each directory, and the total, counts **hard links** once: a row's sums contain each file once, however many
+//! of its names are below. Of these, a file is **shared** if some of its names are elsewhere, otherwise it
+//! belongs to the directory alone (links.rs).
 
 pub mod below;
 mod build;
@@ -38,39 +40,40 @@ pub use listing::{Contents, Listing};
 pub use refresh::Refresh;
 use runs::Runs;
 
-/// What could not be read, was left out, or is wrong with a directory.
+/// Why a directory was not read, or not completely.
 pub mod flags {
-    /// It could not be read, or not all of it; [`Row::error`](super::Row::error) says why.
+    /// It could not be read, or not completely; [`Row::error`](super::Row::error) says why.
     pub const FAILED: u16 = 1;
     /// The kernel makes it up, and it was not read.
     pub const KERNEL: u16 = 2;
-    /// It says that it is a cache, and was not read.
+    /// It is tagged as a cache, and was not read.
     pub const CACHE: u16 = 4;
-    /// It is above itself, and was not read again.
+    /// It is its own ancestor, and was not read again.
     pub const LOOP: u16 = 8;
 }
 
-/// What is known of a directory, beside its entry.
+/// What is known about a directory besides its entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Row {
     node: u64,
-    /// Of all below: bytes.
+    /// Total length of everything below, in bytes.
     pub size: u64,
-    /// Of all below: units of 512 bytes.
+    /// Total space of everything below, in units of 512 bytes.
     pub blocks: u64,
-    /// Names below.
+    /// Number of names below.
     pub items: u64,
-    /// That of `size` which has names elsewhere.
+    /// The part of `size` that has names elsewhere.
     pub shared_size: u64,
-    /// That of `blocks` which has names elsewhere.
+    /// The part of `blocks` that has names elsewhere.
     pub shared_blocks: u64,
-    /// The latest change of all below, if extended information was asked for.
+    /// The latest change of anything below, if extended information was requested.
     pub modified: i64,
-    /// Up to when regular files in it were changed that are as they were read, in nanoseconds since 1970. Files of ours don't have it: nothing is deleted there.
+    /// The time up to which changes of its regular files were certainly seen, in nanoseconds since 1970.
+    /// memfold's own files do not contain it: nothing is deleted through them.
     pub(crate) seen_until: i64,
     slots: u32,
-    /// Which of the tree's devices it is on.
+    /// The index of its device in the tree's list.
     pub device: u32,
     /// Failures below.
     pub failures: u32,
@@ -86,23 +89,23 @@ impl Row {
         Contents { slots: self.slots, node: Handle::from_bits(self.node) }
     }
 
-    /// The node to which it leads, as a number; 0 if none.
+    /// Its node as a number; 0 if none.
     pub(crate) fn node(&self) -> u64 {
         self.node
     }
 
-    /// The same, put in, with the number of slots.
+    /// Sets the node and the number of slots.
     pub(crate) fn set_node(&mut self, node: u64, slots: u32) {
         (self.node, self.slots) = (node, slots);
     }
 
-    /// The same, put in.
+    /// Sets where its entries are.
     pub fn set_contents(&mut self, contents: Contents) {
         self.slots = contents.slots;
         self.node = contents.node.map_or(0, Handle::to_bits);
     }
 
-    /// Of all below.
+    /// The sum of everything below.
     pub fn sum(&self) -> Sum {
         Sum { size: self.size, blocks: self.blocks }
     }
@@ -111,7 +114,7 @@ impl Row {
         (self.size, self.blocks) = (sum.size, sum.blocks);
     }
 
-    /// That part of it which has names elsewhere.
+    /// The part of it that has names elsewhere.
     pub fn shared(&self) -> Sum {
         Sum { size: self.shared_size, blocks: self.shared_blocks }
     }
@@ -120,7 +123,7 @@ impl Row {
         (self.shared_size, self.shared_blocks) = (sum.size, sum.blocks);
     }
 
-    /// Counts an entry in its own directory: itself, not what is below it.
+    /// Counts an entry in its own directory: the entry itself, without anything below it.
     pub fn count(&mut self, entry: &Entry<'_>) {
         match entry.kind {
             Kind::Gone => return,
@@ -139,10 +142,10 @@ impl Row {
     }
 }
 
-/// An entry that is kept beside the heap.
+/// An entry that is kept outside of the heap.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnEntry {
-    /// Its name; the root's is its path.
+    /// Its name; for the root, its path.
     pub name: Vec<u8>,
     /// What it is.
     pub kind: Kind,
@@ -150,11 +153,11 @@ pub struct OwnEntry {
     pub size: u64,
     /// Units of 512 bytes.
     pub blocks: u64,
-    /// If the file has other names.
+    /// Set if the file has other names.
     pub link: Option<Link>,
-    /// If it is a symbolic link that was followed.
+    /// Set if it is a symbolic link that was followed.
     pub followed: Option<Target>,
-    /// If it was asked for.
+    /// Set if it was requested.
     pub extended: Option<Extended>,
 }
 
@@ -173,70 +176,71 @@ impl From<Entry<'_>> for OwnEntry {
     }
 }
 
-/// A directory, and where it is.
+/// A directory, and its position.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Directory {
     /// Its number.
     pub number: u32,
-    /// The number of the directory above it; the root is above itself.
+    /// Its parent's number; the root is its own parent.
     pub above: u32,
-    /// Which entry of that one it is.
+    /// Its slot in the parent.
     pub slot: u32,
-    /// What is known of it.
+    /// What is known about it.
     pub row: Row,
 }
 
-/// What was read of directories.
+/// The result of reading some directories.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// With what their own entries come to.
+    /// Directories with the sums of their own entries.
     pub directories: Vec<Directory>,
     /// Names of files that have others.
     pub links: Vec<Name>,
 }
 
-/// Rows that follow each other, in plain memory, until all of them are there: they come in the order in which directories are done.
+/// Adjacent rows in plain memory until all of them have arrived: they arrive in the order in which directories
+/// are completed.
 struct Group {
     directories: Box<[Directory; GROUP]>,
     there: u64,
 }
 
-/// Rows of a group: a bit each.
+/// Rows of a group: one bit each.
 const GROUP: usize = 64;
-/// Groups that wait at most: mostly one waits for each level of the tree.
+/// The most groups that wait: usually one per level of the tree.
 const WAITING: usize = 32;
 
 /// A tree: see the module.
 pub struct Tree<'s> {
     heap: &'s Heap,
-    /// For parts.
+    /// For the parts.
     nodes: Session<'s>,
     rows: Table<'s>,
     row: Column<Row>,
-    /// The number of the directory above: who goes up brings nothing else.
+    /// The parents' numbers, in a column of their own: walking up touches nothing else.
     above: Column<u32>,
-    /// Which entry of that one it is.
+    /// The slots in the parents.
     slot: Column<u32>,
     /// By the number of their first rows.
     waiting: BTreeMap<u32, Group>,
     links: SlabList<'s, Name>,
-    /// Those that are not there yet.
+    /// Links that are not in `links` yet.
     new_links: Runs<'s>,
     /// Numbers of file systems.
     devices: Vec<u64>,
     root: OwnEntry,
-    /// Which directory the root was when it was read: its device and inode, if it was read here.
+    /// The root's device and inode when it was read, if this program read it.
     origin: Option<(u64, u64)>,
     /// Links may have been followed.
     follows_links: bool,
-    /// Names in directories from this one on are those of a refresh, and not counted yet.
+    /// Names in directories from this number on belong to a refresh, and are not counted yet.
     uncounted: u32,
-    /// Numbers that were given out, or are free again.
+    /// The number of directory numbers in use or freed.
     numbers: u32,
 }
 
 impl<'s> Tree<'s> {
-    /// A tree without anything but its root, whose name is its path. `session` is one of the heap's.
+    /// A tree that contains only its root, whose name is its path. `session` must belong to the heap.
     pub fn new(heap: &'s Heap, session: &'s Session<'_>, root: OwnEntry) -> Result<Self, Error> {
         let mut columns = Columns::new();
         let (row, above, slot) = (columns.add(), columns.add(), columns.add());
@@ -261,32 +265,33 @@ impl<'s> Tree<'s> {
         })
     }
 
-    /// The heap in which it is.
+    /// The heap that contains it.
     pub fn heap(&self) -> &'s Heap {
         self.heap
     }
 
-    /// Which directory the root is: its device and inode, if it was read here.
+    /// The root's device and inode, if this program read it.
     pub(crate) fn origin(&self) -> Option<(u64, u64)> {
         self.origin
     }
 
-    /// The same, put in.
+    /// Sets the root's device and inode.
     pub(crate) fn set_origin(&mut self, origin: (u64, u64)) {
         self.origin = Some(origin);
     }
 
-    /// Says that links were followed: a file may have names in the tree that are none of its own.
+    /// Notes that links were followed: a file may have names in the tree that are not its own.
     pub(crate) fn set_follows_links(&mut self) {
         self.follows_links = true;
     }
 
-    /// Which file systems directories are on, by the numbers in their rows.
+    /// Sets the file systems that the rows' device numbers refer to.
     pub fn set_devices(&mut self, devices: Vec<u64>) {
         self.devices = devices;
     }
 
-    /// Puts in what was read. [`sum_up`](Self::sum_up) comes when all is. If it fails, all directories are among those that wait, or have rows.
+    /// Adds what was read. [`sum_up`](Self::sum_up) must follow when everything was added. If this fails, all
+    /// directories of the batch are either waiting or have rows.
     pub fn put(&mut self, batch: &Batch) -> Result<(), Error> {
         let mut full = Vec::new();
         for directory in &batch.directories {
@@ -304,7 +309,7 @@ impl<'s> Tree<'s> {
         }
         full.into_iter().try_for_each(|first| self.put_group(first))?;
         while self.waiting.len() > WAITING {
-            // The first ones wait for those that are done last.
+            // The first groups wait for directories that are completed last.
             let middle = self.waiting.keys().nth(WAITING / 2).copied();
             middle.map_or(Ok(()), |first| self.put_group(first))?;
         }
@@ -324,7 +329,7 @@ impl<'s> Tree<'s> {
         Ok(())
     }
 
-    /// Frees what leads nowhere any more: entries of directories that are not put in.
+    /// Frees unreferenced nodes: the entries of directories that were not added.
     pub(crate) fn discard(&mut self, directories: &[Directory]) -> Result<(), Error> {
         let nodes = &mut self.nodes;
         let free = |result: Result<(), Error>, directory: &Directory| {
@@ -346,7 +351,7 @@ impl<'s> Tree<'s> {
         self.set_row(*number, row)
     }
 
-    /// Says which entry of the one above a directory is that was put in.
+    /// Sets the slot in the parent of a directory that was added.
     fn set_slot(&mut self, number: u32, slot: u32) -> Result<(), Error> {
         let at = number % GROUP as u32;
         if let Some(group) = self.waiting.get_mut(&(number - at))
@@ -368,7 +373,7 @@ impl<'s> Tree<'s> {
         Ok(())
     }
 
-    /// The first name in the list that is not before this one.
+    /// The first name in the list that is not less than this one.
     fn name_from(&self, name: Name) -> Result<Option<Name>, Error> {
         Ok(self.links.range(name..)?.next().transpose()?)
     }

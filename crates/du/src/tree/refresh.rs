@@ -1,7 +1,9 @@
-//! A directory that is read again.
+//! Reads a directory again.
 //!
-//! What is there comes with numbers above all others, the directory itself too, and nothing leads to it until it is complete: if that is stopped, or fails, it goes, and the tree is as it was. Then
-//! the old entries go, and sums with them, and the new ones take their place. Rows are put in without linked files, since these count with their names elsewhere, when all are there.
+//! The new contents, including the directory itself, get numbers above all others, and nothing leads to them
+//! until they are complete: if reading is stopped or fails, they are removed, and the tree is as it was. Then the
+//! old entries and their sums are removed, and the new ones replace them. Rows are added without linked files,
+//! because these count together with their names elsewhere, when everything is there.
 
 use std::collections::HashMap;
 
@@ -14,27 +16,29 @@ use crate::entry::{Kind, Sum};
 use crate::part::{MOST, Reader};
 use crate::source::{ROOT, Source};
 
-/// Bytes that must be free when what was read takes the place of what was there.
+/// Bytes that must be free when the new contents replace the old ones.
 const ROOM: usize = 256 << 10;
 
-/// What is to come in a directory's place. When all of it was [put in](Self::put) and [summed up](Self::sum_up), [`finish`](Self::finish) puts it there; else [`abandon`](Self::abandon) takes it out.
+/// The future contents of a directory. When everything was [added](Self::put) and [summed up](Self::sum_up),
+/// [`finish`](Self::finish) installs it; otherwise [`abandon`](Self::abandon) removes it.
 pub struct Refresh<'t, 's> {
     tree: &'t mut Tree<'s>,
     directory: u32,
-    /// The directory's number until then. Those from this one on are new.
+    /// The directory's temporary number. Numbers from this one on are new.
     first: u32,
-    /// What linked files come to in directories whose rows have not come yet.
+    /// The sums of linked files in directories whose rows have not arrived yet.
     linked: HashMap<u32, Sum>,
 }
 
 impl<'s> Tree<'s> {
-    /// A directory is to be read again.
+    /// Begins to read a directory again.
     pub fn refresh(&mut self, directory: u32) -> Refresh<'_, 's> {
         let first = self.numbers;
         Refresh { tree: self, directory, first, linked: HashMap::new() }
     }
 
-    /// Empties a directory: it stands in the tree as one that can't be read, by this error number of the system's.
+    /// Empties a directory: the tree then records it as one that cannot be read, with this error number of the
+    /// system.
     pub fn lose(&mut self, directory: u32, error: u16) -> Result<(), Error> {
         self.empty(directory)?;
         let device = self.row(directory)?.device;
@@ -47,7 +51,7 @@ impl<'s> Tree<'s> {
 }
 
 impl Refresh<'_, '_> {
-    /// The number by which the directory is read; those of directories in it are larger.
+    /// The number under which the directory is read; those of its subdirectories are larger.
     pub fn first(&self) -> u32 {
         self.first
     }
@@ -56,7 +60,7 @@ impl Refresh<'_, '_> {
         name.directory >= self.first || name.directory == self.directory
     }
 
-    /// Puts in what was read.
+    /// Adds what was read.
     pub fn put(&mut self, batch: Batch) -> Result<(), Error> {
         for name in &batch.links {
             let linked = self.linked.entry(name.directory).or_default();
@@ -74,12 +78,12 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// Frees what was read and is not put in.
+    /// Frees what was read but not added.
     pub fn discard(&mut self, batch: &Batch) -> Result<(), Error> {
         self.tree.discard(&batch.directories)
     }
 
-    /// When all is there: makes the sums, but for linked files.
+    /// To be called when everything was added: makes the sums, except those of linked files.
     pub fn sum_up(&mut self) -> Result<(), Error> {
         self.tree.put_groups()?;
         for number in (self.first + 1..self.tree.numbers).rev() {
@@ -92,7 +96,8 @@ impl Refresh<'_, '_> {
         self.see_to_room()
     }
 
-    /// Sees to it that there is room for what changes from now on, before anything goes: sums and lists may compress worse than they did. Nothing compresses worse than this.
+    /// Makes sure, before anything is removed, that there is room for the coming changes: sums and lists may
+    /// compress worse than before. Nothing compresses worse than these bytes.
     fn see_to_room(&mut self) -> Result<(), Error> {
         let (mut nodes, mut state, mut result) = (Vec::new(), 1_u64, Ok(()));
         let mut bytes = [0; ROOM / 32];
@@ -113,8 +118,9 @@ impl Refresh<'_, '_> {
         result
     }
 
-    /// Puts it in the place of what was there. `own` is what the directory's own entry is now; devices are those of the rows' numbers. What goes is more than what changes, so there is
-    /// room; if there is none nevertheless, the directory stands in the tree as one that can't be read.
+    /// Installs the new contents. `own` is the directory's own entry now; the rows' device numbers are indices
+    /// into `devices`. More is removed than changed, so there is room; if there is none nevertheless, the tree
+    /// records the directory as one that cannot be read.
     pub fn finish(mut self, own: OwnEntry, devices: Vec<u64>) -> Result<(), Error> {
         self.tree.set_devices(devices);
         let result = self.replace(own);
@@ -152,7 +158,7 @@ impl Refresh<'_, '_> {
         self.count_links()
     }
 
-    /// What is in the directory itself gets to know its number: directories, and names of linked files.
+    /// Tells the subdirectories and the names of linked files in the directory its number.
     fn adopt(&mut self, row: &Row) -> Result<(), Error> {
         let Refresh { tree, directory, first, .. } = self;
         let mut bytes = Vec::new();
@@ -178,7 +184,7 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// Counts linked files with all their names, old ones and new ones.
+    /// Counts linked files with all their names, old and new.
     fn count_links(&mut self) -> Result<(), Error> {
         let mut way = Below::new(self.directory);
         while let Some(step) = way.step(self.tree)? {
@@ -203,9 +209,10 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// Counts a file anew, when the first of its new names is met.
+    /// Counts a file anew when the first of its new names is met.
     fn count_file(&mut self, at: &Name) -> Result<(), Error> {
-        // Not all names are looked at for each of them: new ones are in the directory itself, or behind all that were there.
+        // Not all names are searched for each of them: new ones are in the directory itself, or after all old
+        // ones.
         let mut first = None;
         for (directory, end) in [(self.directory, self.directory), (self.first, u32::MAX)] {
             let from = Name { directory, slot: 0, ..*at };
@@ -215,7 +222,7 @@ impl Refresh<'_, '_> {
         let Some(first) = first.filter(|first| first.is(at)) else { return Ok(()) };
         let names = self.tree.names(at.inode, at.device)?;
         let old: Vec<Name> = names.iter().filter(|name| !self.is_new(name)).copied().collect();
-        // It may have changed since its other names were read, and has one size wherever it counts.
+        // The file may have changed since its other names were read, but has one size wherever it counts.
         let Name { size, blocks, .. } = first;
         let new = names.iter().map(|name| Name { size, blocks, ..*name }).collect();
         self.tree.change_names(&old, &names, new, first.names)?;
@@ -227,7 +234,8 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// Ends it without what came. What can't be freed is an error, and all else is.
+    /// Ends it without installing anything. If something cannot be freed, everything else is freed and an error
+    /// is returned.
     pub fn abandon(self) -> Result<(), Error> {
         let Refresh { tree, first, .. } = self;
         let mut result = Ok(());
@@ -247,7 +255,7 @@ impl Refresh<'_, '_> {
             result = result.and(freed);
         }
         result = result.and(tree.forget_new_names(first));
-        // The next ones get these numbers, and rows.
+        // The next directories get these numbers and rows.
         while tree.numbers > first && tree.rows.remove_row(Number((tree.numbers - 1).into()))? {
             tree.numbers -= 1;
         }

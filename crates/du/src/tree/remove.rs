@@ -1,7 +1,8 @@
-//! What goes out of a tree whose sums are made.
+//! Removes entries from a tree whose sums are complete.
 //!
-//! A file with several names counts in each directory that has one of them below. So before some of them go, it is taken out of all sums; then they go; then it counts again with those
-//! that are left. What is not linked is taken off the sums above.
+//! A file with several names counts in each directory that has one of them below. So before some of its names are
+//! removed, the file is subtracted from all sums; then the names are removed; then the file is counted again with
+//! those that are left. Everything that is not linked is subtracted from the sums above.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use crate::part::{MOST, Reader, Writer};
 use crate::source::{ROOT, Source};
 
 impl Tree<'_> {
-    /// Takes an entry out, with all below it. Its slot stays, empty.
+    /// Removes an entry with everything below it. Its slot stays, empty.
     pub fn remove(&mut self, directory: u32, slot: u32) -> Result<(), Error> {
         let contents = self.row(directory)?.contents();
         let entry = self.entry(contents, slot)?;
@@ -36,7 +37,7 @@ impl Tree<'_> {
         self.take_off(directory, &off)
     }
 
-    /// Takes all out that is in a directory; the directory itself stays.
+    /// Removes the contents of a directory; the directory itself stays.
     pub(super) fn empty(&mut self, directory: u32) -> Result<(), Error> {
         if !self.links.is_empty() {
             self.forget_below(directory)?;
@@ -58,7 +59,7 @@ impl Tree<'_> {
         self.take_off(self.above(directory)?, &off)
     }
 
-    /// Puts an entry into a slot, in place of what is there.
+    /// Replaces the entry in a slot.
     pub(super) fn set_entry(&mut self, directory: u32, slot: u32, entry: &Entry<'_>) -> Result<(), Error> {
         let mut row = self.row(directory)?;
         let mut contents = row.contents();
@@ -87,7 +88,7 @@ impl Tree<'_> {
         set
     }
 
-    /// Takes sums off a directory and all above it.
+    /// Subtracts sums from a directory and all its ancestors.
     fn take_off(&mut self, directory: u32, off: &Row) -> Result<(), Error> {
         self.each_above(directory, |tree, number| {
             let mut row = tree.row(number)?;
@@ -103,7 +104,7 @@ impl Tree<'_> {
         })
     }
 
-    /// Adds sums to a directory and all above it.
+    /// Adds sums to a directory and all its ancestors.
     pub(super) fn put_on(&mut self, directory: u32, on: &Row) -> Result<(), Error> {
         self.each_above(directory, |tree, number| {
             let mut row = tree.row(number)?;
@@ -115,7 +116,7 @@ impl Tree<'_> {
         })
     }
 
-    /// Does something with a directory, and then with each above it.
+    /// Applies a change to a directory, and then to each ancestor.
     fn each_above(
         &mut self,
         mut directory: u32,
@@ -130,7 +131,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Finds the latest change of all that is in a directory, whose directories know theirs.
+    /// Finds the latest change in a directory, whose subdirectories know theirs.
     fn find_modified(&mut self, directory: u32) -> Result<(), Error> {
         let mut row = self.row(directory)?;
         let mut modified = 0;
@@ -147,7 +148,7 @@ impl Tree<'_> {
         self.set_row(directory, &row)
     }
 
-    /// Forgets all names of linked files below a directory; afterwards nothing there counts any linked file.
+    /// Removes all names of linked files below a directory; afterwards nothing there counts any linked file.
     fn forget_below(&mut self, directory: u32) -> Result<(), Error> {
         let mut way = Below::new(directory);
         while let Some(step) = way.step(self)? {
@@ -164,7 +165,7 @@ impl Tree<'_> {
                     slot += 1;
                 }
                 for (inode, device, slot) in linked {
-                    // Those of a file go together, so it counts anew once.
+                    // The names of a file are removed together, so it is recounted once.
                     let name = Name { inode, device, directory: number, slot, ..Name::default() };
                     let is_there = self.name_from(name)?.is_some_and(|there| there.is(&name));
                     if is_there {
@@ -176,7 +177,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Whether a directory is another one, or below it.
+    /// Whether a directory is equal to or below another one.
     fn is_below(&self, mut directory: u32, other: u32) -> Result<bool, Error> {
         while directory > other {
             directory = self.above(directory)?;
@@ -184,7 +185,7 @@ impl Tree<'_> {
         Ok(directory == other)
     }
 
-    /// Forgets names of a file; it has as many fewer from then on.
+    /// Removes names of a file, whose number of names decreases accordingly.
     fn forget(
         &mut self,
         inode: u64,
@@ -206,7 +207,7 @@ impl Tree<'_> {
         self.change_names(&names, &names, left, number)
     }
 
-    /// Whether a name is that of a link to the file, which is none of the file's own.
+    /// Whether a name is that of a followed link to the file, not one of the file's own.
     fn is_followed(&self, name: &Name) -> Result<bool, Error> {
         if !self.follows_links {
             return Ok(false);
@@ -214,7 +215,8 @@ impl Tree<'_> {
         Ok(self.entry(self.row(name.directory)?.contents(), name.slot)?.followed.is_some())
     }
 
-    /// Counts a file with other names than those with which it was `counted`, and puts them in the place of those that are listed. It has `number` of them in all.
+    /// Recounts a file that was `counted` with other names, and replaces its listed names. It has `number` names
+    /// in all.
     pub(super) fn change_names(
         &mut self,
         counted: &[Name],
@@ -233,7 +235,7 @@ impl Tree<'_> {
         self.count_file_again(&names, true)
     }
 
-    /// Adds a file to all sums, or takes it off.
+    /// Adds a file to all sums, or subtracts it.
     fn count_file_again(&mut self, names: &[Name], add: bool) -> Result<(), Error> {
         let Some(first) = names.first() else { return Ok(()) };
         let file = Sum { size: first.size, blocks: first.blocks };

@@ -1,7 +1,8 @@
-//! Names of linked files that come by directories, to be put in the order of their files.
+//! Sorts the names of linked files, which arrive by directory, in the order of their files.
 //!
-//! To put each where it belongs in a long list would bring a block for most of them, and neighbours when it is full. So they are put in order some at a time, behind each other, and these
-//! **runs** are merged then, some at a time, until one list has all:
+//! Inserting each where it belongs in a long list would restore a block for most of them, and neighbours when it
+//! is full. So a limited number at a time is sorted and appended, and these **runs** are then merged, some at a
+//! time, until one list contains everything:
 //!
 //! ```text
 //!   | run | run | run | run | .. | ──> |     run     |     run     | .. | ──> the tree's links
@@ -16,19 +17,19 @@ use memfold::heap::Session;
 use super::Name;
 use crate::Error;
 
-/// Names of a run at first.
+/// The initial length of a run.
 const RUN: usize = 4096;
 /// Runs that are merged at a time.
 const AT_ONCE: usize = 16;
 
-/// Names in runs.
+/// The names, in runs.
 pub struct Runs<'s> {
-    /// Not in a run yet.
+    /// Names that are not in a run yet.
     new: Vec<Name>,
     all: SlabList<'s, Name, Ordered>,
     /// Where runs end.
     ends: Vec<u64>,
-    /// Where runs are merged to; empty else.
+    /// The target of merging; empty otherwise.
     merged: SlabList<'s, Name, Ordered>,
 }
 
@@ -57,7 +58,7 @@ impl<'s> Runs<'s> {
         Ok(())
     }
 
-    /// Puts all names into a list that has none; afterwards there are none here.
+    /// Moves all names to an empty list; afterwards there are none here.
     pub fn finish(&mut self, to: &mut SlabList<'_, Name>) -> Result<(), Error> {
         self.end_run()?;
         self.new = Vec::new();
@@ -78,7 +79,7 @@ impl<'s> Runs<'s> {
     }
 }
 
-/// Merges runs that follow each other.
+/// Merges adjacent runs.
 fn merge(
     all: &SlabList<'_, Name, Ordered>,
     mut from: u64,

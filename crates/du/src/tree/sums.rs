@@ -1,11 +1,11 @@
-//! What directories come to: from their own entries to all below.
+//! The sums of directories: from their own entries to everything below.
 
 use super::{Row, Tree};
 use crate::Error;
 use crate::source::Source;
 
 impl Row {
-    /// Counts a directory below, whose own sums are whole.
+    /// Counts a subdirectory, whose own sums are complete.
     fn count_below(&mut self, below: &Row) {
         self.set_sum(self.sum().plus(below.sum()));
         self.set_shared(self.shared().plus(below.shared()));
@@ -16,7 +16,8 @@ impl Row {
 }
 
 impl Tree<'_> {
-    /// When all was put in: makes the sums of directories, which hold their own entries only, from the last one to the first. Each file counts once in each of them.
+    /// To be called when everything was added: completes the sums of directories, which contain only their own
+    /// entries, from the last row to the first. Each directory counts each file once.
     pub fn sum_up(&mut self) -> Result<(), Error> {
         self.put_groups()?;
         self.new_links.finish(&mut self.links)?;
@@ -31,7 +32,7 @@ impl Tree<'_> {
         Ok(())
     }
 
-    /// Counts a directory in the one above it.
+    /// Counts a directory in its parent.
     pub(super) fn count_below(&mut self, above: u32, number: u32) -> Result<(), Error> {
         let row = self.row(number)?;
         let mut sums = self.row(above)?;

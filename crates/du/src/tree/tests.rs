@@ -1,4 +1,4 @@
-//! Random trees against a model that works everything out anew.
+//! Random trees, compared with a model that computes everything anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::entry::BLOCK;
 use crate::part::MOST;
 
-/// A generator of numbers that look random (xorshift64*).
+/// A generator of pseudo-random numbers (xorshift64*).
 pub(crate) struct Random(pub u64);
 
 impl Random {
@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// An entry of the model; a directory has its contents.
+/// An entry of the model; a directory includes its contents.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     entry: OwnEntry,
@@ -32,7 +32,7 @@ fn file(name: Vec<u8>, size: u64) -> OwnEntry {
     OwnEntry { name, kind: Kind::File, size, blocks: size.div_ceil(BLOCK), ..OwnEntry::default() }
 }
 
-/// Makes what is in a directory. Files of the numbers in `files` have several names.
+/// Makes the contents of a directory. Files with the numbers in `files` have several names.
 fn contents(random: &mut Random, depth: usize, most: usize, files: &[(u64, u32)]) -> BTreeMap<Vec<u8>, Node> {
     let mut all = BTreeMap::new();
     for _ in 0..random.below(most + 1) {
@@ -75,7 +75,7 @@ fn each<'n>(at: &'n BTreeMap<Vec<u8>, Node>, path: &[Vec<u8>], look: &mut dyn Fn
     }
 }
 
-/// What a directory must come to.
+/// The expected sums of a directory.
 fn expected(
     at: &BTreeMap<Vec<u8>, Node>,
     failed: bool,
@@ -120,7 +120,7 @@ fn build(builder: &mut Builder<'_>, at: &BTreeMap<Vec<u8>, Node>, random: &mut R
     }
 }
 
-/// Compares a directory and all below it with the model.
+/// Compares a directory and everything below it with the model.
 pub(crate) fn compare(
     tree: &dyn Source,
     number: u32,
@@ -168,7 +168,7 @@ fn root() -> OwnEntry {
     OwnEntry { kind: Kind::Directory(0), ..file(b"/t".to_vec(), 4096) }
 }
 
-/// How many names each file has: those in the tree, and some elsewhere.
+/// How many names each file has: those in the tree, and possibly one elsewhere.
 pub(crate) fn names(at: &BTreeMap<Vec<u8>, Node>, elsewhere: &[u64]) -> BTreeMap<u64, u32> {
     let mut all = BTreeMap::new();
     each(at, &[], &mut |_, node| {
@@ -179,7 +179,7 @@ pub(crate) fn names(at: &BTreeMap<Vec<u8>, Node>, elsewhere: &[u64]) -> BTreeMap
     all
 }
 
-/// A random tree, in which links know how many names there are.
+/// A random tree in which links know the number of names.
 pub(crate) fn made(
     random: &mut Random,
     depth: usize,
@@ -250,14 +250,14 @@ fn what_is_removed_is_counted_no_more() {
                 at = at.get_mut(name).unwrap().below.as_mut().unwrap();
             }
             at.remove(path.last().unwrap()).unwrap();
-            // A link's own count of names is of the time when it was read.
+            // A link's own count of names dates from the time when it was read.
             let all = names(&model, &[3, 5]);
             compare_sums(&tree, &model, &all);
         }
     }
 }
 
-/// Where the entry of a path is.
+/// The position of the entry with a path.
 fn find(tree: &Tree<'_>, path: &[Vec<u8>]) -> (u32, u32) {
     let (mut directory, mut found) = (0, (0, 0));
     for name in path {
@@ -275,7 +275,7 @@ fn find(tree: &Tree<'_>, path: &[Vec<u8>]) -> (u32, u32) {
     found
 }
 
-/// As `compare`, but links in entries may be as they were.
+/// Like `compare`, but links in entries may be out of date.
 fn compare_sums(tree: &Tree<'_>, model: &BTreeMap<Vec<u8>, Node>, all: &BTreeMap<u64, u32>) {
     let row = tree.row(0).unwrap();
     let is = (row.sum(), row.shared(), row.items, row.failures, row.modified, false);
@@ -347,6 +347,6 @@ fn what_was_put_in_is_taken_out_of_the_heap() {
     let row = tree.row(0).unwrap();
     assert_eq!((row.size, row.blocks, row.items, row.failures, row.shared_size), (0, 0, 0, 0, 0));
     assert!(tree.links.is_empty());
-    // What is left: the root's own part, and the table's.
+    // Only the root's own part and the table's are left.
     assert!(heap.stats().nodes < 12 && before > 50, "{before}, {}", heap.stats().nodes);
 }

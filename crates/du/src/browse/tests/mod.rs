@@ -17,7 +17,7 @@ use crate::entry::{Entry, Extended, Kind};
 use crate::source::Source;
 use crate::tree::{Builder, OwnEntry, Row, Tree};
 
-/// A file without anything.
+/// An empty file.
 const FILE: Entry<'static> =
     Entry { name: b"", kind: Kind::File, size: 0, blocks: 0, link: None, followed: None, extended: None };
 
@@ -29,7 +29,7 @@ fn directory(name: &str) -> Entry<'_> {
     file(name, 4096)
 }
 
-/// A directory's row that says what is wrong with it.
+/// A directory's row with an error.
 fn row(flags: u16, error: u16) -> Row {
     let mut row = Row::default();
     (row.flags, row.error) = (flags, error);
@@ -40,7 +40,7 @@ fn heap() -> Heap {
     Heap::new(HeapOptions::new()).unwrap()
 }
 
-/// A tree whose root is `/root`: `fill` puts in what is below it.
+/// A tree whose root is `/root`: `fill` adds everything below it.
 fn tree<'s>(
     heap: &'s Heap,
     session: &'s Session<'_>,
@@ -54,7 +54,7 @@ fn tree<'s>(
     builder.finish(vec![0]).unwrap()
 }
 
-/// Who can do anything, and writes down what was asked for.
+/// Allows every action, and records the requested ones.
 struct Able<'a> {
     source: &'a dyn Source,
 }
@@ -115,12 +115,12 @@ impl<'s, 'h> Test<'s, 'h> {
         self.draw();
     }
 
-    /// What is on the screen: lines, without spaces at their ends.
+    /// The contents of the screen: lines without trailing spaces.
     fn lines(&self) -> Vec<String> {
         let buffer = self.terminal.backend().buffer();
         let area = buffer.area;
         let line = |y| {
-            // What is wide has an empty cell behind it.
+            // A wide character is followed by an empty cell.
             let (mut line, mut skip) = (String::new(), 0);
             for x in 0..area.width {
                 let symbol = buffer[(x, y)].symbol();
@@ -147,7 +147,7 @@ impl<'s, 'h> Test<'s, 'h> {
         self.rows().iter().map(|row| row.rsplit(' ').next().unwrap_or_default().into()).collect()
     }
 
-    /// The name of what is selected.
+    /// The name of the selected entry.
     fn selected(&self) -> String {
         match self.browser.item() {
             Some(item) => memfold_escape::shown(&item.entry.name),

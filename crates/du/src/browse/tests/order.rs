@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::*;
 use crate::tree::flags;
 
-/// Numbers that look like chance, the same ones each time.
+/// Pseudo-random numbers, the same each time.
 struct Chance(u64);
 
 impl Chance {
@@ -16,7 +16,7 @@ impl Chance {
         self.0 % most
     }
 
-    /// A name of few characters, so that many are alike.
+    /// A name of few characters, so that many are similar.
     fn name(&mut self) -> Vec<u8> {
         let pieces: [&[u8]; 12] =
             [b"a", b"b", b"10", b"9", b"0", b"009", b".", b"~", b"\xff", b"\n", b":", "ß".as_bytes()];
@@ -25,7 +25,7 @@ impl Chance {
     }
 }
 
-/// What is compared, as it is said in words.
+/// The natural order, as its definition says.
 fn natural(a: &[u8], b: &[u8]) -> Ordering {
     let (mut x, mut y) = (a, b);
     loop {
@@ -37,7 +37,7 @@ fn natural(a: &[u8], b: &[u8]) -> Ordering {
             (x, y) = (&x[m..], &y[n..]);
             order
         } else {
-            // A number stands where zero stands.
+            // A number sorts where zero does.
             let byte = |text: &[u8], digits| if digits > 0 { Some(&b'0') } else { text.first() }.copied();
             let order = byte(x, m).cmp(&byte(y, n));
             if x.is_empty() && y.is_empty() {
@@ -52,7 +52,7 @@ fn natural(a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Which slots are shown in which order.
+/// The shown slots, in order.
 fn naive(source: &dyn Source, sort: Sort) -> Vec<u32> {
     let mut items = Vec::new();
     let contents = source.row(0).unwrap().contents();
@@ -151,7 +151,7 @@ fn views_are_in_order_whatever_is_asked_for() {
                 let view = View::open(&order, &tree, 0, sort).unwrap();
                 let slots: Vec<_> = (0..view.len()).map(|at| view.slot(at).unwrap()).collect();
                 assert_eq!(slots, expected, "{count} entries, {sort:?}");
-                // Each is found again, those that are not shown are not.
+                // Each shown entry is found again; hidden ones are not.
                 for (position, slot) in slots.iter().enumerate() {
                     assert_eq!(view.position(&tree, *slot).unwrap(), Some(position as u64));
                 }

@@ -48,7 +48,7 @@ fn the_list_looks_as_ncdu_s_does() {
     let expected = ["                          /..", "   40.0 KiB [###########]  a10.txt"];
     assert_eq!(test.rows()[..2], expected);
     assert!(test.lines()[1].starts_with("--- /root/docs ---"), "{:?}", test.lines()[1]);
-    // What leads up, as in ncdu: who goes on with a key for the directory does nothing.
+    // The row for the parent, as in ncdu: a further key meant for the directory does nothing.
     assert_eq!(test.selected(), "..");
     assert_eq!(test.keys("d"), Act::Nothing);
     assert_eq!(test.rows()[..2], expected);
@@ -77,7 +77,7 @@ fn keys_sort() {
         assert_eq!(test.selected(), "docs", "{keys}");
         assert!(test.lines()[11].ends_with(foot), "{:?}", test.lines()[11]);
     }
-    // What is hidden there is `draft~`, and nothing else.
+    // Only `draft~` is hidden there.
     test.press([KeyCode::Enter, KeyCode::End]);
     assert_eq!(test.selected(), "a9.txt");
     test.keys("n");

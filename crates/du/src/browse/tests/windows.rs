@@ -1,4 +1,4 @@
-//! Windows before the list.
+//! Windows in front of the list.
 
 use super::*;
 use crate::browse::windows::Window;
@@ -17,7 +17,7 @@ fn with<R>(
     test(&mut shown)
 }
 
-/// What is in the window: the lines between its sides.
+/// The contents of the window: the lines between its sides.
 fn inside(test: &Test<'_, '_>) -> Vec<String> {
     let lines = test.lines();
     let inside =
@@ -38,7 +38,7 @@ fn a_file_s_names_are_shown_and_can_be_gone_to() {
     };
     with(fill, |test| {
         test.keys("ni");
-        // It follows what is selected.
+        // It follows the selection.
         assert_eq!(inside(test)[0], "Name: a");
         test.keys("j");
         let expected = [
@@ -130,7 +130,7 @@ fn deleting_asks_first_and_names_what_goes() {
             "yes   no   don't ask me again",
         ];
         assert_eq!(inside(test), expected);
-        // Who presses enter only has said no.
+        // Pressing only enter means no.
         assert_eq!(test.press([KeyCode::Enter]), Act::Nothing);
         assert!(inside(test).is_empty());
         assert_eq!(test.keys("dhq"), Act::Nothing);
@@ -143,9 +143,9 @@ fn deleting_asks_first_and_names_what_goes() {
         let act = test.press([KeyCode::Right, KeyCode::Enter]);
         let slot = test.browser.slot().unwrap().unwrap();
         assert_eq!(act, Act::Delete { directory: 0, slot });
-        // Now it is not asked again.
+        // From now on there is no question.
         assert_eq!(test.keys("d"), Act::Delete { directory: 0, slot });
-        // What leads up is not to be deleted.
+        // The row for the parent cannot be deleted.
         test.press([KeyCode::Home, KeyCode::Enter, KeyCode::Home]);
         assert_eq!(test.selected(), "..");
         assert_eq!(test.keys("d"), Act::Nothing);
@@ -219,7 +219,7 @@ fn after_a_change_the_next_entry_is_selected() {
         |builder| ["a", "b", "c"].iter().try_for_each(|name| builder.add(&file(name, 1))),
         |test| {
             test.keys("nj");
-            // Nothing went, so b stays.
+            // Nothing was deleted, so b stays.
             test.browser.deleted(&test.actions, 1, Err(Error::Damaged));
             test.draw();
             assert_eq!(test.selected(), "b");
@@ -230,7 +230,7 @@ fn after_a_change_the_next_entry_is_selected() {
             test.browser.refreshed(&test.actions, b"c".to_vec(), Ok(()));
             test.draw();
             assert_eq!(test.selected(), "c");
-            // What is no more leaves its row to another one.
+            // A vanished entry leaves its row to another one.
             test.browser.refreshed(&test.actions, b"gone".to_vec(), Err(Error::Stopped));
             test.draw();
             assert_eq!((test.selected(), inside(test).len()), ("c".into(), 0));
@@ -251,14 +251,14 @@ fn what_would_be_deleted_is_seen() {
             let asks = matches!(test.browser.window, Window::Delete(_));
             assert_eq!(asks, has_room, "{what}");
             if !asks {
-                // What is said instead.
+                // The message instead.
                 test.keys(" ");
                 assert!(matches!(test.browser.window, Window::None), "{what}");
                 // Without a question, too.
                 test.browser.options.confirm_delete = false;
                 assert_eq!(test.keys("d "), Act::Nothing, "{what}");
                 test.browser.options.confirm_delete = true;
-                // Nor if there was room when it was asked.
+                // Nor if there was room when the question was shown.
                 test.resize(Size { width: 80, height: 24 });
                 test.keys("d");
                 test.resize(Size { width, height });
