@@ -184,8 +184,7 @@ pub unsafe extern "C" fn memfold_session_open(
             let bound = Bound::new(&seat)?;
             // From here on its sessions are closed when the thread ends. A thread that is already ending can no
             // longer close them.
-            let ending =
-                |_| Failure::new(Code::NoSession, "the thread is about to end: it can open no session");
+            let ending = |_| Failure::new(Code::NoSession, "the thread is ending and cannot open a session");
             END.try_with(|_| ()).map_err(ending)?;
             SESSIONS.with(|sessions| sessions.try_borrow_mut().map_err(|_| Code::Callback)?.keep(bound))
         })?;

@@ -29,17 +29,17 @@ pub enum Command {
     /// Say what compressed memory would save for a process, a core or files of pages, and which limit to choose
     #[command(after_help = analyze::HELP)]
     Analyze(AnalyzeArgs),
-    /// Say or change the limit of what runs under memfold
+    /// Show or change the limit of a running tree
     Limit(LimitArgs),
     /// Show what runs under memfold, live: a screen, JSON, or text for Prometheus
     #[command(after_help = top::HELP)]
     Top(TopArgs),
-    /// Say what this machine offers, and how to repair what is missing
+    /// Report what this machine offers, and how to fix what is missing
     Doctor(DoctorArgs),
     /// Measure codecs on files of memory, or take such a file from a process
     #[command(after_help = BENCH_HELP)]
     Bench(BenchArgs),
-    /// Say what takes room in a directory, however many files there are
+    /// Show what uses the space in a directory, with any number of files
     #[command(after_help = du::HELP, args_override_self = true, version, disable_version_flag = true)]
     Du(Box<DuArgs>),
     /// Be a disk in memory, compressed: for NBD clients, or as a file
@@ -65,7 +65,7 @@ pub struct RunArgs {
     /// while they wait no longer than --stall says
     #[arg(long, short, value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub limit: Option<String>,
-    /// Compress what nobody has touched for so long, though there is room (30 seconds if not given)
+    /// Compress memory that has not been touched for this long, even if there is room (30 seconds if not given)
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "30")]
     pub proactive: Option<f64>,
     /// With --limit auto or --proactive: the part of the time in which a thread may wait for memory
@@ -77,7 +77,7 @@ pub struct RunArgs {
     /// Write a page with pictures of the run, and what to change, to FILE at the end
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
-    /// Codec for what has just gone cold and, after a comma, for what stays cold
+    /// Codec for data that were just evicted and, after a comma, for data that stay cold
     #[arg(long, value_name = "FAST[,DENSE]", default_value = "auto:fast,auto")]
     pub codec: String,
     /// What to do when the data does not compress enough to hold the limit
@@ -93,7 +93,7 @@ pub struct RunArgs {
     /// ended (60 seconds if not given)
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     pub spill_patience: Option<f64>,
-    /// Do not encrypt what is spilled
+    /// Do not encrypt spilled data
     #[arg(long)]
     pub spill_unencrypted: bool,
     /// How full a chunk of the store is when the next one is requested

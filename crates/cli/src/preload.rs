@@ -176,7 +176,7 @@ fn trusted(meta: &std::fs::Metadata) -> std::io::Result<()> {
     if own && meta.mode() & 0o022 == 0 && !meta.is_symlink() {
         return Ok(());
     }
-    Err(std::io::Error::other("it belongs to, or can be written by, somebody else"))
+    Err(std::io::Error::other("another user owns it or can write to it"))
 }
 
 fn is_whole(path: &Path, bytes: &[u8]) -> bool {

@@ -83,7 +83,7 @@ pub fn describe(verdict: &Verdict) -> String {
         }
         Step::Memory => format!("no memory to try it with: {}", report.errno.desc()),
         Step::Register => format!("opens, but cannot register memory: {}", report.errno.desc()),
-        Step::TakeAway => format!("opens, but pages cannot be taken away: {}", report.errno.desc()),
+        Step::TakeAway => format!("opens, but pages cannot be evicted: {}", report.errno.desc()),
         Step::Fault => format!("opens, but does not serve system calls: {}", report.errno.desc()),
     }
 }

@@ -62,7 +62,7 @@ fn answer(call: impl FnOnce() -> Result<(), Error>) -> c_int {
             error.errno()
         }
         Err(_) => {
-            say("a fault of memfold's own; the device goes on");
+            say("an internal error; the device keeps running");
             EIO
         }
     };
@@ -300,7 +300,7 @@ const HELP: &CStr = match CStr::from_bytes_with_nul(HELP_BYTES) {
 /// because the FUSE device gets them from options of the command.
 const OWN_HELP: &str = "
 name=TEXT         What 'memfold disk status' calls the device. The default is disk-PID.
-address=TEXT      Where it says that the device is to be found.";
+address=TEXT      The address that 'memfold disk status' shows.";
 const HELP_BYTES: &[u8] = &{
     let texts = [memfold_disk::settings::HELP.as_bytes(), OWN_HELP.as_bytes()];
     let mut bytes = [0; memfold_disk::settings::HELP.len() + OWN_HELP.len() + 1];

@@ -39,7 +39,7 @@ pub struct AnalyzeArgs {
     /// How long to compress pages, at most
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub time: f64,
-    /// Say what this limit would mean, too
+    /// Also report the effect of this limit
     #[arg(long, short, value_name = "SIZE", allow_hyphen_values = true)]
     pub limit: Option<String>,
     /// The slowdown that the recommended limit may cost

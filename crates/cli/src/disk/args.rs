@@ -50,7 +50,7 @@ pub struct DiskArgs {
     /// Bytes that the dense codec compresses together: 8K, 16K or 32K [default: 32K]
     #[arg(long, value_name = "SIZE")]
     pub block: Option<String>,
-    /// What was not used for so long is cold [default: 5]
+    /// Data unused for this long are cold [default: 5]
     #[arg(long, value_name = "SECONDS")]
     pub cold: Option<String>,
     /// Memory for uncompressed copies of what is read again and again [default: a 32nd of the limit]
@@ -71,7 +71,7 @@ pub struct DiskArgs {
     /// What 'memfold disk status' calls it [default: disk-PID]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// More for nbdkit: options, and parameters of filters
+    /// Additional nbdkit arguments: options, and parameters of filters
     #[arg(last = true, value_name = "NBDKIT-OPTIONS")]
     pub nbdkit: Vec<OsString>,
 }

@@ -86,7 +86,7 @@ fn clear_way(socket: &Path) -> Result<(), Failure> {
     let Ok(there) = std::fs::symlink_metadata(socket) else { return Ok(()) };
     if !there.file_type().is_socket() {
         return Err(Failure::new(format!(
-            "{} is there and is no socket; name another path",
+            "{} exists and is not a socket; name another path",
             memfold_escape::path(socket)
         )));
     }

@@ -36,7 +36,7 @@ pub struct DuArgs {
     /// The directory [default: the current one]; --depth, --top and --json take several, one after the other
     #[arg(value_name = "DIR", conflicts_with = "import")]
     pub paths: Vec<PathBuf>,
-    /// Heed no configuration file
+    /// Ignore configuration files
     #[arg(long)]
     pub ignore_config: bool,
     /// The most memory that the tree may take: compressed entries, frames and tables [default: what it needs]
@@ -51,7 +51,7 @@ pub struct DuArgs {
     /// Stay on one file system
     #[arg(long, short = 'x', help_heading = "Scan")]
     pub one_file_system: bool,
-    /// Leave out what matches PATTERN; may be given several times
+    /// Exclude entries that match PATTERN; may be given several times
     #[arg(long, value_name = "PATTERN", help_heading = "Scan")]
     pub exclude: Vec<OsString>,
     /// Leave out what matches a line of FILE
@@ -130,7 +130,7 @@ pub struct DuArgs {
     /// Colours [default: dark-bg, or off if NO_COLOR is set or the terminal has none]
     #[arg(long, value_name = "SCHEME", value_enum, help_heading = "Looks")]
     pub color: Option<Color>,
-    /// Ask before it ends
+    /// Ask before quitting
     #[arg(long, help_heading = "Keys")]
     pub confirm_quit: bool,
     /// Delete without asking
@@ -139,7 +139,7 @@ pub struct DuArgs {
     /// Deleting, and shells
     #[command(flatten)]
     pub may: May,
-    /// Nothing can be read again
+    /// Disable refreshing
     #[arg(long, help_heading = "Keys")]
     pub disable_refresh: bool,
     /// Show progress every two seconds only

@@ -9,7 +9,7 @@ use crate::web::escape;
 /// The parts of the memory, from the bottom up: colour, name.
 pub const PARTS: [(&str, &str); 5] = [
     ("a", "in place"),
-    ("s", "standby: taken away, not yet compressed"),
+    ("s", "standby: evicted, not yet compressed"),
     ("c", "compressed"),
     ("k", "overhead of memfold"),
     ("m", "processes that are not managed, or not yet"),

@@ -139,7 +139,7 @@ fn faults(body: &mut String, numbers: &Numbers) {
     let seen = seen_words(numbers);
     if numbers.faults.timed > 0 {
         let words = format!(
-            "From when memfold has read of a fault until the page is there, {} faults. Half took at most {}, 90\u{a0}% {}, 99\u{a0}% {}, 99.9\u{a0}% {}; the longest {}. Axes of latency are logarithmic.",
+            "From receiving the fault until the page is resident, {} faults. Half took at most {}, 90\u{a0}% {}, 99\u{a0}% {}, 99.9\u{a0}% {}; the longest {}. Axes of latency are logarithmic.",
             count("/faults/timed", numbers.faults.timed),
             us("/faults/p50_us", numbers.faults.p50_us),
             us("/faults/p90_us", numbers.faults.p90_us),

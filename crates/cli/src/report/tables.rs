@@ -71,13 +71,13 @@ pub fn figures(numbers: &Numbers) -> String {
     };
     let rows: [(&str, String); 35] = [
         ("Limit at the end", b("limit_bytes", stats.limit_bytes)),
-        ("Most that was resident", b("peak_resident_bytes", stats.peak_resident_bytes)),
+        ("Peak resident memory", b("peak_resident_bytes", stats.peak_resident_bytes)),
         ("above the limit", b("over_limit_bytes", stats.over_limit_bytes)),
-        ("Most that the programs had", b("peak_logical_bytes", stats.peak_logical_bytes)),
+        ("Peak logical size", b("peak_logical_bytes", stats.peak_logical_bytes)),
         ("On average resident", b("mean_resident_bytes", stats.mean_resident_bytes)),
-        ("On average what the programs had", b("mean_logical_bytes", stats.mean_logical_bytes)),
-        ("Most that was evicted at one time", b("peak_evicted_bytes", stats.peak_evicted_bytes)),
-        ("Most compressed bytes", b("peak_payload_bytes", stats.peak_payload_bytes)),
+        ("Mean logical size", b("mean_logical_bytes", stats.mean_logical_bytes)),
+        ("Peak evicted", b("peak_evicted_bytes", stats.peak_evicted_bytes)),
+        ("Peak compressed bytes", b("peak_payload_bytes", stats.peak_payload_bytes)),
         (
             "Most of memfold's other memory in the programs",
             b("peak_overhead_bytes", stats.peak_overhead_bytes),

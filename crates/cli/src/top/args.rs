@@ -25,7 +25,7 @@ pub struct TopArgs {
     /// Time between two looks, at least 0.1
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
     pub interval: f64,
-    /// End after so many looks
+    /// Exit after this many updates
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
     /// No key changes a limit
