@@ -10,6 +10,7 @@
 //! - `wall`: of the operations.
 //! - `CPU`: user and system time of the operations, and of all other threads since the phase before: a background
 //!   thread's work is never free.
+//!
 //! The resident size is the process's whole `VmRSS`, so the array of slots (8 bytes per blob, for all
 //! contenders), the program and the source of payloads count; only the shuffled order of operations does not.
 //! After each phase every blob is compared with what was put.
