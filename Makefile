@@ -132,8 +132,8 @@ test-programs: build ## all programs with larger loads
 	@scripts/setup.sh packages $$($(PROGRAMS) --big --missing-packages)
 	$(PROGRAMS) --big
 
-# The Redis client parses URLs. With idna_adapter 1.0.0 that takes no tables of Unicode: 21 crates less, and host names
-# in ASCII (cargo update -p idna_adapter --precise 1.0.0).
+# The Redis client parses URLs. With idna_adapter 1.0.0 (cargo update -p idna_adapter --precise 1.0.0) that takes no
+# tables of Unicode, which only URLs of the web need: 21 crates less.
 lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason denied
 	@! grep '"icu_' Cargo.lock || { echo 'Cargo.lock: see the comment above lint in the Makefile' >&2; false; }
 	cargo fmt --all --check

@@ -175,7 +175,7 @@ fn same(written: &[u8], read: &[u8]) -> Result<(), String> {
     }
 }
 
-/// What the background does with an idle device: it notices what is cold and makes it denser, and finally
+/// How the background thread treats an idle device: it compresses cold data more densely, and finally
 /// everything. Returns the pages promoted so far.
 ///
 /// `condense` alone leaves the pages marked as recently used, because they were just written: the first read of a

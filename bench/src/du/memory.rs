@@ -1,4 +1,4 @@
-//! What the memory of a scan is used for.
+//! How the memory of a scan is divided.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;

@@ -104,7 +104,7 @@ impl Outlooks<'_> {
             let middle = low + (high - low) / 2;
             if fits(middle) { high = middle } else { low = middle }
         }
-        // A limit is a round number, because somebody types it.
+        // Limits are rounded, because people type them.
         Some(self.of(high.next_multiple_of(1 << 20)))
     }
 }
@@ -114,7 +114,7 @@ pub fn stored(share: f64) -> f64 {
     share * STORE + ENTRY / PAGE as f64
 }
 
-/// What this many bytes take if a part of them stays uncompressed: for memory whose working set is unknown.
+/// The memory that this many bytes need if a part of them stays uncompressed, for an unknown working set.
 pub fn needs(bytes: u64, share: f64, in_use: f64) -> u64 {
     (FIXED as f64 + bytes as f64 * (in_use + (1.0 - in_use) * stored(share))) as u64
 }

@@ -3,19 +3,20 @@
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;
-use std::num::NonZeroUsize;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::path::Path;
-use std::ptr::NonNull;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use nix::libc;
-use nix::sys::mman::{MapFlags, ProtFlags};
 use nix::unistd::{ForkResult, Pid};
 
+mod descriptors;
+mod memory;
 #[cfg(target_arch = "x86_64")]
 pub mod ptrace;
+
+pub use descriptors::*;
+pub use memory::*;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
@@ -121,40 +122,6 @@ pub fn now_ns() -> u64 {
     now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-/// Makes sure that all three standard descriptors are open, on /dev/null if need be; returns whether standard
-/// output was. The standard library treats writes to a closed one as successful.
-pub fn provide_standard_descriptors() -> io::Result<bool> {
-    let mut has_output = true;
-    // SAFETY: the call accepts any number and changes nothing.
-    if (0..3).all(|fd| unsafe { libc::fcntl(fd, libc::F_GETFD) } >= 0) {
-        return Ok(true);
-    }
-    loop {
-        let file = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-        // The lowest free number: one of the three, unless all of them are in use.
-        match file.into_raw_fd() {
-            0 | 2 => (),
-            1 => has_output = false,
-            other => {
-                nix::unistd::close(other)?;
-                return Ok(has_output);
-            }
-        }
-    }
-}
-
-/// The same, but an executed program inherits them, too.
-pub fn provide_standard_descriptors_for_all() -> io::Result<()> {
-    provide_standard_descriptors()?;
-    for fd in 0..3 {
-        // SAFETY: takes numbers only.
-        if unsafe { libc::fcntl(fd, libc::F_SETFD, 0) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
-}
-
 /// Takes the character set (LC_CTYPE) from the environment. If the environment names no locale of this machine, a
 /// character remains a byte.
 ///
@@ -227,19 +194,6 @@ pub fn exit_now(status: c_int) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Zeroed memory that stays for ever and that this process shares with its children.
-///
-/// `T` must be made of atomic numbers.
-pub fn shared_zeroes<T: 'static>() -> nix::Result<&'static T> {
-    let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-    let how = MapFlags::MAP_SHARED | MapFlags::MAP_ANONYMOUS;
-    let Some(bytes) = NonZeroUsize::new(size_of::<T>()) else { return Err(nix::errno::Errno::EINVAL) };
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use.
-    let start = unsafe { nix::sys::mman::mmap_anonymous(None, bytes, access, how) }?;
-    // SAFETY: the mapping is aligned to a page, has the size of T, is zeroed, and stays for ever.
-    Ok(unsafe { start.cast::<T>().as_ref() })
-}
-
 /// Ends this process when its parent, whose id is `parent`, ends; at once if it has ended already.
 pub fn end_with_parent(parent: u32) {
     // SAFETY: takes numbers only.
@@ -262,54 +216,6 @@ pub fn random(bytes: &mut [u8]) -> io::Result<()> {
             return Err(error);
         }
     }
-}
-
-/// The id, as seen from here, of the process at the other end of a stream.
-pub fn peer(stream: &std::os::unix::net::UnixStream) -> io::Result<i32> {
-    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the structure and its size are live and fit together.
-    let done = unsafe {
-        libc::getsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut found).cast(),
-            &raw mut bytes,
-        )
-    };
-    nix::errno::Errno::result(done)?;
-    Ok(found.pid)
-}
-
-/// Sends bytes and a descriptor.
-pub fn send_descriptor(
-    stream: &std::os::unix::net::UnixStream,
-    words: &[u8],
-    descriptor: &impl AsRawFd,
-) -> io::Result<()> {
-    let part = libc::iovec { iov_base: words.as_ptr().cast_mut().cast(), iov_len: words.len() };
-    // A header of 16 bytes, and the descriptor.
-    let mut control = [0u64; 3];
-    // SAFETY: all-zero bytes are a valid header without anything.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = (&raw const part).cast_mut();
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control) as _;
-    let fd = descriptor.as_raw_fd();
-    // SAFETY: there is room in `control` for one header and one descriptor, which these write; the kernel
-    // only reads what the message names.
-    let sent = unsafe {
-        let head = libc::CMSG_FIRSTHDR(&raw const message);
-        (*head).cmsg_level = libc::SOL_SOCKET;
-        (*head).cmsg_type = libc::SCM_RIGHTS;
-        (*head).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
-        libc::CMSG_DATA(head).cast::<RawFd>().write_unaligned(fd);
-        libc::sendmsg(stream.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
-    };
-    nix::errno::Errno::result(sent)?;
-    Ok(())
 }
 
 /// Removes those of these signals, one bit each, that are pending. They must be blocked.
@@ -416,91 +322,6 @@ pub fn exec(path: &CStr, arguments: &[CString], environment: &[CString]) -> nix:
     }
 }
 
-/// A memory file, mapped while this value lives and shared with everything else that maps it.
-#[derive(Debug)]
-pub struct Mapped<T>(NonNull<T>);
-
-impl<T> Mapped<T> {
-    /// Maps it.
-    ///
-    /// `T` must be valid for any bytes and cope with concurrent changes by others: only types made of atomics do.
-    pub fn new(file: &OwnedFd) -> nix::Result<Self> {
-        let bytes = NonZeroUsize::new(size_of::<T>()).ok_or(nix::errno::Errno::EINVAL)?;
-        let length = nix::sys::stat::fstat(file)?.st_size;
-        if u64::try_from(length).unwrap_or(0) < bytes.get() as u64 {
-            return Err(nix::errno::Errno::EINVAL);
-        }
-        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use.
-        let start: NonNull<_> =
-            unsafe { nix::sys::mman::mmap(None, bytes, access, MapFlags::MAP_SHARED, file, 0) }?;
-        Ok(Self(start.cast()))
-    }
-}
-
-impl<T> std::ops::Deref for Mapped<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // SAFETY: the mapping has the size of T, is aligned to a page, lives as long as `self`, and holds zeros
-        // or what others of this tree wrote; the caller's T is valid for any of that (see `new`).
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl<T> Drop for Mapped<T> {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, of that size, and references into it end before `self` does.
-        let _ = unsafe { nix::sys::mman::munmap(self.0.cast(), size_of::<T>()) };
-    }
-}
-
-/// The same, for ever.
-pub fn map_shared<T: 'static>(file: &OwnedFd) -> nix::Result<&'static T> {
-    Ok(Box::leak(Box::new(Mapped::new(file)?)))
-}
-
-/// A shared memory segment that other processes in the same IPC namespace attach by its number. Unlike a memory
-/// file, it is not subject to the limit of file sizes. It is marked to be removed together with the last process
-/// that has it.
-pub fn make_segment(bytes: usize) -> nix::Result<c_int> {
-    // SAFETY: takes numbers only.
-    nix::errno::Errno::result(unsafe { libc::shmget(libc::IPC_PRIVATE, bytes, libc::IPC_CREAT | 0o600) })
-}
-
-/// Marks a segment of [`make_segment`]: from now on it is removed together with the last process that has it.
-pub fn disown_segment(number: c_int) {
-    // SAFETY: takes numbers, and no structure for this command.
-    unsafe { libc::shmctl(number, libc::IPC_RMID, std::ptr::null_mut()) };
-}
-
-impl<T> Mapped<T> {
-    /// Attaches a segment; for `T` see [`Mapped::new`].
-    pub fn attach(number: c_int) -> nix::Result<Self> {
-        let mut about = std::mem::MaybeUninit::<libc::shmid_ds>::uninit();
-        // SAFETY: the structure is written by the call, and read only if that succeeded.
-        let about = unsafe {
-            nix::errno::Errno::result(libc::shmctl(number, libc::IPC_STAT, about.as_mut_ptr()))?;
-            about.assume_init()
-        };
-        if about.shm_segsz < size_of::<T>() {
-            return Err(nix::errno::Errno::EINVAL);
-        }
-        // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory that is in use. It
-        // is at least as large as a T, and stays so: a segment never changes its size.
-        let start = unsafe { libc::shmat(number, std::ptr::null(), 0) };
-        NonNull::new(start.cast::<T>())
-            .filter(|_| start as isize != -1)
-            .map(Self)
-            .ok_or_else(nix::errno::Errno::last)
-    }
-}
-
-/// The same, for ever.
-pub fn attach_segment<T: 'static>(number: c_int) -> nix::Result<&'static T> {
-    Ok(Box::leak(Box::new(Mapped::attach(number)?)))
-}
-
 /// The kernel's name for the processor of this program, which the loader substitutes for `$PLATFORM`.
 pub fn platform() -> Option<&'static str> {
     // SAFETY: takes a number. The kernel has put the string, which ends with zero, on the first stack, where
@@ -510,22 +331,6 @@ pub fn platform() -> Option<&'static str> {
         (!place.is_null()).then(|| CStr::from_ptr(place))
     };
     text?.to_str().ok()
-}
-
-/// Whether a file may be mapped for execution: not on a `noexec` mount.
-pub fn can_map_executable(file: &OwnedFd) -> bool {
-    let Some(bytes) = NonZeroUsize::new(PAGE as usize) else { return false };
-    let access = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
-    // SAFETY: as in `Mapped::new`; nothing is read from the mapping.
-    let mapped = unsafe { nix::sys::mman::mmap(None, bytes, access, MapFlags::MAP_PRIVATE, file, 0) };
-    match mapped {
-        Ok(start) => {
-            // SAFETY: the mapping was made here and nothing points into it.
-            let _ = unsafe { nix::sys::mman::munmap(start, bytes.get()) };
-            true
-        }
-        Err(_) => false,
-    }
 }
 
 /// CPU time that this thread has used. Costs are measured with it: on a busy machine, wall time includes the work
@@ -549,18 +354,6 @@ pub fn futex_wait(word: &AtomicU32, value: u32, at_most: Duration) {
 pub fn futex_wake(word: &AtomicU32) {
     // SAFETY: the word outlives the call, and the kernel neither reads nor writes it.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, c_int::MAX) };
-}
-
-/// Whether two processes share one address space, as after vfork. None if
-/// the kernel does not tell.
-pub fn same_memory(a: i32, b: i32) -> Option<bool> {
-    const KCMP_VM: c_int = 1;
-    // SAFETY: takes numbers only.
-    match unsafe { libc::syscall(libc::SYS_kcmp, a, b, KCMP_VM, 0, 0) } {
-        0 => Some(true),
-        order if order > 0 => Some(false),
-        _ => None,
-    }
 }
 
 /// Binds the calling thread to those of its CPUs whose number modulo `of` is `number`, if there are any.
@@ -590,59 +383,4 @@ pub fn shorten_slice() {
         // SAFETY: the kernel only reads it.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const how, 0) };
     }
-}
-
-/// Closes every descriptor that is not in `keep`.
-pub fn close_all_but(keep: &[RawFd]) {
-    let mut keep: Vec<u32> = keep.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();
-    keep.sort_unstable();
-    let mut first = 0;
-    for fd in keep {
-        if fd > first {
-            close_range(first, fd - 1);
-        }
-        first = fd + 1;
-    }
-    close_range(first, u32::MAX);
-}
-
-/// The open descriptors.
-pub fn descriptors() -> Vec<RawFd> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    let mut found: Vec<RawFd> =
-        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    // The descriptor of the directory itself is among them but no longer open.
-    // SAFETY: the call accepts any number and changes nothing.
-    found.retain(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);
-    found
-}
-
-fn close_range(first: u32, last: u32) {
-    // SAFETY: takes numbers. The caller of `close_all_but` names every descriptor that an owner in this
-    // process still uses; the rest are inherited ones that no value here owns.
-    unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
-}
-
-/// Whether the file that `path` leads to has an extended attribute.
-pub fn has_attribute(path: &Path, name: &CStr) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
-    // SAFETY: both strings end with zero; a null buffer of no length asks for the size alone.
-    unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
-}
-
-/// Duplicates descriptor `fd`; the copy is closed at exec.
-pub fn duplicate(fd: RawFd) -> nix::Result<OwnedFd> {
-    // SAFETY: the call accepts any number; a new descriptor belongs to nobody else.
-    let raw = nix::errno::Errno::result(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })?;
-    // SAFETY: as above.
-    Ok(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw) })
-}
-
-/// The same descriptor under a number of at least 3, closed at exec: if memfold was started with standard error
-/// closed, one of its files must not take that number.
-pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
-    if fd.as_raw_fd() > 2 {
-        return Ok(fd);
-    }
-    Ok(duplicate(fd.as_raw_fd())?)
 }

@@ -27,7 +27,7 @@ pub fn why_not_managed(pid: i32) -> &'static str {
         None => by_file,
         Some((false, _)) => by_file,
         Some((true, None)) => {
-            "LD_PRELOAD was taken out of its environment; leave it there, or put memfold behind who does that"
+            "LD_PRELOAD was taken out of its environment; leave it there, or start memfold after the program that removes it"
         }
         Some((true, Some(preload))) if !preload.contains("libmemfold_preload") => {
             "LD_PRELOAD was replaced; where it is set, write LD_PRELOAD=LIBRARY:$LD_PRELOAD"
@@ -44,7 +44,7 @@ pub fn why_not_managed(pid: i32) -> &'static str {
                     "runs as another user, and memfold cannot be reached from there; start memfold as that user"
                 }
                 Ok(_) if shares_namespaces(pid) => {
-                    "the library of memfold's that its LD_PRELOAD names is another version's; leave that out, memfold adds its own"
+                    "its LD_PRELOAD names a memfold library of another version; remove that entry, memfold adds its own"
                 }
                 Ok(_) => "memfold cannot be reached from its namespaces; start memfold inside of them",
             }
@@ -52,7 +52,7 @@ pub fn why_not_managed(pid: i32) -> &'static str {
     }
 }
 
-/// Whether a process sees the same files, processes and users as the supervisor. If that can't be told, it may not.
+/// Whether a process sees the same files, processes and users as the supervisor; false if that is unknown.
 fn shares_namespaces(pid: i32) -> bool {
     ["mnt", "pid", "user"].iter().all(|kind| {
         let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();

@@ -39,7 +39,7 @@ pub fn path(path: impl AsRef<OsStr>) -> String {
     shown(path.as_ref().as_encoded_bytes())
 }
 
-/// A name for formats that take any text, such as JSON: each byte that is not text becomes `\xff`, all else stays.
+/// A name for formats that take any text, such as JSON: each byte that is not text becomes `\xff`.
 pub fn text(name: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = str::from_utf8(name) {
         return text.into();

@@ -90,3 +90,31 @@ fn long_blocks_go_to_the_file_too() {
     }
     assert_eq!(heap.stats().spilled_bytes, 0);
 }
+
+/// The bound that docs/heap.md states for data that do not compress, also when nodes are read at random afterwards.
+#[test]
+fn a_limit_is_exceeded_by_a_few_blocks_at_most() {
+    for block in [32 << 10, 1 << 20] {
+        let options = Options::new().block_size(block).limit(Limit::Bytes(32 * MIB));
+        let heap = Heap::new(options).unwrap();
+        let mut session = heap.session().unwrap();
+        let (mut nodes, mut most) = (Vec::new(), 0);
+        let mut look = |number: u64| {
+            if number.is_multiple_of(16) {
+                most = most.max(heap.stats().memory_bytes());
+            }
+        };
+        let refused = (0..).find_map(|seed| {
+            look(seed);
+            session.put_bytes(&noise(seed)).map(|node| nodes.push(node)).err()
+        });
+        assert_eq!(refused, Some(Error::Limit));
+        for step in 0..1000 {
+            let seed = step * 7919 % nodes.len() as u64;
+            assert_eq!(session.read(nodes[seed as usize]).unwrap(), noise(seed));
+            look(step);
+        }
+        assert!(nodes.len() as u64 * 1000 > 24 * MIB, "{block}: {} nodes", nodes.len());
+        assert!(most <= 32 * MIB + 8 * block as u64 + (128 << 10), "{block}: {most}");
+    }
+}

@@ -1,7 +1,7 @@
 //! The form of a batch: sealed blocks, one after the other.
 //!
 //! ```text
-//!   batch   │ block │ block │ ──                                         up to 256 KiB
+//!   batch   │ block │ block │ ──                                         up to 256 KiB, or one longer block
 //!   block   │ len 4 │ owner 6 │ tag 1 │ 0 │ payload ────────── │ seal 16 │
 //!                     \──────── len bytes, encrypted ───────/
 //! ```

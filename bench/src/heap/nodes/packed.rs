@@ -28,7 +28,7 @@ pub struct Packed {
     end: usize,
 }
 
-/// What the bytes of blocks are used for.
+/// How the bytes of blocks are divided.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Uses {
     pub nodes: u64,
@@ -55,7 +55,7 @@ impl Packed {
         &self.made
     }
 
-    /// What the bytes of [`Packed::full`] are used for, all blocks together.
+    /// How the bytes of [`Packed::full`] are divided, over all blocks.
     pub fn uses(&self) -> Uses {
         let mut uses = Uses::default();
         let last = self.blocks.len();

@@ -70,7 +70,7 @@ fn serial() -> u64 {
 pub struct Lists {
     lists: BTreeMap<usize, Box<dyn AnyList>>,
     maps: BTreeMap<usize, Box<dyn AnyMap>>,
-    /// What they borrow; it is dropped after them.
+    /// The session that they borrow. It is dropped after them.
     bound: Option<Bound>,
     seat: Arc<Seat>,
     /// A block from which that session allocates may be damaged: once there are no lists left, the next one gets

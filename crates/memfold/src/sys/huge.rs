@@ -73,16 +73,21 @@ mod kernel {
         unsafe { libc::madvise(start.as_ptr().cast(), bytes, advice) == 0 }
     }
 
-    // SAFETY: these three are called under the contracts of the functions above.
+    /// # Safety
+    /// As of [`super::prefer_huge`].
     pub unsafe fn prefer_huge(start: NonNull<u8>, bytes: usize) -> bool {
         advise(start, bytes, libc::MADV_HUGEPAGE)
     }
 
+    /// # Safety
+    /// As of [`super::collapse`].
     pub unsafe fn collapse(start: NonNull<u8>, bytes: usize) {
         // Before Linux 6.1 there is no such advice: then the kernel collapses them when it finds the time.
         advise(start, bytes, libc::MADV_COLLAPSE);
     }
 
+    /// # Safety
+    /// As of [`super::prefer_small`].
     pub unsafe fn prefer_small(start: NonNull<u8>, bytes: usize) -> bool {
         advise(start, bytes, libc::MADV_NOHUGEPAGE)
     }
@@ -96,12 +101,18 @@ mod kernel {
         None
     }
 
+    /// # Safety
+    /// None needed: it does nothing.
     pub unsafe fn prefer_huge(_: NonNull<u8>, _: usize) -> bool {
         false
     }
 
+    /// # Safety
+    /// None needed: it does nothing.
     pub unsafe fn collapse(_: NonNull<u8>, _: usize) {}
 
+    /// # Safety
+    /// None needed: it does nothing.
     pub unsafe fn prefer_small(_: NonNull<u8>, _: usize) -> bool {
         true
     }

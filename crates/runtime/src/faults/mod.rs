@@ -5,12 +5,12 @@
 //!                                    stall: how long the program waited
 //! ```
 //!
-//! **What a thread that serves faults may do.** A thread of the program waits for it, and may hold any lock of the
-//! program and of the C library. So it
+//! **What a thread that serves faults may do.** A thread of the program waits for it, and may hold any lock of
+//! the program and of the C library. So it
 //! - touches the program's addresses only through the kernel (`UFFDIO_COPY` and its like), never directly;
 //! - calls nothing of the C library but `memcpy` and its like;
-//! - waits for no lock that a thread of the program may hold while it faults: only for those of the runtime, whose
-//!   holders touch none of the program's memory (the order of locks is in `memory/lock.rs`);
+//! - waits for no lock that a thread of the program may hold while it faults: only for those of the runtime,
+//!   whose holders touch none of the program's memory (the order of locks is in `memory/lock.rs`);
 //! - blocks all signals, as all threads of the runtime do.
 
 pub mod delivery;

@@ -4,15 +4,17 @@
 //! **Order.** A thread that holds one of these may take only those after it:
 //!
 //! ```text
-//!   DESK (interpose/desk.rs)      a request to the keeper
-//!   life (process)                starting, stopping, forking
-//!   out (spill)                   batches on their way out
-//!   order (pages)                 messages, events, placing pages
-//!   inbox, standby queue, lists of batches, the fetchers' queue, ranges (interpose/mappings), the arena, the store's
+//!   life (process)       starting, stopping, forking; the keeper only tries to take it
+//!   out (spill)          batches on their way out; compressors only try to take it
+//!   order (pages)        messages, events, placing pages
+//!   inbox, standby queue, lists of batches, the fetchers' queue, starts of threads, credentials, ranges
+//!   the arena's, the store's
 //! ```
 //!
-//! Those of the last line are held briefly. A thread that holds one of them takes none of the lines above. `starts`
-//! (process/threads) and the state of credentials (interpose/rights) say for themselves what is done under them.
+//! The locks of the last two lines are held briefly; under one of the last but one, only those of the last are taken.
+//! A fork holds `life`, `starts` and the arena's lock across the
+//! call. A thread of the program holds DESK (`interpose/desk.rs`) while it waits for the keeper, so the keeper and the
+//! threads that it waits for never take that one.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

@@ -195,7 +195,7 @@ impl Batches {
         }
         let (_, index) = best?;
         let known = self.known(index)?;
-        // It may have died meanwhile; threads that add or remove_dead batches wait for the same lock as the caller
+        // It may have died meanwhile; threads that add or remove batches wait for the same lock as the caller
         // of this.
         known.needed.fetch_update(AcqRel, Relaxed, |needed| (needed > 0).then_some(needed + 1)).ok()?;
         Some(Held { index, number: known.number.load(Relaxed), bytes: known.bytes.load(Relaxed) })

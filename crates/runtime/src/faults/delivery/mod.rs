@@ -5,11 +5,11 @@
 //! There is one implementation today: messages of userfaultfd, which threads of the runtime read
 //! (`handlers.rs`); `follow.rs` decides which of them listen, and on which CPU.
 //!
-//! Another implementation also has to replace what goes past the trait today: `pages/order.rs` reads messages and
-//! wakes threads while it applies events, `handlers.rs` polls the descriptor, `spill/gather.rs` and
+//! Another implementation also has to replace what goes past the trait today: `pages/order.rs` reads messages
+//! and wakes threads while it applies events, `handlers.rs` polls the descriptor, `spill/gather.rs` and
 //! `reclaim/dense.rs` wake the threads that wait for a pin of theirs, and mappings are registered and probed in
-//! `kernel/uffd.rs`. If the faulting thread itself serves the fault, it may hold any lock of the program, and the rule
-//! in `../mod.rs` has to be proved anew.
+//! `kernel/uffd.rs`. If the faulting thread itself serves the fault, it may hold any lock of the program, and
+//! the rule in `../mod.rs` has to be proved anew.
 
 pub mod follow;
 pub mod handlers;
