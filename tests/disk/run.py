@@ -718,7 +718,7 @@ def commands(place):
         ("--size", "1G", "--limit", "1M", "--socket", "x"): "at least",
         ("--size", "1G", "--limit", "many", "--socket", "x"): "--limit 512M",
         ("--size", "1G", "--socket", str(socket)): "already",
-        ("--size", "1G", "--socket", "/etc/passwd"): "no socket",
+        ("--size", "1G", "--socket", "/etc/passwd"): "exists and is not a socket",
         ("--size", "1G", "--codec", "zip", "--socket", "x"): "zstd",
         ("--size", "1G", "--socket", "x", "--mount", "y"): "one door",
         ("--size", "1G", "--mount", "/no/such/place"): "make it first",
