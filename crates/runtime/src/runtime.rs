@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::*;
 
-use memfold::store::{Ref, Tiered};
+use memfold::store::Tiered;
 use memfold_shared::page::{Shared, Slot, state};
 
 use crate::faults::Faults;
@@ -12,13 +12,13 @@ use crate::kernel::sys;
 use crate::kernel::uffd::Uffd;
 use crate::memory::arena::Arena;
 use crate::pages::Pages;
-use crate::pages::stored::{Entries, StoreMemory, Stored};
-use crate::pages::table::State;
+use crate::pages::entry::State;
+use crate::pages::stored::{StoreMemory, Stored};
 use crate::process::Process;
 use crate::process::fork::state::Forks;
 use crate::process::threads::Threads;
 use crate::reclaim::Reclaim;
-use crate::spill::Spill;
+use crate::spill::state::Spill;
 
 /// The runtime; see the module. There is one in a process, in a static.
 pub struct Runtime {
@@ -97,13 +97,6 @@ impl Runtime {
     /// Whether the program has, or had, several threads.
     pub fn is_threaded(&self) -> bool {
         self.process.threaded.load(Relaxed) || self.pages.keep_out.count() > 1
-    }
-
-    /// Frees a blob that no entry names any more.
-    pub fn free(&self, found: Ref, owner: u64) {
-        if self.store().store().free(found, owner, &Entries).is_err() {
-            self.fail_corrupt();
-        }
     }
 
     /// Leaves a line for the supervisor.

@@ -14,6 +14,7 @@
 //! - blocks all signals, as all threads of the runtime do.
 
 pub mod delivery;
+mod restore;
 pub mod serving;
 pub mod stall;
 

@@ -59,7 +59,7 @@ fn make_child(written: usize, make: impl FnOnce() -> isize) -> isize {
     fork::prepare(|| {
         if written != 0 {
             let page = written & !(PAGE - 1);
-            RUNTIME.bring_back(page, page + PAGE);
+            RUNTIME.restore_range(page, page + PAGE);
         }
     });
     let made = make();

@@ -153,12 +153,12 @@ impl Runtime {
         let _ = maps::for_each(maps, &mut buffer, |mapping| {
             let (from, to) = (mapping.start, mapping.end);
             let own = self.arena.overlaps(from, to) || self.pages.standby.overlaps(from, to);
-            let managed = mapping.is_private_anonymous() && !own && to <= crate::pages::table::END;
+            let managed = mapping.is_private_anonymous() && !own && to <= crate::kernel::addresses::END;
             if from < end && start < to && managed {
                 // The kernel refuses this where the program has registered the mapping with its own
                 // userfaultfd: then it stays as it is.
                 if self.register(from, to - from).is_ok() {
-                    self.mark(from, to);
+                    self.forks.keep_out_of_children(from, to);
                 }
             }
         });

@@ -33,6 +33,8 @@ pub mod rights;
 #[cfg(feature = "preload")]
 mod bare;
 #[cfg(feature = "preload")]
+mod bind;
+#[cfg(feature = "preload")]
 mod next;
 #[cfg(feature = "preload")]
 mod starting;

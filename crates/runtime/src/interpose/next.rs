@@ -45,7 +45,8 @@ impl Next {
         Next { name, before: Before::LookUp, at: AtomicUsize::new(0) }
     }
 
-    fn bind(&self) -> usize {
+    /// Looks the function up.
+    pub fn bind(&self) -> usize {
         // SAFETY: looks up a function that lives as long as the process.
         let found = unsafe { dlsym(RTLD_NEXT, self.name.as_ptr()) } as usize;
         self.at.store(found, Release);
@@ -155,32 +156,4 @@ pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
     let done = work();
     set_errno(before.0);
     done
-}
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BIND: extern "C" fn() = bind_all;
-
-/// Called by the loader.
-extern "C" fn bind_all() {
-    use super::mappings::{advice, growth, locked, own_uffd, pins, remap};
-    use super::rights::{identity, limits, namespaces, seccomp};
-    use super::{bare, starting};
-    let all: [&[&Next]; 12] = [
-        &identity::ALL,
-        &limits::ALL,
-        &locked::ALL,
-        &seccomp::ALL,
-        &remap::ALL,
-        &pins::ALL,
-        &namespaces::ALL,
-        &advice::ALL,
-        &growth::ALL,
-        &own_uffd::ALL,
-        &bare::ALL,
-        &starting::ALL,
-    ];
-    for next in all.into_iter().flatten() {
-        next.bind();
-    }
 }

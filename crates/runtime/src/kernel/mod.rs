@@ -1,10 +1,12 @@
 //! The kernel, as the runtime calls it: without the C library, which belongs to the program.
 
+pub mod addresses;
 pub mod filters;
 pub mod maps;
 pub mod mounts;
 pub mod pagemap;
 pub mod procfs;
+pub mod rlimit;
 pub mod sched;
 pub mod sys;
 pub mod uffd;

@@ -8,8 +8,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
+use crate::kernel::addresses::PAGES;
 use crate::kernel::sys::{self, Fd, PAGE};
-use crate::pages::table::PAGES;
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn neighbours_of_different_kinds_are_all_seen() {
         let base = sys::map_anonymous(4 << 20, sys::prot::READ | sys::prot::WRITE).unwrap() as usize;
-        let start = base.next_multiple_of(crate::pages::table::BLOCK);
+        let start = base.next_multiple_of(crate::kernel::addresses::BLOCK);
         // SAFETY: advice for fresh memory of our own.
         unsafe { sys::madvise(start, PAGES * PAGE, sys::advice::NOHUGEPAGE) }.unwrap();
         for index in 0..PAGES {
@@ -308,7 +308,7 @@ mod tests {
     fn both_ways_see_the_same_pages() {
         let bytes = 4 << 20;
         let base = sys::map_anonymous(bytes, sys::prot::READ | sys::prot::WRITE).unwrap() as usize;
-        let start = base.next_multiple_of(crate::pages::table::BLOCK);
+        let start = base.next_multiple_of(crate::kernel::addresses::BLOCK);
         let touched = [0usize, 1, 2, 7, 100, 101, 333, 511];
         for index in touched {
             // SAFETY: inside fresh memory of our own.

@@ -2,9 +2,8 @@
 
 use core::ffi::CStr;
 
+use crate::kernel::addresses::END;
 use crate::kernel::sys::{self, Errno, Fd, PAGE, Result, o};
-use crate::pages::table::END;
-use crate::runtime::RUNTIME;
 
 const DEVICE: &CStr = c"/dev/userfaultfd";
 const DEVICE_NEW: usize = 0xAA00;
@@ -353,16 +352,13 @@ impl Uffd {
         }
     }
 
-    /// Reads the next message; `None` if there is none.
-    pub fn next(&self) -> Option<Message> {
+    /// Reads the next message. Without one, or if it cannot be read now, an error: `MFILE` if it carries a
+    /// descriptor, and the process may not open one more.
+    pub fn next(&self) -> Result<Message> {
         let mut bytes = [0u8; MESSAGE_BYTES];
-        let mut _more = None;
-        loop {
-            match sys::read(self.0, &mut bytes) {
-                Ok(MESSAGE_BYTES) => return Some(decode(&bytes)),
-                Err(Errno::MFILE) => _more = RUNTIME.forks.gate.make_room(),
-                _ => return None,
-            }
+        match sys::read(self.0, &mut bytes)? {
+            MESSAGE_BYTES => Ok(decode(&bytes)),
+            _ => Err(Errno::AGAIN),
         }
     }
 }

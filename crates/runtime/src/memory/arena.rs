@@ -8,10 +8,10 @@
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
+use crate::kernel::rlimit;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE, advice, prot};
 use crate::memory::lock::Lock;
-use crate::process::limits;
 
 /// Maximum number of reserved pieces.
 const PIECES: usize = 64;
@@ -130,7 +130,7 @@ impl Arena {
             return None;
         }
         let usual = if state.pieces == 0 { FIRST_PIECE } else { LARGE_PIECE };
-        let piece = limits::memory().map_or(usual, |limit| usual.min(spare_of(limit)));
+        let piece = rlimit::memory().map_or(usual, |limit| usual.min(spare_of(limit)));
         let mut want = piece.next_multiple_of(PAGE).max(at_least.next_multiple_of(PAGE));
         self.growing.fetch_add(1, SeqCst);
         let start = loop {

@@ -21,10 +21,10 @@
 //! | compress (`reclaim/compress`) | order, to change | rescued meanwhile: undone | `compress` or `reuse`; incompressible: `rescue` | - | - | - | - |
 //! | densify (`reclaim/dense.rs`) | none | - | - | - | `pin`, `densify` | left alone | - |
 //! | spill (`spill/gather.rs`, `out.rs`) | none | restored meanwhile: undone | - | - | `pin`, copy, `unpin`; when acknowledged `spill` | left alone | - |
-//! | empty a sparse batch (`spill/sparse.rs`) | order | undone | - | - | - | - | `respill` |
+//! | empty a sparse batch (`spill/rewrite.rs`) | order | undone | - | - | - | - | `respill` |
 //! | the store moves a blob (`pages/stored.rs`) | the store's | refused | - | - | `relocate` | refused | - |
-//! | unmap, discard (`pages/changes.rs`) | order | - | `take`, slot freed | `take` | `take`, blob freed | `take`, readers settled, blob freed | `take`, place released |
-//! | move (`pages/changes.rs`) | order | - | `take`, `put` | the same | the same, with its new owner | readers settled, then the same | `take`, `put` |
+//! | unmap, discard (`pages/events/changes.rs`) | order | - | `take`, slot freed | `take` | `take`, blob freed | `take`, readers settled, blob freed | `take`, place released |
+//! | move (`pages/events/changes.rs`) | order | - | `take`, `put` | the same | the same, with its new owner | readers settled, then the same | `take`, `put` |
 //! | fork of a prepared process (`process/fork`) | order | unchanged: handlers place pages, and note that in the journal (`journal.rs`) | | | | | |
 //! | fork that was not prepared (`process/fork/children.rs`) | order | - | copied for the child | zeros | `pin`, decompress, `unpin` | read as it is | fetched |
 //! | child that cannot page (`process/fork/inherit.rs`) | alone | - | written back, `rescue` | the same | the same | the same | the same |
@@ -40,7 +40,7 @@ use core::sync::atomic::{AtomicU64, Ordering::*};
 
 use memfold::store::Ref;
 
-use crate::spill::SpillLocation;
+use crate::spill::batches::SpillLocation;
 
 /// The state that an entry records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,10 +16,9 @@
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::*};
 
-use crate::kernel::sys::{self, advice};
+use crate::kernel::addresses::BLOCK;
+use crate::kernel::sys::{self};
 use crate::memory::arena::Arena;
-use crate::pages::table::BLOCK;
-use crate::runtime::{RUNTIME, Runtime};
 
 /// Number of pieces that need no memory of the arena.
 const FIRST: usize = 512;
@@ -85,21 +84,23 @@ impl KeepOut {
         }
     }
 
-    /// Adds the range of a thread, permanently.
-    pub fn add(&self, arena: &Arena, start: usize, end: usize, thread: usize) {
+    /// Adds the range of a thread, permanently. `false` if that cannot be recorded, once: from then on no page
+    /// may be evicted.
+    pub fn add(&self, arena: &Arena, start: usize, end: usize, thread: usize) -> bool {
         let (start, end) = (start & !(sys::PAGE - 1), end.next_multiple_of(sys::PAGE));
         if self.knows(start, end, thread) {
-            return;
+            return true;
         }
+        let mut recorded = true;
         self.threads.fetch_add(1, AcqRel);
         for block in start / BLOCK..end.div_ceil(BLOCK) {
             let (from, to) = (start.max(block * BLOCK), end.min((block + 1) * BLOCK));
             let thread = if (from..to).contains(&thread) { thread } else { 0 };
             if self.add_piece(arena, from, to, thread).is_none() && !self.overflow.swap(true, AcqRel) {
-                RUNTIME
-                    .say("it has more threads than memfold can keep apart (a million): no more is evicted");
+                recorded = false;
             }
         }
+        recorded
     }
 
     fn add_piece(&self, arena: &Arena, start: usize, end: usize, thread: usize) -> Option<()> {
@@ -201,20 +202,6 @@ impl KeepOut {
     }
 }
 
-impl Runtime {
-    /// Restores all evicted pages of a range.
-    pub fn bring_back(&self, start: usize, end: usize) {
-        self.pages.table.for_each_block(start, end, |base, block| {
-            if block.evicted.load(Acquire) != 0 {
-                let (from, to) = (start.max(base), end.min(base + BLOCK));
-                // SAFETY: reading loses nothing. A page that cannot be read at all stays evicted until it
-                // can.
-                let _ = unsafe { sys::madvise(from, to - from, advice::POPULATE_READ) };
-            }
-        });
-    }
-}
-
 impl Default for KeepOut {
     fn default() -> Self {
         Self::new()
@@ -243,7 +230,7 @@ mod tests {
         };
         for _ in 0..2 {
             for (start, end, thread) in (0..10_000).map(range) {
-                kept.add(&arena, start, end, thread);
+                assert!(kept.add(&arena, start, end, thread));
             }
             assert_eq!(kept.count(), 10_000);
         }
@@ -276,7 +263,7 @@ mod tests {
                 scope.spawn(move || {
                     for number in 0..3000 {
                         let start = (part << 40) + number * 16 * PAGE;
-                        kept.add(arena, start, start + PAGE, start + 8);
+                        assert!(kept.add(arena, start, start + PAGE, start + 8));
                     }
                 });
             }

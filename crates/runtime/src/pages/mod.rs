@@ -1,13 +1,11 @@
 //! The program's pages: where each of them is, and what the program does to its mappings.
 
-pub mod changes;
 pub mod clean;
 pub mod entry;
-pub mod inbox;
-pub mod journal;
+pub mod events;
 pub mod keep;
-pub mod late;
-pub mod order;
+pub mod marks;
+pub mod relocate;
 pub mod standby;
 pub mod statics;
 pub mod stored;
@@ -15,9 +13,9 @@ pub mod table;
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use inbox::Inbox;
+use events::inbox::Inbox;
+use events::order::Order;
 use keep::KeepOut;
-use order::Order;
 use standby::Standby;
 use statics::Statics;
 use table::Table;

@@ -16,10 +16,10 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
+use crate::kernel::addresses::{BLOCK, PAGES};
+use crate::kernel::rlimit;
 use crate::kernel::sys::{self, PAGE, Result, advice, prot};
 use crate::memory::lock::Lock;
-use crate::pages::table::{BLOCK, PAGES};
-use crate::process::limits;
 
 /// Maximum number of slots.
 pub const SLOTS: usize = 4096;
@@ -115,7 +115,7 @@ impl Standby {
         if self.base.load(Relaxed) != 0 {
             return Ok(());
         }
-        let count = limits::memory().map_or(SLOTS, slots_of);
+        let count = rlimit::memory().map_or(SLOTS, slots_of);
         let slots = sys::map_anonymous(array_bytes(count), prot::READ | prot::WRITE)? as usize;
         // SAFETY: advice about fresh memory of our own; it loses no data.
         unsafe {

@@ -3,13 +3,12 @@
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering::*};
 
-use memfold::store::{Memory, Owners, Ref, Tiered};
+use memfold::store::{Memory, Tiered};
 
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE, advice};
 use crate::memory::arena::Arena;
 use crate::process::threads::WORKERS;
-use crate::runtime::RUNTIME;
 
 /// The store, once it exists.
 pub struct Stored {
@@ -107,20 +106,5 @@ unsafe impl Memory for StoreMemory {
 
     fn wake(&self, word: &AtomicU32) {
         sys::futex_wake(word, 1, false);
-    }
-}
-
-/// How the store moves a blob: by one compare-exchange of the entry that names it.
-pub struct Entries;
-
-impl Owners for Entries {
-    fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
-        let address = (owner as usize).wrapping_mul(PAGE);
-        match RUNTIME.pages.table.entry(address) {
-            Some(entry) if !RUNTIME.spill.is_unmoved(owner) => {
-                entry.relocate(from, to) || RUNTIME.relocate_kept(address, from, to)
-            }
-            _ => false,
-        }
     }
 }

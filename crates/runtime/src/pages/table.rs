@@ -16,21 +16,16 @@
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-use crate::kernel::sys::PAGE;
+use crate::kernel::addresses::{BLOCK, END, PAGES, index_in_block};
 use crate::memory::arena::Arena;
 use crate::pages::clean::Clean;
 pub use crate::pages::entry::{Entry, State};
-use crate::reclaim::incompressible::Marks;
+use crate::pages::marks::Marks;
 
-/// Bytes of a block.
-pub const BLOCK: usize = 2 << 20;
-/// Pages of a block.
-pub const PAGES: usize = BLOCK / PAGE;
 const FAN: usize = 8192;
 /// A block that is always in use is evicted in one of 2 to this power rounds.
 const HOTTEST: u32 = 5;
-/// The first address beyond the table.
-pub const END: usize = FAN * FAN * BLOCK;
+const _: () = assert!(END == FAN * FAN * BLOCK);
 
 /// The entries of 2 MiB of addresses.
 #[repr(C, align(64))]
@@ -75,16 +70,6 @@ struct Region {
 /// See the module.
 pub struct Table {
     regions: [AtomicPtr<Region>; FAN],
-}
-
-/// Number of the page at `address`: its owner in the store.
-pub fn page_number(address: usize) -> u64 {
-    (address / PAGE) as u64
-}
-
-/// Index of a page in its block.
-pub fn index_in_block(address: usize) -> usize {
-    address / PAGE % PAGES
 }
 
 impl Block {

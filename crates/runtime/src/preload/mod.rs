@@ -80,7 +80,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     match area {
         Some(area) if spill::is_in_namespace_of(area) => {
             RUNTIME.spill.set_area(area, pid);
-            RUNTIME.tell_spill_begins();
+            RUNTIME.spill.tell_spill_begins();
         }
         Some(_) => RUNTIME.say(spill::FOREIGN_WORDS),
         None => {}
@@ -99,7 +99,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     // SAFETY: the C library's function of this type.
     let register: RegisterAtFork = unsafe { core::mem::transmute(register) };
     register(prepare, fork_parent, fork_child, core::ptr::null_mut());
-    if RUNTIME.open_door().is_ok() && RUNTIME.is_watched() {
+    if RUNTIME.open_door().is_ok() && RUNTIME.process.is_watched() {
         RUNTIME.begin_if_it_may_grow();
     } else {
         RUNTIME.begin();

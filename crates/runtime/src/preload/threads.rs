@@ -14,8 +14,8 @@ use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
 use super::{NEXT, dlsym};
+use crate::kernel::addresses::END;
 use crate::kernel::sys;
-use crate::pages::table::END;
 use crate::process::threads::{Start, Starts};
 use crate::reclaim::watch::with_tasks_back;
 use crate::runtime::RUNTIME;
@@ -282,19 +282,12 @@ fn keep(pointer: usize, behind: usize) {
     let tls = known(&STATIC_TLS, static_tls_bytes);
     let control_block = known(&CONTROL_BLOCK, control_block_bytes);
     #[cfg(target_arch = "x86_64")]
-    RUNTIME.pages.keep_out.add(
-        &RUNTIME.arena,
-        pointer.saturating_sub(tls),
-        pointer + control_block + behind,
-        pointer,
-    );
+    let (start, end) = (pointer.saturating_sub(tls), pointer + control_block);
     #[cfg(target_arch = "aarch64")]
-    RUNTIME.keep_out.add(
-        &RUNTIME.arena,
-        pointer.saturating_sub(control_block),
-        pointer + tls + behind,
-        pointer,
-    );
+    let (start, end) = (pointer.saturating_sub(control_block), pointer + tls);
+    if !RUNTIME.pages.keep_out.add(&RUNTIME.arena, start, end + behind, pointer) {
+        RUNTIME.say("it has more threads than memfold can keep apart (a million): no more is evicted");
+    }
 }
 
 /// Keeps the control blocks of threads that were started bypassing us, including those that have ended, as
@@ -392,7 +385,7 @@ pub fn touch_keys() {
         let is_block = |block: &usize| *block != 0 && block.is_multiple_of(8) && *block < END - BLOCK_BYTES;
         for block in blocks.into_iter().skip(1).filter(is_block) {
             let from = block & !(sys::PAGE - 1);
-            RUNTIME.bring_back(from, (block + BLOCK_BYTES).next_multiple_of(sys::PAGE));
+            RUNTIME.restore_range(from, (block + BLOCK_BYTES).next_multiple_of(sys::PAGE));
         }
     });
 }

@@ -17,6 +17,7 @@ use memfold_shared::page::{call, flags, state};
 
 use crate::kernel::sys;
 use crate::kernel::{maps, sched};
+use crate::process::Process;
 use crate::process::door;
 use crate::runtime::Runtime;
 
@@ -33,7 +34,7 @@ fn cpus() -> u64 {
     sched::allowed_cpus().iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-impl Runtime {
+impl Process {
     /// Whether the supervisor watches this process until it has a keeper.
     pub fn is_watched(&self) -> bool {
         let shared = self.shared();
@@ -70,6 +71,16 @@ impl Runtime {
         near::least_managed(self.shared().limit_bytes.load(Relaxed), self.task_level())
     }
 
+    /// The supervisor's signal: one of [`call`].
+    #[inline(always)]
+    pub fn call(&self) -> u32 {
+        // SAFETY: this is the slot's word, or one that always says nothing: both exist as long as the
+        // process.
+        unsafe { &*self.call.load(Relaxed) }.load(Relaxed)
+    }
+}
+
+impl Runtime {
     /// Prepares a door, and lets the supervisor use it. Called by the only thread of a process that begins.
     pub fn open_door(&self) -> sys::Result<()> {
         self.threads.keeper_thread.prepare(&self.arena)?;
@@ -77,7 +88,7 @@ impl Runtime {
         let slot = self.slot();
         let sanitized = self.process.sanitized.load(Relaxed);
         slot.door.store(
-            if sanitized { memfold_shared::door::SANITIZER } else { door::open(stack, control_block) },
+            if sanitized { memfold_shared::door::SANITIZER } else { door::code::open(stack, control_block) },
             Release,
         );
         self.process.call.store((&raw const slot.call).cast_mut(), Release);
@@ -99,20 +110,12 @@ impl Runtime {
         let untouched = maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
-        if untouched >= self.least_managed()
+        if untouched >= self.process.least_managed()
             && near::must_start(untouched, shared.room.load(Relaxed), cpus(), limit)
         {
             self.process.paging_wanted.store(true, Relaxed);
             self.begin();
         }
-    }
-
-    /// The supervisor's signal: one of [`call`].
-    #[inline(always)]
-    pub fn call(&self) -> u32 {
-        // SAFETY: this is the slot's word, or one that always says nothing: both exist as long as the
-        // process.
-        unsafe { &*self.process.call.load(Relaxed) }.load(Relaxed)
     }
 
     /// Whether a thread that gets this many bytes, in a process without a keeper, is to start the keeper.
@@ -122,7 +125,7 @@ impl Runtime {
             return false;
         }
         let limit = shared.limit_bytes.load(Relaxed);
-        let (unseen, must_start) = match self.call() {
+        let (unseen, must_start) = match self.process.call() {
             call::NOW => return true,
             // Growth by many small requests is seen in time.
             call::FAR => {
@@ -140,14 +143,14 @@ impl Runtime {
                 (unseen, near::must_start(unseen, room, cpus(), limit))
             }
         };
-        let is_large = || self.slot().resident.load(Relaxed) + unseen >= self.least_managed();
+        let is_large = || self.slot().resident.load(Relaxed) + unseen >= self.process.least_managed();
         // A child of vfork must leave its parent's memory unchanged.
         let is_own = || self.process.pid.load(Relaxed) == sys::getpid();
         if must_start && is_large() && is_own() {
             self.process.paging_wanted.store(true, Relaxed);
             return true;
         }
-        !self.is_watched()
+        !self.process.is_watched()
     }
 
     /// Starts the keeper if there is none, from a thread of the program, and waits until paging has begun if
@@ -159,7 +162,7 @@ impl Runtime {
             return false;
         }
         if let Err(error) = self.ensure_keeper() {
-            if self.is_to_say(error) && !self.process.told_no_keeper.swap(true, Relaxed) {
+            if self.process.is_to_say(error) && !self.process.told_no_keeper.swap(true, Relaxed) {
                 self.say(crate::process::limits::why_unmanaged(error));
             }
             return false;
@@ -180,7 +183,9 @@ impl Runtime {
         let own = maps::anonymous_pages(statm).unwrap_or(0) * sys::PAGE as u64;
         sys::close(statm);
         let limit = shared.limit_bytes.load(Relaxed);
-        if own >= self.least_managed() && near::must_start(own, shared.room.load(Relaxed), cpus(), limit) {
+        if own >= self.process.least_managed()
+            && near::must_start(own, shared.room.load(Relaxed), cpus(), limit)
+        {
             self.process.paging_wanted.store(true, Relaxed);
             self.begin();
         }

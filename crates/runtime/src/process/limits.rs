@@ -13,13 +13,10 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_shared::page::flags;
 
+use crate::kernel::rlimit::{self, ADDRESS_SPACE, DATA, DESCRIPTORS, soft};
 use crate::kernel::sys::{self, Errno};
+use crate::process::Process;
 use crate::runtime::Runtime;
-
-const DATA: usize = 2;
-const DESCRIPTORS: usize = 7;
-/// Number of the address space limit.
-pub const ADDRESS_SPACE: usize = 9;
 
 /// Maximum number of descriptors that a process's runtime has open at the same time: the keeper's files in
 /// `/proc`, the userfaultfd and its witness, one for each handler, and some temporary ones.
@@ -27,40 +24,9 @@ pub const OWN_DESCRIPTORS: u64 = 16;
 /// The runtime's initial needs must not exceed this fraction of the data limit.
 const OWN_DATA: usize = 8;
 
-fn soft(which: usize) -> Option<usize> {
-    let [soft, _] = sys::resource_limit(which).ok()?;
-    (soft != u64::MAX).then_some(soft as usize)
-}
-
-/// How much memory the process may map, if that is limited, in bytes.
-pub fn memory() -> Option<usize> {
-    [soft(ADDRESS_SPACE), soft(DATA)].into_iter().flatten().min()
-}
-
 /// Whether a forked process could open its own descriptors.
 pub fn child_may_open() -> bool {
     sys::resource_limit(DESCRIPTORS).is_ok_and(|[_, hard]| hard >= OWN_DESCRIPTORS)
-}
-
-/// While this lives, more descriptors may be open. Use it only where no other thread of the program runs that
-/// could set or test the limit meanwhile.
-pub struct MoreDescriptors([u64; 2]);
-
-impl MoreDescriptors {
-    /// Allows as many more as the runtime needs, if the hard limit permits.
-    pub fn allow() -> Option<Self> {
-        let before = sys::resource_limit(DESCRIPTORS).ok()?;
-        let [soft, hard] = before;
-        let more = soft.saturating_add(OWN_DESCRIPTORS).min(hard);
-        (more > soft && sys::set_resource_limit(DESCRIPTORS, [more, hard]).is_ok())
-            .then_some(MoreDescriptors(before))
-    }
-}
-
-impl Drop for MoreDescriptors {
-    fn drop(&mut self) {
-        let _ = sys::set_resource_limit(DESCRIPTORS, self.0);
-    }
 }
 
 /// Why paging cannot begin in this process.
@@ -91,14 +57,16 @@ pub fn why_restored(error: Errno) -> &'static str {
     }
 }
 
-impl Runtime {
+impl Process {
     /// Whether this process is to report why it is not managed. Only one process of the tree reports that
     /// tasks are scarce.
     pub fn is_to_say(&self, error: Errno) -> bool {
         error != Errno::AGAIN
             || self.shared().flags.fetch_or(flags::TOLD_TASKS, Relaxed) & flags::TOLD_TASKS == 0
     }
+}
 
+impl Runtime {
     /// Called by the keeper: the program's memory is limited to `limit`, or will be. Frees memory that is
     /// reserved and not needed.
     pub fn make_way(&self, limit: usize) {
@@ -108,7 +76,7 @@ impl Runtime {
 
     /// Called by the keeper: checks for a limit that was set without the runtime's knowledge.
     pub fn check_limits(&self) {
-        let limit = memory().unwrap_or(usize::MAX);
+        let limit = rlimit::memory().unwrap_or(usize::MAX);
         if self.process.heeded_limit.swap(limit, Relaxed) > limit {
             self.make_way(limit);
         }

@@ -6,6 +6,7 @@ pub mod fork;
 pub mod here;
 pub mod limits;
 pub mod reach;
+pub mod slot;
 pub mod start;
 pub mod stop;
 pub mod thread;

@@ -8,11 +8,11 @@ use memfold::store::{Tiered, Tuning};
 use memfold_codec::cpu::{self, Path};
 use memfold_shared::page::{self, Shared, Slot};
 
+use crate::kernel::addresses::END;
 use crate::kernel::mounts::Notices;
 use crate::kernel::sys::{self, PAGE, Result};
 use crate::kernel::uffd::{Uffd, feature, kernel_features};
 use crate::pages::stored::StoreMemory;
-use crate::pages::table::END;
 use crate::process::fork::children;
 use crate::process::thread::{self, Descriptors};
 use crate::process::threads::WORKERS;

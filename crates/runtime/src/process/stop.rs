@@ -8,17 +8,47 @@ use core::sync::atomic::Ordering::*;
 use memfold_shared::page::state;
 
 use crate::faults::serving::Server;
+use crate::kernel::addresses::{END, PAGES};
 use crate::kernel::maps;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Fd, PAGE, advice};
 use crate::kernel::uffd::Touch;
-use crate::pages::order::Fault;
-use crate::pages::table::{END, PAGES, State};
+use crate::pages::events::order::Fault;
+use crate::pages::table::State;
+use crate::process::Process;
 use crate::process::door;
 use crate::process::threads::WORKERS;
 use crate::runtime::Runtime;
 
+impl Process {
+    /// Without a keeper nothing is evicted, so it is enough to ensure that there never is one.
+    fn stop_without_keeper(&self) -> bool {
+        let alone = door::forbid();
+        if alone {
+            self.set_state(state::STOPPED);
+            self.stopped.store(true, Release);
+        }
+        alone
+    }
+}
+
 impl Runtime {
+    /// Restores what is evicted now, except pages that move meanwhile. Called by the keeper; the runtime goes
+    /// on.
+    pub(crate) fn restore_all_once(&'static self) {
+        // SAFETY: only the keeper uses the last number, here and in `restore_all`, after which it ends.
+        let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else { return };
+        handler.is_keepers = true;
+        self.pages.table.for_each_block(0, END, |base, block| {
+            if block.evicted.load(Relaxed) == 0 {
+                return;
+            }
+            for index in (0..PAGES).filter(|index| block.entries[*index].load() != State::Empty) {
+                handler.serve(Fault { page: base + index * PAGE, touch: Touch::Read });
+            }
+        });
+    }
+
     /// Restores everything and ends the runtime in this process. Returns when that is done. Called by a
     /// thread of the program.
     pub fn stop(&'static self, why: &str) {
@@ -34,7 +64,7 @@ impl Runtime {
             paging
         };
         sys::restore_signals(mask);
-        if self.stop_without_keeper() {
+        if self.process.stop_without_keeper() {
             return;
         }
         if paging {
@@ -47,18 +77,8 @@ impl Runtime {
             self.threads.keeper.ring();
             self.reclaim.room.wait(seen, 10_000_000);
             // Another thread was about to start the keeper, and could not.
-            self.stop_without_keeper();
+            self.process.stop_without_keeper();
         }
-    }
-
-    /// Without a keeper nothing is evicted, so it is enough to ensure that there never is one.
-    fn stop_without_keeper(&self) -> bool {
-        let alone = door::forbid();
-        if alone {
-            self.process.set_state(state::STOPPED);
-            self.process.stopped.store(true, Release);
-        }
-        alone
     }
 
     /// The keeper's part of [`Runtime::stop`].
@@ -72,7 +92,7 @@ impl Runtime {
             self.restore_all();
             self.unregister_all(maps);
             self.end_handlers();
-            self.tell_spill_begins();
+            self.spill.tell_spill_begins();
             for gauge in [&slot.payload, &slot.overhead, &slot.standby] {
                 gauge.store(0, Relaxed);
             }
@@ -112,22 +132,6 @@ impl Runtime {
         self.threads.quit_handlers.store(false, Release);
     }
 
-    /// Restores what is evicted now, except pages that move meanwhile. Called by the keeper; the runtime goes
-    /// on.
-    pub(crate) fn restore_all_once(&'static self) {
-        // SAFETY: only the keeper uses the last number, here and in `restore_all`, after which it ends.
-        let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else { return };
-        handler.is_keepers = true;
-        self.pages.table.for_each_block(0, END, |base, block| {
-            if block.evicted.load(Relaxed) == 0 {
-                return;
-            }
-            for index in (0..PAGES).filter(|index| block.entries[*index].load() != State::Empty) {
-                handler.serve(Fault { page: base + index * PAGE, touch: Touch::Read });
-            }
-        });
-    }
-
     fn restore_all(&'static self) {
         // SAFETY: no other thread uses the last number, and a process stops only once.
         let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else {
@@ -164,7 +168,7 @@ impl Runtime {
     fn unregister_all(&self, maps: Fd) {
         {
             let _order = self.lock_order();
-            self.forget_blobs(0, crate::pages::table::END);
+            self.forget_blobs(0, crate::kernel::addresses::END);
         }
         let mut buffer = [0u8; 8192];
         let _ = maps::for_each(maps, &mut buffer, |mapping| {

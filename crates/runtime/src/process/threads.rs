@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*};
 
 use crate::memory::bell::EventCount;
 use crate::memory::lock::Lock;
-use crate::process::thread::ThreadSlot;
+use crate::process::slot::ThreadSlot;
 
 /// Maximum number of threads that read from the store: handlers, compressors and fetchers.
 pub const WORKERS: usize = 12;

@@ -15,9 +15,9 @@
 
 use core::sync::atomic::Ordering::*;
 
+use crate::kernel::addresses::{BLOCK, PAGES, index_in_block};
 use crate::kernel::pagemap::Pagemap;
 use crate::kernel::sys::{Errno, PAGE, Result};
-use crate::pages::table::{BLOCK, PAGES, index_in_block};
 use crate::runtime::Runtime;
 
 impl Runtime {

@@ -16,13 +16,22 @@ use core::sync::atomic::Ordering::*;
 use memfold::probe;
 use memfold::store::Tier;
 
+use crate::kernel::addresses::{BLOCK, END, PAGES, page_number};
 use crate::kernel::sys::PAGE;
-use crate::pages::table::{BLOCK, Block, END, PAGES, State, page_number};
+use crate::pages::Pages;
+use crate::pages::table::{Block, State};
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
 /// Number of pages after which threads that wait for room are told of progress.
 const PROGRESS: usize = 32;
+
+impl Pages {
+    /// Whether a block that was found some time ago still contains the entry of this page.
+    pub fn is_block_at(&self, page: usize, block: &Block) -> bool {
+        self.table.block(page).is_some_and(|now| core::ptr::eq(now, block))
+    }
+}
 
 impl Runtime {
     /// Whether the dense tier may still gain room.
@@ -100,11 +109,6 @@ impl Runtime {
         }
     }
 
-    /// Whether a block that was found some time ago still contains the entry of this page.
-    pub fn is_block_at(&self, page: usize, block: &Block) -> bool {
-        self.pages.table.block(page).is_some_and(|now| core::ptr::eq(now, block))
-    }
-
     fn densify_page(&self, worker: &mut Worker, page: usize, block: &Block, index: usize) {
         let entry = &block.entries[index];
         let state = entry.load();
@@ -119,7 +123,7 @@ impl Runtime {
             self.stored.set_reading(worker.number, false);
             return;
         }
-        if !self.is_block_at(page, block) {
+        if !self.pages.is_block_at(page, block) {
             // The block was detached meanwhile, and stands for other addresses by now.
             self.stored.set_reading(worker.number, false);
             entry.unpin(name);
@@ -143,6 +147,6 @@ impl Runtime {
             self.slot().counters.pages_densified.fetch_add(1, Relaxed);
         }
         self.uffd().wake(page, PAGE);
-        self.let_others_run();
+        self.reclaim.let_others_run();
     }
 }

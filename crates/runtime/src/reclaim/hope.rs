@@ -23,6 +23,7 @@ use memfold_shared::spill::open;
 use crate::kernel::sys;
 use crate::memory::patience::Patience;
 use crate::runtime::Runtime;
+use crate::spill::state::Spill;
 
 /// How long growth waits although no memory is freed, and it was not decided that none will be, ns.
 const LONGEST_NS: u64 = 30_000_000_000;
@@ -53,6 +54,20 @@ impl Waiting {
     }
 }
 
+impl Spill {
+    /// Counts how long the tier has taken nothing although data were to be spilled. Called at every look of a
+    /// compressor. Time during which the process is stopped does not count.
+    pub fn count_unheard(&self, looked_ns: &mut u64, should_spill: bool) {
+        let now = sys::now_ns();
+        let step = now.saturating_sub(core::mem::replace(looked_ns, now)).min(STEP_NS);
+        if should_spill {
+            self.unheard_ns.fetch_add(step, Relaxed);
+        } else {
+            self.unheard_ns.store(0, Relaxed);
+        }
+    }
+}
+
 impl Runtime {
     /// Whether data that take memory now may be spilled: the tier takes them, or may take them soon.
     pub fn can_spill(&self) -> bool {
@@ -60,17 +75,5 @@ impl Runtime {
         area.is_open.load(Relaxed) != open::NO
             && self.slot().payload.load(Relaxed) > 0
             && self.spill.unheard_ns.load(Relaxed) < area.patience_ns.load(Relaxed)
-    }
-
-    /// Counts how long the tier has taken nothing although data were to be spilled. Called at every look of a
-    /// compressor. Time during which the process is stopped does not count.
-    pub fn count_unheard(&self, looked_ns: &mut u64, should_spill: bool) {
-        let now = sys::now_ns();
-        let step = now.saturating_sub(core::mem::replace(looked_ns, now)).min(STEP_NS);
-        if should_spill {
-            self.spill.unheard_ns.fetch_add(step, Relaxed);
-        } else {
-            self.spill.unheard_ns.store(0, Relaxed);
-        }
     }
 }

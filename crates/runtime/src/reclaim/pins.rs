@@ -10,6 +10,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::*;
 
+use crate::kernel::Kernel;
 use crate::kernel::maps::decimal;
 use crate::kernel::mounts::{Mounts, Notices, Risk};
 use crate::kernel::sys::{self, Fd, o};
@@ -21,6 +22,47 @@ const INTERNAL: [&[u8]; 6] =
 
 /// Maximum number of descriptors to look at in one go; if there are more, the first ones.
 const LOOK_AT: usize = 4096;
+
+impl Kernel {
+    /// Whether what this descriptor refers to may hold on to pages unnoticed.
+    fn may_hold_pages(&self, directory: Fd, name: &CStr) -> bool {
+        let mut target = [0u8; 64];
+        let Ok(length) = sys::readlink_at(directory, name, &mut target) else { return false };
+        let pins_are_noticed = self.mounts.notices() != Notices::Nothing;
+        if target[..length].starts_with(b"anon_inode:[io_uring]") {
+            return !pins_are_noticed;
+        }
+        // Sockets and pipes have no direct mode that pins the reader's memory.
+        if target[0] != b'/' {
+            return false;
+        }
+        let number = name.to_bytes();
+        let mut path = [0u8; 40];
+        let prefix = b"/proc/self/fdinfo/";
+        if prefix.len() + number.len() >= path.len() {
+            return false;
+        }
+        path[..prefix.len()].copy_from_slice(prefix);
+        path[prefix.len()..prefix.len() + number.len()].copy_from_slice(number);
+        let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
+        let Ok(info) = sys::open(path, o::RDONLY | o::CLOEXEC) else { return false };
+        let mut text = [0u8; 128];
+        let length = sys::read(info, &mut text).unwrap_or(0);
+        sys::close(info);
+        let Some((flags, mount)) = parse(&text[..length]) else { return false };
+        let direct = flags & o::DIRECT as u32 != 0;
+        if direct && !pins_are_noticed {
+            return true;
+        }
+        let risk = self.mounts.risk(mount);
+        // The kernel's own files have no mount in the list. Other files may come from places that this
+        // process cannot see.
+        let internal = INTERNAL.iter().any(|start| target.starts_with(start));
+        (risk == Risk::Always || risk == Risk::Direct && direct)
+            && !internal
+            && sys::file_info(directory, name).is_ok_and(|info| info.is_regular)
+    }
+}
 
 impl Runtime {
     /// Whether evicted pages may be written unnoticed: then nothing more is evicted. In programs far from
@@ -62,7 +104,7 @@ impl Runtime {
                 let record = u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
                 if let Ok(name) = CStr::from_bytes_until_nul(&buffer[at + 19..at + record]) {
                     seen += 1;
-                    if name.to_bytes()[0] != b'.' && self.is_danger(directory, name) {
+                    if name.to_bytes()[0] != b'.' && self.kernel.may_hold_pages(directory, name) {
                         self.note_late_writer();
                     }
                 }
@@ -70,44 +112,6 @@ impl Runtime {
             }
         }
         sys::close(directory);
-    }
-
-    fn is_danger(&self, directory: Fd, name: &CStr) -> bool {
-        let mut target = [0u8; 64];
-        let Ok(length) = sys::readlink_at(directory, name, &mut target) else { return false };
-        let pins_are_noticed = self.kernel.mounts.notices() != Notices::Nothing;
-        if target[..length].starts_with(b"anon_inode:[io_uring]") {
-            return !pins_are_noticed;
-        }
-        // Sockets and pipes have no direct mode that pins the reader's memory.
-        if target[0] != b'/' {
-            return false;
-        }
-        let number = name.to_bytes();
-        let mut path = [0u8; 40];
-        let prefix = b"/proc/self/fdinfo/";
-        if prefix.len() + number.len() >= path.len() {
-            return false;
-        }
-        path[..prefix.len()].copy_from_slice(prefix);
-        path[prefix.len()..prefix.len() + number.len()].copy_from_slice(number);
-        let Ok(path) = CStr::from_bytes_until_nul(&path) else { return false };
-        let Ok(info) = sys::open(path, o::RDONLY | o::CLOEXEC) else { return false };
-        let mut text = [0u8; 128];
-        let length = sys::read(info, &mut text).unwrap_or(0);
-        sys::close(info);
-        let Some((flags, mount)) = parse(&text[..length]) else { return false };
-        let direct = flags & o::DIRECT as u32 != 0;
-        if direct && !pins_are_noticed {
-            return true;
-        }
-        let risk = self.kernel.mounts.risk(mount);
-        // The kernel's own files have no mount in the list. Other files may come from places that this
-        // process cannot see.
-        let internal = INTERNAL.iter().any(|start| target.starts_with(start));
-        (risk == Risk::Always || risk == Risk::Direct && direct)
-            && !internal
-            && sys::file_info(directory, name).is_ok_and(|info| info.is_regular)
     }
 }
 

@@ -6,11 +6,9 @@ use core::sync::atomic::Ordering::*;
 use memfold::store::Workspace;
 use memfold_codec::Scratch;
 
+use crate::kernel::addresses::RUN;
 use crate::kernel::sys::PAGE;
 use crate::runtime::Runtime;
-
-/// Maximum number of pages restored by one fault.
-pub const RUN: usize = 32;
 
 /// Space for a sealed block of one page.
 const SEALED: usize = 2 * PAGE;

@@ -29,13 +29,16 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsiz
 
 use memfold_shared::spill::Area;
 
-use super::{FETCHERS, TURN_NS};
+use crate::kernel::addresses::RUN;
 use crate::kernel::sys::aio::Context;
 use crate::kernel::sys::{self, Errno, Fd, PAGE, o};
 use crate::memory::arena::Arena;
 use crate::memory::patience::Patience;
-use crate::reclaim::worker::RUN;
 
+/// Number of fetcher threads.
+pub const FETCHERS: usize = 4;
+/// How often a waiting thread attends to other duties, ns.
+pub(super) const TURN_NS: u64 = 20_000_000;
 /// Maximum number of bytes of a batch in one read.
 pub const MOST_AT_ONCE: u32 = (RUN * PAGE) as u32;
 /// The bytes need not begin or end at a page boundary.

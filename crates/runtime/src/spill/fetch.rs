@@ -1,10 +1,4 @@
-//! Fetching: threads that wait for the supervisor in place of handlers.
-//!
-//! When a handler finds that a page is spilled, it requests the page's block; if touches come in sequence,
-//! also the blocks that follow it both in memory and in the batch. It hands the fault on and goes on to the
-//! next. A fetcher, woken while the tier works, waits for the answer, opens and decompresses the blocks, and
-//! places the pages if they are unchanged. It holds nothing while it waits: the entry may change, and even
-//! the batch may be gone by then.
+//! Fetching blocks from the tier: asking for them, waiting for the answer, opening and decompressing them.
 
 use core::sync::atomic::Ordering::*;
 
@@ -12,92 +6,54 @@ use memfold::probe;
 use memfold::store::Tiered;
 use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind};
 
-use super::direct::{Ended, MOST_AT_ONCE, Reading};
+use super::batches::SpillLocation;
+use super::direct::{Ended, FETCHERS, MOST_AT_ONCE};
 use super::out::codec_of;
 use super::posts::{Unheard, fill, free_request_slot, ring, send_request_silently};
-use super::queue::{AGAIN_NS, Left};
-use super::{FETCHERS, SpillLocation};
-use crate::faults::delivery::Delivery;
-use crate::faults::serving::Server;
+use super::queue::{AGAIN_NS, Asked, Left, Way};
 use crate::interpose::rights::credentials;
-use crate::kernel::sched::{self, Binding};
+use crate::kernel::addresses::PAGES;
+use crate::kernel::addresses::RUN;
 use crate::kernel::sys::{self, PAGE};
 use crate::memory::patience::Patience;
-use crate::pages::order::Fault;
+use crate::pages::events::order::Fault;
 use crate::pages::stored::StoreMemory;
-use crate::pages::table::{Block, PAGES, State};
-use crate::process::thread;
-use crate::reclaim::worker::{RUN, Worker};
-use crate::runtime::{RUNTIME, Runtime};
-
-/// A request, and the place where its answer will be.
-#[derive(Clone, Copy)]
-pub struct Asked {
-    way: Way,
-    /// The batch's number.
-    number: u64,
-    /// The first block, and the number of consecutive ones.
-    first: SpillLocation,
-    pub count: usize,
-}
-
-#[derive(Clone, Copy)]
-enum Way {
-    /// This process reads the blocks itself.
-    Read(Reading),
-    /// The supervisor was asked, with this request slot.
-    Post(usize, Word),
-}
+use crate::pages::table::{Block, State};
+use crate::reclaim::worker::Worker;
+use crate::runtime::Runtime;
+use crate::spill::state::Spill;
 
 /// Consecutive blocks of a batch.
 #[derive(Clone, Copy)]
 pub struct Fetched {
     /// Their locations, from the first page on; `None` for pages between them that were not spilled.
-    spots: [Option<SpillLocation>; RUN],
+    pub(super) spots: [Option<SpillLocation>; RUN],
     /// Number of pages.
     pub count: usize,
     /// The batch's number at the time of the request.
     pub number: u64,
 }
 
-/// Entry of a fetcher thread; the argument is its number among the workers.
-pub extern "C" fn fetcher(argument: usize) -> ! {
-    // SAFETY: this is the only thread of this number.
-    let Some(mut server) = (unsafe { Server::new(&RUNTIME, argument & 0xff) }) else {
-        RUNTIME.fail("no memory is left for a thread that fetches");
-    };
-    let mut binding = Binding::new(argument >> 8);
-    sched::shorten_slice();
-    loop {
-        if RUNTIME.threads.quit_handlers.load(Acquire) {
-            RUNTIME.threads.handlers.fetch_sub(1, AcqRel);
-            thread::exit();
-        }
-        let seen = RUNTIME.spill.asked.now();
-        credentials::adopt();
-        binding.bind(RUNTIME.faults.follow.cpu_near(binding.own));
-        let (next, forgotten) = {
-            let mut queue = RUNTIME.spill.queue.lock();
-            (queue.pop(), queue.take_forgotten())
-        };
-        if forgotten {
-            RUNTIME.delivery().resume_all();
-        }
-        match next {
-            Some(left) => {
-                server.serve_spilled(left);
-                RUNTIME.spill.fetching.fetch_sub(1, Relaxed);
-                server.serve_deferred();
-            }
-            None => RUNTIME.spill.asked.wait(seen, 1_000_000_000),
-        }
+impl Spill {
+    /// Begins to read blocks if they lie in a file that this process may read.
+    fn begin_read(&self, page: usize, wanted: &Fetched) -> Option<Asked> {
+        let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
+        let unit = self.batches.unit(first.batch)?;
+        let read = self.direct.begin(unit, first.offset, last.end())?;
+        probe!(runtime_fetch_begin, page, wanted.number, read.bytes(), true);
+        Some(Asked { way: Way::Read(read), number: wanted.number, first, count: wanted.count })
+    }
+
+    /// Whether a location lies where this process may read.
+    fn may_read(&self, spot: SpillLocation) -> bool {
+        self.direct.is_open() && self.batches.unit(spot.batch).is_some()
     }
 }
 
 impl Runtime {
     /// Hands a fault to the fetchers, which restore up to `run` pages. Returns the probable number of pages;
     /// `None` if this cannot be done now.
-    fn leave_to_fetchers(&self, fault: Fault, begin: u64, run: usize) -> Option<usize> {
+    pub(super) fn leave_to_fetchers(&self, fault: Fault, begin: u64, run: usize) -> Option<usize> {
         let found = self.locations_at(fault.page, run)?;
         let mut queue = self.spill.queue.lock();
         if queue.has(fault.page) {
@@ -111,7 +67,7 @@ impl Runtime {
         // asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
         let ask = |area: &'static Area| {
-            self.begin_read(fault.page, &found).or_else(|| {
+            self.spill.begin_read(fault.page, &found).or_else(|| {
                 let taken = area.take(self.spill.pid(), For::Ahead)?;
                 self.ask_for(area, taken, fault.page, &found)
             })
@@ -153,15 +109,6 @@ impl Runtime {
         }
         fetched.number = self.spill.batches.number(fetched.spots[0]?.batch)?;
         Some(fetched)
-    }
-
-    /// Begins to read blocks if they lie in a file that this process may read.
-    fn begin_read(&self, page: usize, wanted: &Fetched) -> Option<Asked> {
-        let (first, last) = (wanted.spots[0]?, wanted.spots[wanted.count - 1]?);
-        let unit = self.spill.batches.unit(first.batch)?;
-        let read = self.spill.direct.begin(unit, first.offset, last.end())?;
-        probe!(runtime_fetch_begin, page, wanted.number, read.bytes(), true);
-        Some(Asked { way: Way::Read(read), number: wanted.number, first, count: wanted.count })
     }
 
     /// Requests blocks without ringing, with a request slot taken for this; the thread that waits for the
@@ -225,7 +172,7 @@ impl Runtime {
                     may_read = false;
                     opened
                 }
-                Way::Post(post, taken) => match self.wait_for_answer(area, post, taken, || {
+                Way::Post(post, taken) => match self.spill.wait_for_answer(area, post, taken, || {
                     credentials::adopt();
                     patience.is_over();
                 }) {
@@ -246,7 +193,7 @@ impl Runtime {
                     }
                     // This process was stopped for a long time, and may ask again.
                     Err(Unheard::TakenAway) => None,
-                    Err(Unheard::Alone) if may_read && self.may_read(now.first) => None,
+                    Err(Unheard::Alone) if may_read && self.spill.may_read(now.first) => None,
                     Err(Unheard::Alone) => return self.give_up(page, now.first, now.number, None),
                 },
             };
@@ -255,11 +202,6 @@ impl Runtime {
                 return opened;
             }
         }
-    }
-
-    /// Whether a location lies where this process may read.
-    fn may_read(&self, spot: SpillLocation) -> bool {
-        self.spill.direct.is_open() && self.spill.batches.unit(spot.batch).is_some()
     }
 
     /// Reads blocks, or requests them. If there is no supervisor to ask, it waits until it can read. On
@@ -274,13 +216,13 @@ impl Runtime {
     ) -> Result<Asked, Option<u32>> {
         let first = wanted.spots[0].ok_or(None)?;
         loop {
-            if may_read && let Some(asked) = self.begin_read(page, wanted) {
+            if may_read && let Some(asked) = self.spill.begin_read(page, wanted) {
                 return Ok(asked);
             }
             let taken = if area.server.load(Relaxed) == 0 {
                 Err(None)
             } else {
-                self.take_request_slot(area, For::Get, patience)
+                self.spill.take_request_slot(area, For::Get, patience)
             };
             match taken {
                 Ok(taken) => {
@@ -290,7 +232,7 @@ impl Runtime {
                     ring(area);
                     return Ok(asked);
                 }
-                Err(None) if may_read && self.may_read(first) && !patience.is_over() => {
+                Err(None) if may_read && self.spill.may_read(first) && !patience.is_over() => {
                     let _ = sys::futex_wait(&area.freed, area.freed.load(Relaxed), Some(AGAIN_NS), true);
                 }
                 Err(why) => return Err(why),
@@ -379,102 +321,6 @@ impl Runtime {
     pub fn fetch_alone(&self, worker: &mut Worker, page: usize) {
         if self.fetch(worker, page, 1, None).is_none() {
             self.fail("a spilled page could not be brought back");
-        }
-    }
-}
-
-impl Server {
-    /// Leaves a fault on a spilled page to the fetchers. Only the handler recognises sequences.
-    pub(crate) fn leave(&mut self, fault: Fault, begin: u64, run: usize) {
-        match self.runtime.leave_to_fetchers(fault, begin, run) {
-            Some(count) => {
-                self.streams.expect_next(fault.page, count);
-                self.runtime.keep_awake(begin);
-            }
-            None => {
-                // The page is not spilled any more: the thread touches it again.
-                self.runtime.delivery().resume_at(fault.page);
-                sched::yield_now();
-            }
-        }
-    }
-
-    /// Serves a fault that was left to the fetchers.
-    fn serve_spilled(&mut self, left: Left) {
-        let Left { fault, begin, run, asked } = left;
-        self.runtime.faults.stall.enter(begin);
-        let fetched = self.runtime.fetch(&mut self.worker, fault.page, run, asked);
-        let mut order = self.runtime.lock_order();
-        if order.forking {
-            if let Some((fetched, first)) = fetched.and_then(|fetched| Some((fetched, fetched.spots[0]?))) {
-                self.place_during_fork(&mut order, fault.page, first, fetched.number);
-            }
-            drop(order);
-            // If the page could not be placed, the thread touches it again.
-            self.runtime.delivery().resume_at(fault.page);
-            sched::yield_now();
-        } else {
-            self.runtime.faults.serving.fetch_add(1, SeqCst);
-            drop(order);
-            match fetched {
-                Some(fetched) => {
-                    // This wait comes here, and not while nothing may change because of a fork. As for fresh
-                    // memory: fetched pages add to the memory in use, and spilling makes room.
-                    self.holds_page = true;
-                    self.wait_for_room(true);
-                    self.holds_page = false;
-                    self.place_fetched(fault, &fetched, begin);
-                }
-                // The page is served in its present state, like any other.
-                None => {
-                    self.serve_from(fault, begin);
-                }
-            }
-            self.runtime.faults.serving.fetch_sub(1, SeqCst);
-        }
-        let stalled = self.runtime.faults.stall.leave(sys::now_ns());
-        self.runtime.slot().counters.stalled_ns.fetch_add(stalled, Relaxed);
-    }
-
-    /// Serves the faults that were read meanwhile: the handlers may be asleep, and do not know of them.
-    fn serve_deferred(&mut self) {
-        while self.runtime.faults.deferred.load(Acquire) > 0 {
-            let mut order = self.runtime.lock_order();
-            // After a fork the handlers are woken.
-            let next = if order.forking { None } else { self.runtime.next_kept(&mut order) };
-            let Some(fault) = next else { return };
-            self.runtime.faults.serving.fetch_add(1, SeqCst);
-            drop(order);
-            self.serve(fault);
-            self.runtime.faults.serving.fetch_sub(1, SeqCst);
-        }
-    }
-
-    /// Places fetched pages, and stored pages that lie between them.
-    pub(crate) fn place_fetched(&mut self, fault: Fault, fetched: &Fetched, begin: u64) {
-        let mut found = [State::Empty; RUN];
-        let mut count = 0;
-        self.runtime.stored.set_reading(self.worker.number, true);
-        for (index, spot) in fetched.spots.iter().enumerate().take(fetched.count) {
-            let state = match spot {
-                Some(spot) => Some(State::Spilled(*spot)),
-                None => self.load(fault.page + index * PAGE, index),
-            };
-            let Some(state) = state else { break };
-            found[index] = state;
-            count += 1;
-        }
-        self.runtime.stored.set_reading(self.worker.number, false);
-        if self.place(fault, &found[..count], Some(fetched.number), true).0
-            == crate::faults::serving::Placed::Done
-        {
-            self.note_served(fault, begin);
-            if let Some(area) = self.runtime.spill.area() {
-                area.note_fault(sys::now_ns().saturating_sub(begin));
-            }
-        } else {
-            // The page has changed meanwhile: the thread touches it again.
-            self.runtime.delivery().resume_at(fault.page);
         }
     }
 }

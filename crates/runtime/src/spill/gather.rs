@@ -5,9 +5,11 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_spill::Batch;
 
-use super::out::{Item, LOOKS, Outgoing, ROUNDS, SAME};
+use super::out::{LOOKS, ROUNDS, SAME};
+use super::outgoing::{Item, Outgoing};
+use crate::kernel::addresses::{BLOCK, END, index_in_block, page_number};
 use crate::kernel::sys::PAGE;
-use crate::pages::table::{BLOCK, Block, END, State, index_in_block, page_number};
+use crate::pages::table::{Block, State};
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 
@@ -85,7 +87,7 @@ impl Runtime {
                 continue;
             }
             pinned = true;
-            if !self.is_block_at(address, block) {
+            if !self.pages.is_block_at(address, block) {
                 // The block was detached meanwhile, and stands for other addresses by now.
                 self.stored.set_reading(worker.number, false);
                 entry.unpin(name);
@@ -102,7 +104,7 @@ impl Runtime {
                 left = Some(address);
                 break;
             };
-            self.let_others_run();
+            self.reclaim.let_others_run();
             items[*count] =
                 Item { page, was: State::Stored(name).to_bits(), offset: place.offset, len: place.len };
             *count += 1;

@@ -9,172 +9,44 @@
 //! Until the answer arrives the store keeps its copy, and the page may be touched, change or go: then its
 //! block in the batch belongs to no entry.
 
-use core::sync::atomic::Ordering::*;
-
-use memfold::probe;
-use memfold_codec::CodecId;
-use memfold_shared::page;
-use memfold_shared::spill::{self as area, Area, For, POSTS, Word, answer, kind};
-use memfold_spill::Batch;
-
+use super::outgoing::{Item, Outgoing, Sent};
 use super::posts::{fill, free_request_slot, send_request};
-use super::sparse::Sparse;
-use super::{Batches, SpillLocation};
-use crate::kernel::sys::{self, PAGE};
-use crate::memory::arena::Arena;
+use crate::kernel::sys::PAGE;
 use crate::pages::table::State;
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
+use crate::spill::state::Spill;
+use core::sync::atomic::Ordering::*;
+use memfold::probe;
+use memfold_codec::CodecId;
+use memfold_shared::page;
+use memfold_shared::spill::{self as area, Area, For, POSTS, answer, kind};
+use memfold_spill::Batch;
 
-/// Maximum number of a process's batches on their way at the same time.
-pub(super) const BATCHES: usize = 2;
-/// Maximum number of blocks in a batch.
-pub(super) const BLOCKS: usize = 1024;
-/// The threshold for large blobs at the beginning, and its maximum, in bytes: such pages do not compress.
-pub const LARGEST: usize = PAGE / 4 * 3;
-/// A round has found much if it has found this fraction of the store.
-pub const MUCH: u64 = 64;
 /// Maximum number of rounds for one batch: from the highest threshold down to the lowest.
 pub const ROUNDS: usize = 24;
 /// Number of table blocks to look at in vain for one batch before the compressor does something else.
 pub const LOOKS: usize = 512;
 
-/// A block in a batch.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Item {
-    pub page: u64,
-    /// The state of its entry as a number: stored, or spilled to another place.
-    pub was: u64,
-    pub offset: u32,
-    pub len: u32,
-}
-
-impl Item {
-    /// Its location in that batch.
-    pub fn spot(&self, batch: u32) -> SpillLocation {
-        SpillLocation { batch, offset: self.offset, len: self.len }
-    }
-}
-
-/// A batch on its way.
-pub struct Sent {
-    post: usize,
-    /// The store's [`wraps`](memfold::store::Store::wraps) when the batch was begun: if it has changed, a
-    /// reference may stand for another blob, and the answer is not trusted.
-    wraps: u64,
-    /// The state of the request slot when it was taken.
-    taken: Word,
-    /// Where the batch is sealed: bytes that other processes could change before they are sealed would count
-    /// as right.
-    room: *mut u8,
-    /// Its index among [`super::Batches`].
-    batch: u32,
-    pub count: usize,
-    items: *mut Item,
-    /// Its length in bytes, and the batch from which some of its blocks come, which is held meanwhile.
-    bytes: usize,
-    from: Option<u32>,
-    is_used: bool,
-}
-
-/// See the module.
-pub struct Outgoing {
-    pub sent: [Sent; BATCHES],
-    /// The minimum size of blobs in this round of the hand, in bytes, and how many bytes it has found.
-    pub least: usize,
-    pub found: u64,
-    sparse: Sparse,
-    /// The last release that was reported, one at a time: the only answer is that its request slot is free.
-    released: Option<(usize, Word)>,
-    /// When a compressor was last here.
-    looked_ns: u64,
-}
-
-// SAFETY: the items are reached only through the lock around this.
-unsafe impl Send for Outgoing {}
-
-impl Outgoing {
-    /// No batches.
-    pub const fn new() -> Self {
-        Outgoing {
-            sent: [const { Sent::none() }; BATCHES],
-            least: LARGEST,
-            found: 0,
-            sparse: Sparse::new(),
-            released: None,
-            looked_ns: 0,
-        }
-    }
-
-    /// Reserves the memory for lists, and to seal batches in; once.
-    pub fn prepare(&mut self, arena: &Arena) -> sys::Result<()> {
-        for sent in &mut self.sent {
-            if sent.items.is_null() {
-                let place = arena.reserve(BLOCKS * size_of::<Item>(), 64).ok_or(sys::Errno::NOMEM)?;
-                sent.items = place as *mut Item;
-                sent.room = arena.reserve(area::BUFFER, 4096).ok_or(sys::Errno::NOMEM)?;
+impl Spill {
+    /// Reports batches that are no longer needed.
+    fn report_dead(&self, area: &'static Area, out: &mut Outgoing) -> bool {
+        if let Some((post, taken)) = out.released {
+            let now = area.posts[post % POSTS].load();
+            if [area::state::ASKED, area::state::BUSY].map(|state| taken.with(state)).contains(&now) {
+                return false;
             }
         }
-        Ok(())
-    }
-
-    /// The request slot of the last release, if it may not have been handled yet.
-    pub fn released(&self) -> Option<(usize, Word)> {
-        self.released
-    }
-
-    /// The hand has finished a round: sets the threshold for the next one. Returns whether there was nothing
-    /// at all.
-    pub fn end_round(&mut self, store: u64) -> bool {
-        let (least, found) = (self.least, core::mem::take(&mut self.found));
-        if found == 0 {
-            // Lower by at least one, down to 0.
-            self.least = (least / 4 * 3).min(least.saturating_sub(1));
-        } else if found > store / MUCH {
-            self.least = (least / 3 * 4 + 4).min(LARGEST);
-        }
-        found == 0 && least == 0
-    }
-
-    /// In a forked child: batches on their way are the parent's.
-    pub fn forget(&mut self, batches: &Batches) {
-        for sent in self.sent.iter_mut().filter(|sent| sent.is_used) {
-            sent.is_used = false;
-            batches.release(sent.batch);
-            sent.from.take().into_iter().for_each(|from| batches.release(from));
-        }
-        self.released = None;
-        self.sparse.forget().into_iter().for_each(|batch| batches.release(batch));
-    }
-}
-
-impl Default for Outgoing {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Sent {
-    const fn none() -> Self {
-        Sent {
-            post: 0,
-            wraps: 0,
-            taken: Word::NONE,
-            room: core::ptr::null_mut(),
-            batch: 0,
-            count: 0,
-            items: core::ptr::null_mut(),
-            bytes: 0,
-            from: None,
-            is_used: false,
-        }
-    }
-
-    pub fn items(&mut self) -> &mut [Item] {
-        // SAFETY: memory for this many items, initially zeroed, made by `prepare` and reached only through
-        // the lock.
-        unsafe { core::slice::from_raw_parts_mut(self.items, BLOCKS) }
+        let Some((post, taken)) = area.take(self.pid(), For::Put) else { return false };
+        let buffer = area.buffer(post) as *mut u64;
+        let count = self.batches.remove_dead(area::SMALLEST_BATCH / 8, |index, number| {
+            // SAFETY: within the buffer of the request slot, which was taken for this.
+            unsafe { buffer.add(index).write(number.to_le()) };
+        });
+        fill(&area.posts[post], kind::RELEASE, 0, 0, count * 8);
+        send_request(area, post, taken);
+        out.released = Some((post, taken));
+        true
     }
 }
 
@@ -196,7 +68,7 @@ impl Runtime {
     pub fn spill_some(&self, worker: &mut Worker) -> bool {
         let Some(area) = self.spill.area() else { return false };
         let Some(mut out) = self.spill.out.try_lock() else { return false };
-        self.count_unheard(&mut out.looked_ns, self.should_spill());
+        self.spill.count_unheard(&mut out.looked_ns, self.should_spill());
         let mut worked = false;
         for (sent, still) in out.sent.iter_mut().zip(&self.spill.still).filter(|(sent, _)| sent.is_used) {
             if self.take_answer(area, sent) {
@@ -204,7 +76,7 @@ impl Runtime {
                 worked = true;
             }
         }
-        worked |= self.spill.batches.has_dead() && self.report_dead(area, &mut out);
+        worked |= self.spill.batches.has_dead() && self.spill.report_dead(area, &mut out);
         if self.forks.pause.load(Relaxed) == 0 {
             // With hardly any room on the tier, no new data are sent until there is some again.
             let may_send = !out.sparse.is_reading() || area.scarce.load(Relaxed) != area::scarce::VERY;
@@ -252,7 +124,7 @@ impl Runtime {
         let Some((post, taken)) = taken else {
             self.spill.batches.release(index);
             if let Some(from) = from {
-                self.leave_sparse(from, false);
+                self.spill.leave_sparse(from, false);
             }
             return false;
         };
@@ -295,7 +167,7 @@ impl Runtime {
         probe!(runtime_spill, self.spill.batches.number(batch).unwrap_or(0), spilled, kept);
         self.spill.batches.release(batch);
         if let Some(from) = from {
-            self.leave_sparse(from, kept);
+            self.spill.leave_sparse(from, kept);
         }
         true
     }
@@ -314,32 +186,12 @@ impl Runtime {
                 self.free(name, item.page);
                 spilled += 1;
             } else {
-                self.release_location(spot);
+                self.spill.release_location(spot);
             }
         }
         self.slot().counters.pages_spilled.fetch_add(spilled, Relaxed);
         self.reclaim.given_back.fetch_add(u32::from(spilled > 0), Relaxed);
         spilled
-    }
-
-    /// Reports batches that are no longer needed.
-    fn report_dead(&self, area: &'static Area, out: &mut Outgoing) -> bool {
-        if let Some((post, taken)) = out.released {
-            let now = area.posts[post % POSTS].load();
-            if [area::state::ASKED, area::state::BUSY].map(|state| taken.with(state)).contains(&now) {
-                return false;
-            }
-        }
-        let Some((post, taken)) = area.take(self.spill.pid(), For::Put) else { return false };
-        let buffer = area.buffer(post) as *mut u64;
-        let count = self.spill.batches.remove_dead(area::SMALLEST_BATCH / 8, |index, number| {
-            // SAFETY: within the buffer of the request slot, which was taken for this.
-            unsafe { buffer.add(index).write(number.to_le()) };
-        });
-        fill(&area.posts[post], kind::RELEASE, 0, 0, count * 8);
-        send_request(area, post, taken);
-        out.released = Some((post, taken));
-        true
     }
 }
 
@@ -349,23 +201,4 @@ pub(super) const SAME: u8 = 0;
 /// The codec that a tag stands for.
 pub(super) fn codec_of(tag: u8) -> Option<CodecId> {
     (tag != SAME).then_some(CodecId(tag))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_large_follows_from_what_is_found() {
-        let mut out = Outgoing::new();
-        let rounds = (1..=ROUNDS).find(|_| out.end_round(1 << 20));
-        assert!(rounds.is_some() && out.least == 0);
-        out.found = 1 << 14;
-        assert!(!out.end_round(1 << 20) && out.least == 0, "that was just enough");
-        for _ in 0..ROUNDS {
-            out.found = 1 << 18;
-            assert!(!out.end_round(1 << 20));
-        }
-        assert_eq!(out.least, LARGEST);
-    }
 }

@@ -4,13 +4,16 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_shared::spill::{self as area, Area, For, POSTS, Post, Word, answer};
 
-use super::{LOOK_NS, TURN_NS};
+use super::direct::TURN_NS;
 use crate::kernel::sched;
 use crate::kernel::sys;
 use crate::memory::patience::Patience;
-use crate::runtime::Runtime;
+use crate::spill::state::Spill;
 
-impl Runtime {
+/// How often to check that the server is still there, ns.
+pub const LOOK_NS: u64 = 1_000_000_000;
+
+impl Spill {
     /// Takes a request slot; waits for one if there is none, until patience ends. On failure it returns the
     /// reason: [`answer::AWAY`], or `None` if no process serves the slots.
     pub fn take_request_slot(
@@ -19,7 +22,7 @@ impl Runtime {
         what: For,
         patience: &mut Patience,
     ) -> Result<(usize, Word), Option<u32>> {
-        let take = || area.take(self.spill.pid(), what);
+        let take = || area.take(self.pid(), what);
         if let Some(taken) = take() {
             return Ok(taken);
         }
@@ -87,7 +90,7 @@ impl Runtime {
 
     /// Makes a short request that concerns the process as a whole.
     pub fn tell(&self, what: u32, batch: u64, from: u32) {
-        let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
+        let Some(area) = self.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
         let Ok((number, taken)) = self.take_request_slot(area, For::Control, &mut Patience::new(u64::MAX))
         else {
             return;

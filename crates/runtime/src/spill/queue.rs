@@ -1,7 +1,10 @@
 //! Faults on spilled pages that wait for a fetcher.
 
-use super::fetch::Asked;
-use crate::pages::order::Fault;
+use memfold_shared::spill::Word;
+
+use super::batches::SpillLocation;
+use super::direct::Reading;
+use crate::pages::events::order::Fault;
 
 /// How often to check whether a read can begin, ns.
 pub const AGAIN_NS: u64 = 1_000_000;
@@ -9,6 +12,25 @@ pub const AGAIN_NS: u64 = 1_000_000;
 /// more (`--paranoid`).
 pub const QUEUE: usize = 256;
 pub const SHORT_QUEUE: usize = 8;
+
+/// A request, and the place where its answer will be.
+#[derive(Clone, Copy)]
+pub struct Asked {
+    pub(super) way: Way,
+    /// The batch's number.
+    pub(super) number: u64,
+    /// The first block, and the number of consecutive ones.
+    pub(super) first: SpillLocation,
+    pub count: usize,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Way {
+    /// This process reads the blocks itself.
+    Read(Reading),
+    /// The supervisor was asked, with this request slot.
+    Post(usize, Word),
+}
 
 /// A fault that waits for a fetcher: since when, and how many pages to restore.
 #[derive(Clone, Copy)]

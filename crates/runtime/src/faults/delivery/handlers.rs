@@ -6,14 +6,13 @@
 
 use core::sync::atomic::Ordering::*;
 
-use super::Delivery;
 use crate::faults::serving::Server;
 use crate::interpose::rights::credentials;
 use crate::kernel::sched::{self, Binding};
 use crate::kernel::sys::{self, PollFd};
 use crate::kernel::uffd::Message;
 use crate::memory::lock::Guard;
-use crate::pages::order::{Fault, Order};
+use crate::pages::events::order::{Fault, Order};
 use crate::process::thread;
 use crate::runtime::RUNTIME;
 
@@ -78,14 +77,14 @@ impl Handler {
                 return None;
             }
             runtime.settle_late(order);
-            match runtime.delivery().next() {
+            match runtime.next_message() {
                 Some(Message::Fault { page, touch, tid }) => {
                     runtime.faults.follow.note(tid);
                     return Some(Fault { page, touch });
                 }
                 Some(event) => runtime.apply(order, event),
                 None => {
-                    runtime.forks.gate.let_through();
+                    runtime.open_gate();
                     return None;
                 }
             }

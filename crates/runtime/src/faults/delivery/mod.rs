@@ -5,8 +5,8 @@
 //! There is one implementation today: messages of userfaultfd, which threads of the runtime read
 //! (`handlers.rs`); `follow.rs` decides which of them listen, and on which CPU.
 //!
-//! Another implementation also has to replace what goes past the trait today: `pages/order.rs` reads messages
-//! and wakes threads while it applies events, `handlers.rs` polls the descriptor, `spill/gather.rs` and
+//! Another implementation also has to replace what goes past the trait today: `pages/events/reading.rs`
+//! wakes threads while it applies events, `handlers.rs` polls the descriptor, `spill/gather.rs` and
 //! `reclaim/dense.rs` wake the threads that wait for a pin of theirs, and mappings are registered and probed in
 //! `kernel/uffd.rs`. If the faulting thread itself serves the fault, it may hold any lock of the program, and
 //! the rule in `../mod.rs` has to be proved anew.
@@ -24,7 +24,7 @@ use crate::kernel::uffd::{Message, Uffd};
 /// is resident already.
 pub trait Delivery {
     /// The next touch, or change of mappings, that no thread has taken yet.
-    fn next(&self) -> Option<Message>;
+    fn next(&self) -> Result<Message>;
 
     /// Places a copy of these bytes at pages that are missing, write-protected if `protected`. Returns how
     /// many bytes were placed.
@@ -55,7 +55,7 @@ pub trait Delivery {
 }
 
 impl Delivery for Uffd {
-    fn next(&self) -> Option<Message> {
+    fn next(&self) -> Result<Message> {
         Uffd::next(self)
     }
 

@@ -2,14 +2,15 @@
 
 use super::Server;
 use crate::faults::delivery::Delivery;
+use crate::kernel::addresses::page_number;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Errno, PAGE};
 use crate::kernel::uffd::Touch;
 use crate::memory::lock::Guard;
-use crate::pages::journal::Record;
-use crate::pages::order::{Fault, Order};
-use crate::pages::table::{State, page_number};
-use crate::spill::SpillLocation;
+use crate::pages::events::journal::Record;
+use crate::pages::events::order::{Fault, Order};
+use crate::pages::table::State;
+use crate::spill::batches::SpillLocation;
 
 impl Server {
     /// Serves a fault while nothing may change but the journal.

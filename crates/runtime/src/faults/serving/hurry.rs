@@ -2,11 +2,12 @@
 //! page are restored together with it. The thread that touched the page does not wait for them.
 
 use super::{Placed, Server};
+use crate::kernel::addresses::PAGES;
+use crate::kernel::addresses::RUN;
 use crate::kernel::sys::PAGE;
 use crate::kernel::uffd::Touch;
-use crate::pages::order::Fault;
-use crate::pages::table::{PAGES, State};
-use crate::reclaim::worker::RUN;
+use crate::pages::events::order::Fault;
+use crate::pages::table::State;
 
 impl Server {
     /// Restores the evicted ones among the `RUN` pages around the touched one.

@@ -27,11 +27,12 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::probe;
 
+use crate::kernel::addresses::page_number;
 use crate::kernel::sched;
 use crate::kernel::sys::{self};
 use crate::kernel::uffd::Touch;
-use crate::pages::order::Fault;
-use crate::pages::table::{State, page_number};
+use crate::pages::events::order::Fault;
+use crate::pages::table::State;
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
 use streams::Streams;

@@ -11,13 +11,14 @@ use memfold::probe;
 use super::run::{Placing, Run};
 use super::{Placed, Server};
 use crate::faults::delivery::Delivery;
+use crate::kernel::addresses::RUN;
+use crate::kernel::addresses::{PAGES, page_number};
 use crate::kernel::pagemap::Pagemap;
 use crate::kernel::sys::{Errno, Fd, PAGE};
 use crate::kernel::uffd::Touch;
 use crate::memory::lock::Guard;
-use crate::pages::order::{Fault, Order};
-use crate::pages::table::{PAGES, State, page_number};
-use crate::reclaim::worker::RUN;
+use crate::pages::events::order::{Fault, Order};
+use crate::pages::table::State;
 
 /// Number of pages from this one to the end of its block.
 fn left_in_block(page: usize) -> usize {

@@ -8,7 +8,7 @@ use crate::faults::delivery::Delivery;
 use crate::interpose::rights::credentials;
 use crate::kernel::sys::{self, Errno, PAGE};
 use crate::kernel::uffd::Touch;
-use crate::pages::order::Fault;
+use crate::pages::events::order::Fault;
 use crate::pages::table::State;
 use crate::reclaim::hope::Waiting;
 
@@ -135,7 +135,7 @@ impl Server {
     pub(super) fn let_copy(&mut self, fault: Fault) {
         let runtime = self.runtime;
         // A write to a clean page makes no copy, unless the process has forked since.
-        if runtime.is_clean(fault.page) && runtime.is_exclusive(fault.page) {
+        if runtime.is_clean(fault.page) && runtime.kernel.is_exclusive(fault.page) {
             return self.let_write(fault);
         }
         self.wait_for_room(true);

@@ -6,9 +6,10 @@ use memfold::store::Ref;
 
 use super::Placed;
 use crate::interpose::mappings::ranges;
+use crate::kernel::addresses::RUN;
+use crate::kernel::addresses::{index_in_block, page_number};
 use crate::kernel::sys::PAGE;
-use crate::pages::table::{Block, State, index_in_block, page_number};
-use crate::reclaim::worker::RUN;
+use crate::pages::table::{Block, State};
 use crate::runtime::Runtime;
 
 /// Consecutive pages that were decompressed.
@@ -103,7 +104,7 @@ impl Run<'_> {
                 }
                 State::Spilled(spot) if is_done && entry.restore(State::Spilled(spot)) => {
                     block.evicted.fetch_sub(1, Relaxed);
-                    runtime.release_location(spot);
+                    runtime.spill.release_location(spot);
                     settled.fetched += 1;
                 }
                 State::Stored(name) if !is_done => {

@@ -1,7 +1,7 @@
 //! Sequential faults: how many pages to restore at once.
 
+use crate::kernel::addresses::PAGES;
 use crate::kernel::sys::PAGE;
-use crate::pages::table::PAGES;
 
 /// How many sequential streams a handler follows at the same time.
 const STREAMS: usize = 8;

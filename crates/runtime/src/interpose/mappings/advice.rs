@@ -78,7 +78,7 @@ fn note(start: usize, end: usize, advice: usize) {
             PROGRAM_WIPED.add(start, end);
             if is_paging() {
                 desk::let_evictions_end();
-                RUNTIME.bring_back(start, end);
+                RUNTIME.restore_range(start, end);
             }
         }
         KEEPONFORK => PROGRAM_WIPED.remove(start, end),

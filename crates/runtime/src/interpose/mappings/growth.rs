@@ -17,8 +17,9 @@ use memfold_shared::page::{call, state};
 use crate::interpose::desk;
 use crate::interpose::mappings::ranges;
 use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
+use crate::kernel::addresses::BLOCK;
 use crate::kernel::sys::{self, PAGE, advice};
-use crate::pages::table::{BLOCK, Block};
+use crate::pages::table::Block;
 use crate::process::begin::MUCH;
 use crate::reclaim::hope::Waiting;
 use crate::reclaim::watch;
@@ -98,7 +99,7 @@ fn got(at: usize, bytes: usize) {
         }
     } else if bytes >= MUCH {
         got_much(at, bytes);
-    } else if RUNTIME.call() != call::FAR {
+    } else if RUNTIME.process.call() != call::FAR {
         got_unwatched(at, bytes);
     }
 }
@@ -106,7 +107,10 @@ fn got(at: usize, bytes: usize) {
 /// The same in a process without a keeper: it may be time to start one.
 #[cold]
 fn got_unwatched(at: usize, bytes: usize) {
-    if !is_managed() || bytes < LARGE && RUNTIME.call() != call::NOW || !RUNTIME.should_start_keeper(bytes) {
+    if !is_managed()
+        || bytes < LARGE && RUNTIME.process.call() != call::NOW
+        || !RUNTIME.should_start_keeper(bytes)
+    {
         return;
     }
     keeping_errno(|| {
@@ -210,9 +214,9 @@ macro_rules! maps {
                 if fresh && at != FAILED {
                     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
                         got_near_limit(at, bytes);
-                    } else if bytes >= MUCH && (flags & NORESERVE == 0 || RUNTIME.call() != call::FAR || is_paging()) {
+                    } else if bytes >= MUCH && (flags & NORESERVE == 0 || RUNTIME.process.call() != call::FAR || is_paging()) {
                         got_much(at, bytes);
-                    } else if RUNTIME.call() != call::FAR {
+                    } else if RUNTIME.process.call() != call::FAR {
                         got_unwatched(at, bytes);
                     }
                 }

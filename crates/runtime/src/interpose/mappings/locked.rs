@@ -12,7 +12,6 @@ use crate::interpose::mappings::ranges::PROGRAM_LOCKED;
 use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::kernel::maps;
 use crate::kernel::sys::{self, Fd, PAGE};
-use crate::pages::table;
 use crate::runtime::RUNTIME;
 
 #[cfg(target_arch = "x86_64")]
@@ -41,7 +40,7 @@ pub static ALL: [&Next; 4] = [&MLOCK, &MLOCK2, &MUNLOCK, &MLOCKALL];
 
 /// The pages that the kernel locks when given this range.
 fn pages(start: usize, bytes: usize) -> (usize, usize) {
-    let end = start.saturating_add(bytes).min(table::END);
+    let end = start.saturating_add(bytes).min(crate::kernel::addresses::END);
     (start & !(PAGE - 1), end.next_multiple_of(PAGE))
 }
 
@@ -65,7 +64,7 @@ pub fn note(start: usize, bytes: usize) {
     PROGRAM_LOCKED.add(from, to);
     if is_paging() {
         desk::let_evictions_end();
-        RUNTIME.bring_back(from, to);
+        RUNTIME.restore_range(from, to);
     }
 }
 

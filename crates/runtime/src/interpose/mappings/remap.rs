@@ -59,7 +59,7 @@ pub unsafe extern "C" fn mremap(
         if flags & DONTUNMAP != 0 {
             leaving::note(old, old.saturating_add(whole(old_bytes)));
         }
-        let whole_here = wanted.bring_back();
+        let whole_here = wanted.restore();
         RUNTIME.pages.moving.fetch_add(1, SeqCst);
         // SAFETY: passed on to the caller.
         let at = unsafe { wanted.carry_out(now) };
@@ -106,7 +106,7 @@ impl Move {
     /// pages are found again through messages of the kernel, which may arrive in a different order than the
     /// changes happened (see `late.rs`); resident pages move with their mapping. This is not done where it
     /// would take a large part of the limit.
-    fn bring_back(&self) -> bool {
+    fn restore(&self) -> bool {
         let Some(end) = self.old.checked_add(self.old_bytes) else { return false };
         let limit = RUNTIME.shared().limit_bytes.load(Relaxed);
         if !RUNTIME.is_threaded() || self.old_bytes == 0 || self.old_bytes as u64 > limit / PART {
@@ -115,7 +115,7 @@ impl Move {
         keeping_errno(|| {
             ranges::MOVING.add(self.old, end);
             desk::let_evictions_end();
-            RUNTIME.bring_back(self.old, end);
+            RUNTIME.restore_range(self.old, end);
         });
         true
     }

@@ -5,8 +5,8 @@ use core::ffi::c_int;
 
 use crate::interpose::desk;
 use crate::interpose::next::{Next, is_managed_here, keeping_errno};
+use crate::kernel::rlimit::ADDRESS_SPACE;
 use crate::kernel::sys;
-use crate::process::limits::ADDRESS_SPACE;
 
 #[cfg(target_arch = "x86_64")]
 const SETRLIMIT: usize = 160;

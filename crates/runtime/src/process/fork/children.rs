@@ -15,15 +15,17 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::*};
 
+use crate::kernel::addresses::RUN;
+use crate::kernel::addresses::{BLOCK, page_number};
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Errno, Fd, PAGE};
 use crate::kernel::uffd::Uffd;
 use crate::memory::lock::Guard;
-use crate::pages::order::Order;
-use crate::pages::table::{BLOCK, Entry, State, page_number};
+use crate::pages::events::order::Order;
+use crate::pages::table::{Entry, State};
 use crate::process::fork::forker::Unborn;
 use crate::process::threads::WORKERS;
-use crate::reclaim::worker::{RUN, Worker};
+use crate::reclaim::worker::Worker;
 use crate::runtime::{RUNTIME, Runtime};
 
 /// Number of the worker that fills children: there is one at a time.
@@ -66,7 +68,7 @@ impl Runtime {
         };
         let mut run = Run { child, first: 0, count: 0, given: 0 };
         self.stored.set_reading(WORKER, true);
-        self.pages.table.for_each_block(0, crate::pages::table::END, |base, block| {
+        self.pages.table.for_each_block(0, crate::kernel::addresses::END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }

@@ -26,7 +26,7 @@ use crate::kernel::sched;
 use crate::kernel::sys::{self, Fd, nr};
 use crate::kernel::uffd::Message;
 use crate::memory::lock::Guard;
-use crate::pages::order::{Fault, Order};
+use crate::pages::events::order::{Fault, Order};
 use crate::runtime::Runtime;
 
 /// How long to wait for the thread of the prepared fork, ns.
@@ -108,7 +108,7 @@ impl Runtime {
     fn read_rest(&self, order: &mut Guard<'_, Order>, unborn: &mut Unborn) -> bool {
         while !unborn.is_full() && order.may_read() {
             self.settle_late(order);
-            match self.uffd().next() {
+            match self.next_message() {
                 Some(Message::Fork { child }) => unborn.add(child),
                 Some(Message::Fault { page, touch, tid }) => {
                     self.faults.follow.note(tid);

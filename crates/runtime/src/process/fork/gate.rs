@@ -17,15 +17,12 @@
 //!
 //! If the process ends in between, the kernel gives up the clone, and there is no child.
 //!
-//! A message about a fork carries a descriptor. If the program's limit is so low that no descriptor is left,
-//! a spare one that is kept for this is given up.
+//! A message about a fork carries a descriptor: see `messages.rs`.
 
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
 
 use crate::kernel::sys::{self, Errno, Fd, PAGE, Result, prot};
-use crate::kernel::uffd::{Message, Uffd, feature};
-use crate::process::limits::MoreDescriptors;
-use crate::runtime::RUNTIME;
+use crate::kernel::uffd::{Uffd, feature};
 
 /// The address of the highest possible page of a process, for each size of the address space.
 #[cfg(target_arch = "x86_64")]
@@ -92,21 +89,6 @@ impl Gate {
         Uffd(self.fd()).register(self.page.load(Relaxed), PAGE)
     }
 
-    /// Lets the threads through that have reached the gate. Under the order lock: earlier messages have been
-    /// handled.
-    pub fn let_through(&self) {
-        while self.is_there() {
-            match Uffd(self.fd()).next() {
-                Some(Message::Fork { child }) => {
-                    sys::close(child);
-                    self.keep_spare();
-                }
-                Some(_) => {}
-                None => break,
-            }
-        }
-    }
-
     /// From here on no fork waits at the gate: handlers are about to end.
     pub fn end(&self) {
         if self.is_there() {
@@ -128,21 +110,13 @@ impl Gate {
         self.spare.store(-1, Relaxed);
     }
 
-    /// A message cannot be read because no descriptor is left for it: gives up the spare one, or raises the
-    /// limit while the returned value lives. If neither works the process ends, since the forking thread
-    /// would wait for ever.
-    #[cold]
-    pub fn make_room(&self) -> Option<MoreDescriptors> {
+    /// Gives up the spare descriptor. `false` if there is none.
+    pub fn give_up_spare(&self) -> bool {
         let spare = self.spare.swap(-1, AcqRel);
         if spare >= 0 {
             sys::close(Fd(spare));
-            return None;
         }
-        let more = MoreDescriptors::allow();
-        if more.is_none() {
-            RUNTIME.fail("it forks, and no file may be open in it (ulimit -n)");
-        }
-        more
+        spare >= 0
     }
 
     /// Keeps a spare descriptor. Called by a thread of the runtime.

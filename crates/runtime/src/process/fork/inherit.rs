@@ -6,9 +6,26 @@ use core::sync::atomic::Ordering::*;
 
 use memfold_shared::page::state;
 
+use crate::kernel::addresses::{BLOCK, index_in_block};
 use crate::kernel::sys::{self, PAGE};
-use crate::pages::table::{BLOCK, State, index_in_block};
+use crate::pages::Pages;
+use crate::pages::table::State;
 use crate::runtime::Runtime;
+
+impl Pages {
+    /// Whether a page of a range is evicted.
+    fn has_evicted(&self, start: usize, end: usize) -> bool {
+        let found = self.table.visit_blocks(start, end, |base, block| {
+            let (from, to) = (start.max(base), end.min(base + BLOCK));
+            let any = block.evicted.load(Relaxed) > 0
+                && (from..to)
+                    .step_by(PAGE)
+                    .any(|page| block.entries[index_in_block(page)].load() != State::Empty);
+            if any { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        found.is_break()
+    }
+}
 
 impl Runtime {
     /// In the child: forgets pages of memory that it has not inherited. Other memory may be mapped there
@@ -25,7 +42,7 @@ impl Runtime {
         if read.is_err() {
             self.fail("a forked process can't read /proc/self/maps: it does not know what it has inherited");
         }
-        self.drop_range(&mut order, end, crate::pages::table::END);
+        self.drop_range(&mut order, end, crate::kernel::addresses::END);
     }
 
     /// Called in the child, by its keeper: registers the mappings that have evicted pages.
@@ -35,27 +52,14 @@ impl Runtime {
     pub fn register_evicted(&self, maps: sys::Fd) -> sys::Result<()> {
         let (mut buffer, mut failed) = ([0u8; 8192], false);
         crate::kernel::maps::for_each(maps, &mut buffer, |mapping| {
-            let (start, end) = (mapping.start, mapping.end.min(crate::pages::table::END));
-            if mapping.is_private_anonymous() && self.has_evicted(start, end) {
+            let (start, end) = (mapping.start, mapping.end.min(crate::kernel::addresses::END));
+            if mapping.is_private_anonymous() && self.pages.has_evicted(start, end) {
                 let whole =
                     !self.pages.standby.overlaps(start, end) && self.register(start, end - start).is_ok();
                 failed |= !whole && !self.register_runs(start, end);
             }
         })?;
         if failed { Err(sys::Errno::INVAL) } else { Ok(()) }
-    }
-
-    /// Whether a page of a range is evicted.
-    fn has_evicted(&self, start: usize, end: usize) -> bool {
-        let found = self.pages.table.visit_blocks(start, end, |base, block| {
-            let (from, to) = (start.max(base), end.min(base + BLOCK));
-            let any = block.evicted.load(Relaxed) > 0
-                && (from..to)
-                    .step_by(PAGE)
-                    .any(|page| block.entries[index_in_block(page)].load() != State::Empty);
-            if any { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        });
-        found.is_break()
     }
 
     /// Registers the runs of evicted pages in a mapping that cannot be registered as a whole, because memory
@@ -106,7 +110,7 @@ impl Runtime {
             return;
         }
         self.restore_matching_in_place(|state| state != State::Empty);
-        self.tell_spill_begins();
+        self.spill.tell_spill_begins();
         self.process.set_state(state::STOPPED);
         if let Some(why) = why {
             self.say(why);
@@ -130,7 +134,7 @@ impl Runtime {
         let Ok(pagemap) = crate::kernel::pagemap::Pagemap::open() else {
             self.fail("a forked process can't see which of its pages are there");
         };
-        self.pages.table.for_each_block(0, crate::pages::table::END, |base, block| {
+        self.pages.table.for_each_block(0, crate::kernel::addresses::END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {
                 return;
             }
@@ -173,7 +177,7 @@ impl Runtime {
                 });
             }
             State::Stored(name) | State::Pinned(name) => {
-                let owner = crate::pages::table::page_number(page);
+                let owner = crate::kernel::addresses::page_number(page);
                 // SAFETY: no other thread of ours is running in this child.
                 if unsafe { self.store().load(name, owner, contents, &mut worker.decode) }.is_err() {
                     self.fail_corrupt();
@@ -187,7 +191,7 @@ impl Runtime {
         entry.rescue();
         match state {
             State::Stored(name) | State::Pinned(name) => {
-                self.free(name, crate::pages::table::page_number(page))
+                self.free(name, crate::kernel::addresses::page_number(page))
             }
             State::Standby(id) => {
                 self.pages.standby.forget(id);
@@ -195,7 +199,7 @@ impl Runtime {
                 // SAFETY: the page on standby is no longer needed.
                 let _ = unsafe { sys::madvise(at, PAGE, sys::advice::DONTNEED) };
             }
-            State::Spilled(spot) => self.release_location(spot),
+            State::Spilled(spot) => self.spill.release_location(spot),
             _ => {}
         }
     }

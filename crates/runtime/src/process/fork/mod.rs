@@ -19,6 +19,7 @@ pub mod children;
 pub mod forker;
 pub mod gate;
 pub mod inherit;
+mod messages;
 pub mod state;
 
 use core::sync::atomic::Ordering::*;
@@ -26,12 +27,14 @@ use core::sync::atomic::Ordering::*;
 use memfold_shared::page::{self, Slot};
 
 use crate::kernel::procfs;
+use crate::kernel::rlimit::MoreDescriptors;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE};
 use crate::pages::table::State;
 use crate::process::door;
+use crate::process::fork::state::Forks;
 use crate::process::here;
-use crate::process::limits::{self, MoreDescriptors};
+use crate::process::limits;
 use crate::runtime::{RUNTIME, Runtime};
 
 /// Called before the fork, in the forking thread.
@@ -80,7 +83,7 @@ pub fn prepare(touch: impl Fn()) {
         runtime.reclaim.work.ring();
     }
     // From here on no batch is sent, and the child also holds batches that are released from here on.
-    runtime.tell_spill_of_fork();
+    runtime.spill.tell_spill_of_fork();
     // See `pause_unmarked`.
     while runtime.pages.moving.load(SeqCst) != 0 {
         sched::yield_now();
@@ -122,7 +125,7 @@ pub fn parent() {
         drop(order);
         runtime.pages.standby.all_shared();
         runtime.wake_handlers();
-        runtime.resume();
+        runtime.forks.end_pause();
     }
     let mask = runtime.forks.fork_mask.load(Relaxed);
     here::set_prepared(false);
@@ -153,7 +156,7 @@ pub fn child() {
         runtime.replay(&mut order);
     }
     // A small process that has nothing evicted begins like one whose parent never began to page.
-    let paging = runtime.is_paging() && !(runtime.is_small() && runtime.has_nothing_evicted());
+    let paging = runtime.is_paging() && !(runtime.process.is_small() && runtime.has_nothing_evicted());
     if !paging {
         runtime.reclaim.watches_growth.store(false, Relaxed);
         runtime.process.paging_wanted.store(false, Relaxed);
@@ -178,7 +181,7 @@ pub fn child() {
     runtime.claim_spilled(parent);
     // More descriptors for the keeper, or for this thread to restore everything: no other thread is running
     // that could notice.
-    let more = if paging { MoreDescriptors::allow() } else { None };
+    let more = if paging { MoreDescriptors::allow(limits::OWN_DESCRIPTORS) } else { None };
     let Some(slot) = runtime.take_slot(runtime.shared(), crate::process::reach::outer_pid(pid)) else {
         // More processes than can be managed: this one goes on without the runtime, and without its parent's
         // slot.
@@ -207,12 +210,12 @@ pub fn child() {
     runtime.threads.handlers.store(0, Relaxed);
     if runtime.process.stopped.load(Relaxed) {
         runtime.process.set_state(page::state::STOPPED);
-    } else if runtime.open_door().is_ok() && !paging && runtime.is_watched() {
+    } else if runtime.open_door().is_ok() && !paging && runtime.process.is_watched() {
         // The supervisor watches this process.
     } else if let Err(error) = runtime.ensure_keeper()
         && door::forbid()
     {
-        runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
+        runtime.restore_in_place(runtime.process.is_to_say(error).then(|| limits::why_restored(error)));
         runtime.process.set_state(page::state::STOPPED);
         // No thread could stop it later.
         runtime.process.stopped.store(true, Release);
@@ -236,6 +239,14 @@ fn end_in_child() {
     sys::restore_signals(RUNTIME.forks.fork_mask.load(Relaxed));
 }
 
+impl Forks {
+    /// Resumes the threads that were paused for a fork.
+    fn end_pause(&self) {
+        self.pause.store(0, SeqCst);
+        sys::futex_wake(&self.pause, sys::ALL, false);
+    }
+}
+
 impl Runtime {
     /// Restores control blocks that were evicted just before they were kept: in the child, the C library
     /// follows its lists through them before any handler runs.
@@ -243,7 +254,7 @@ impl Runtime {
         let evicted = |page| self.pages.table.entry(page).is_some_and(|entry| entry.load() != State::Empty);
         self.pages.keep_out.for_each(|start, end| {
             if (start..end).step_by(PAGE).any(evicted) {
-                self.bring_back(start, end);
+                self.restore_range(start, end);
             }
         });
     }
@@ -284,7 +295,7 @@ impl Runtime {
         }
         self.for_each_marked(maps, &mut [0; 8192], |start, end| {
             if self.uffd().probe(start) == crate::kernel::uffd::Probe::Registered {
-                self.mark(start, end);
+                self.forks.keep_out_of_children(start, end);
             }
         });
     }
@@ -302,12 +313,6 @@ impl Runtime {
         if read.is_err() {
             self.fail("a fork needs /proc/self/maps, which can't be read");
         }
-    }
-
-    /// Resumes the threads that were paused for a fork.
-    fn resume(&self) {
-        self.forks.pause.store(0, SeqCst);
-        sys::futex_wake(&self.forks.pause, sys::ALL, false);
     }
 
     /// Wakes the handlers from poll.

@@ -11,11 +11,12 @@ use core::sync::atomic::Ordering::*;
 
 use pages::Pages;
 
+use crate::kernel::addresses::{BLOCK, PAGES};
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE};
-use crate::pages::stored::Entries;
-use crate::pages::table::{BLOCK, PAGES};
+use crate::pages::relocate::Entries;
 use crate::process::thread;
+use crate::reclaim::Reclaim;
 use crate::reclaim::worker::Worker;
 use crate::runtime::{RUNTIME, Runtime};
 
@@ -122,6 +123,17 @@ fn keep_off(allowed: &sched::CpuSet, cpu: Option<usize>) {
     sched::bind_to(&set);
 }
 
+impl Reclaim {
+    /// Called between two pages, while there is time: a thread that was woken on this CPU goes first. It may
+    /// have slept for so short a time that the kernel would let it wait for the next tick, a hundred times as
+    /// long as a page takes.
+    pub fn let_others_run(&self) {
+        if self.debt.load(Relaxed) < self.margin.load(Relaxed) / 4 {
+            sched::yield_now();
+        }
+    }
+}
+
 impl Runtime {
     /// Whether there are two CPUs, one thread's faults need one of them, and no other thread wants the other.
     fn may_stay_awake(&self, now: u64) -> bool {
@@ -173,15 +185,6 @@ impl Runtime {
         {
             self.reclaim.sleeps.store(false, Relaxed);
             self.reclaim.work.ring();
-        }
-    }
-
-    /// Called between two pages, while there is time: a thread that was woken on this CPU goes first. It may
-    /// have slept for so short a time that the kernel would let it wait for the next tick, a hundred times as
-    /// long as a page takes.
-    pub fn let_others_run(&self) {
-        if self.reclaim.debt.load(Relaxed) < self.reclaim.margin.load(Relaxed) / 4 {
-            sched::yield_now();
         }
     }
 

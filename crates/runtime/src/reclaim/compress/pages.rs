@@ -8,10 +8,11 @@ use memfold_shared::page;
 use memfold_shared::trail::{self, Run};
 
 use super::{GROUP, TRIES};
+use crate::kernel::addresses::{PAGES, index_in_block};
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE, advice};
 use crate::pages::standby::page_id;
-use crate::pages::table::{PAGES, State, index_in_block};
+use crate::pages::table::State;
 use crate::reclaim::incompressible::Back;
 use crate::reclaim::worker::Worker;
 use crate::runtime::Runtime;
@@ -137,11 +138,11 @@ impl Runtime {
         let held = self.pages.standby.slot(slot);
         let mut made: [(u64, Option<Fate>); GROUP] = [(0, None); GROUP];
         let mut sizes = [Size::default(); GROUP];
-        let whole = if self.leaves_incompressible() { whole } else { u64::MAX };
+        let whole = if self.spill.leaves_incompressible() { whole } else { u64::MAX };
         let (mut same_filled, mut full) = (0, false);
         let tier = self.tier(held.shared.load(Relaxed));
         for (number, made) in made.iter_mut().enumerate().filter(|(number, _)| todo >> number & 1 != 0) {
-            self.let_others_run();
+            self.reclaim.let_others_run();
             let index = usize::from(pages[number]);
             let id = page_id(slot, index);
             let owner = held.owners[index].load(Relaxed);

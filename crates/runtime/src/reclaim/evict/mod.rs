@@ -17,14 +17,16 @@ use core::sync::atomic::Ordering::*;
 use memfold::probe;
 
 use crate::interpose::mappings::ranges;
+use crate::kernel::addresses::{BLOCK, PAGES, index_in_block, page_number};
 use crate::kernel::maps;
 use crate::kernel::pagemap::Pagemap;
 use crate::kernel::sys::{self, Fd, PAGE, advice};
 use crate::kernel::uffd::Probe;
 use crate::memory::lock::Guard;
-use crate::pages::order::Order;
+use crate::pages::events::order::Order;
 use crate::pages::standby::page_id;
-use crate::pages::table::{BLOCK, PAGES, State, index_in_block, page_number};
+use crate::pages::table::State;
+use crate::process::fork::state::Forks;
 use crate::runtime::Runtime;
 use moved::Moved;
 
@@ -76,6 +78,18 @@ struct Choice {
 #[inline(never)]
 fn tell_evicted(start: usize, bytes: usize, pages: u32, slot: u32) {
     probe!(runtime_evict, start, bytes, pages, slot);
+}
+
+impl Forks {
+    /// Where no thread fills a child that the runtime does not prepare (see `gate.rs`): marks a mapping as
+    /// not inherited. Such a child then crashes, instead of reading zeros in place of data.
+    pub fn keep_out_of_children(&self, start: usize, end: usize) {
+        if self.gate.is_there() {
+            return;
+        }
+        // SAFETY: this advice loses no data; `fork` reverts it around every fork that it knows of.
+        let _ = unsafe { sys::madvise(start, end - start, advice::DONTFORK) };
+    }
 }
 
 impl Runtime {
@@ -223,7 +237,7 @@ impl Runtime {
         if self.register(mapping.0, mapping.1 - mapping.0).is_err() {
             return Err(Taken::Stale);
         }
-        self.mark(mapping.0, mapping.1);
+        self.forks.keep_out_of_children(mapping.0, mapping.1);
         // Check again that it is one mapping: before it was registered it may have changed without a message,
         // and a part of the range may be new. If it is one mapping, and registered, every later change is
         // reported.
@@ -245,16 +259,6 @@ impl Runtime {
         if !order.forking && self.register_mapping(&mut order, maps, start, end).is_ok() {
             self.pages.table.for_each_block(start, end, |_, block| block.stale.store(false, Relaxed));
         }
-    }
-
-    /// Where no thread fills a child that the runtime does not prepare (see `gate.rs`): marks a mapping as
-    /// not inherited. Such a child then crashes, instead of reading zeros in place of data.
-    pub fn mark(&self, start: usize, end: usize) {
-        if self.forks.gate.is_there() {
-            return;
-        }
-        // SAFETY: this advice loses no data; `fork` reverts it around every fork that it knows of.
-        let _ = unsafe { sys::madvise(start, end - start, advice::DONTFORK) };
     }
 
     /// Writes the entries of the pages that are on standby now. Returns their number.

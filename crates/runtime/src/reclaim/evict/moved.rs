@@ -25,14 +25,14 @@
 use core::sync::atomic::Ordering::*;
 
 use super::{Range, Taken};
+use crate::kernel::addresses::{PAGES, index_in_block};
 use crate::kernel::pagemap::{Pagemap, Present};
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Errno, PAGE, prot};
 use crate::kernel::uffd::Uffd;
 use crate::memory::lock::Guard;
 use crate::memory::patience::Patience;
-use crate::pages::order::Order;
-use crate::pages::table::{PAGES, index_in_block};
+use crate::pages::events::order::Order;
 use crate::runtime::Runtime;
 
 /// After consecutive refusals, at most this many bytes are skipped before the next try.
@@ -67,7 +67,7 @@ impl Runtime {
         // Pages that did not get smaller when last tried stay where they are.
         if let Some(marks) = self.pages.table.block(range.start).map(|block| &block.marks)
             && marks.any()
-            && self.leaves_incompressible()
+            && self.spill.leaves_incompressible()
         {
             wanted = wanted.map(|present| present.only(&marks.bits().map(|word| !word)));
         }

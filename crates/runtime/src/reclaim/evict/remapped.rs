@@ -17,11 +17,11 @@
 use core::sync::atomic::Ordering::*;
 
 use super::{Range, Taken};
+use crate::kernel::addresses::{PAGES, index_in_block};
 use crate::kernel::pagemap::{Pagemap, Present};
 use crate::kernel::sys::{self, Errno, PAGE, advice, prot};
 use crate::memory::lock::Guard;
-use crate::pages::order::Order;
-use crate::pages::table::{PAGES, index_in_block};
+use crate::pages::events::order::Order;
 use crate::runtime::Runtime;
 
 /// How long after managed memory was unmapped more of that is to be expected.

@@ -10,9 +10,9 @@
 //!  ------|--[region]-----[region][region]--------|----  not searched yet
 //! ```
 
+use crate::kernel::addresses::BLOCK;
 use crate::kernel::pagemap::{Pagemap, Region};
 use crate::kernel::sys::PAGE;
-use crate::pages::table::BLOCK;
 
 /// Maximum number of runs of pages known ahead.
 const REGIONS: usize = 256;

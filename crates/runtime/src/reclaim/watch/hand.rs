@@ -21,10 +21,11 @@ use super::ReclaimThread;
 use super::ahead::Part;
 use crate::interpose::desk;
 use crate::interpose::mappings::ranges;
+use crate::kernel::addresses::BLOCK;
 use crate::kernel::maps;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE, o};
-use crate::pages::table::{BLOCK, Block};
+use crate::pages::table::Block;
 use crate::reclaim::evict::Taken;
 
 /// How the names of mappings begin that only processes have which may pin pages for long.
@@ -85,7 +86,7 @@ impl ReclaimThread {
             let own = runtime.arena.overlaps(start, end)
                 || runtime.pages.standby.overlaps(start, end)
                 || runtime.pages.statics.overlaps(start, end);
-            if mapping.is_private_anonymous() && !own && end <= crate::pages::table::END {
+            if mapping.is_private_anonymous() && !own && end <= crate::kernel::addresses::END {
                 match candidates.get_mut(count) {
                     Some(place) => (*place, count) = ((start, end), count + 1),
                     None => left_out = true,

@@ -284,9 +284,9 @@ impl ReclaimThread {
             shared.note_peaks();
             runtime.check_limits();
         }
-        if now - self.server_seen_ns > spill::LOOK_NS {
+        if now - self.server_seen_ns > spill::posts::LOOK_NS {
             self.server_seen_ns = now;
-            runtime.look_for_server();
+            runtime.spill.look_for_server();
         }
         let limit = shared.limit_bytes.load(Relaxed).min(page::LARGEST_LIMIT);
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);

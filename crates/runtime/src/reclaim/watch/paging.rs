@@ -14,7 +14,8 @@ use crate::process::door;
 use crate::process::limits;
 use crate::process::thread::{self, Descriptors};
 use crate::reclaim::compress::compressor;
-use crate::spill::{FETCHERS, fetcher};
+use crate::spill::direct::FETCHERS;
+use crate::spill::fetcher;
 
 /// Maximum number of compressors.
 const COMPRESSORS: usize = 2;
@@ -37,7 +38,7 @@ impl ReclaimThread {
             runtime.end_threads();
             runtime.close_uffd();
             // Here, and not in the forking thread: this thread's descriptor table has room.
-            runtime.restore_in_place(runtime.is_to_say(error).then(|| limits::why_restored(error)));
+            runtime.restore_in_place(runtime.process.is_to_say(error).then(|| limits::why_restored(error)));
         } else {
             runtime.mark_registered(self.maps);
             runtime.process.set_state(state::PAGING);
@@ -55,10 +56,10 @@ impl ReclaimThread {
         }
         let Some(alive) = runtime.process.life.try_lock() else { return };
         if let Err(error) = runtime.make_ready().and_then(|()| self.start_threads()) {
-            if runtime.is_to_say(error) {
+            if runtime.process.is_to_say(error) {
                 runtime.say(limits::why_unmanaged(error));
             }
-            if error == sys::Errno::AGAIN && runtime.may_do_without() && runtime.is_watched() {
+            if error == sys::Errno::AGAIN && runtime.may_do_without() && runtime.process.is_watched() {
                 // Later there may be memory for them.
                 runtime.close_uffd();
                 runtime.process.paging_wanted.store(false, Relaxed);

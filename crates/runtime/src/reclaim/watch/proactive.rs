@@ -25,8 +25,8 @@ use memfold_shared::near::SMALLEST_PROACTIVE as SMALLEST;
 use memfold_shared::page::Shared;
 
 use super::ReclaimThread;
+use crate::kernel::addresses::BLOCK;
 use crate::kernel::sys;
-use crate::pages::table::BLOCK;
 
 /// Minimum time between two looks, ns.
 const STEP_NS: u64 = 50_000_000;

@@ -16,10 +16,11 @@ use memfold_shared::page::{flags, state};
 
 use super::ReclaimThread;
 use crate::interpose::mappings::ranges;
+use crate::kernel::addresses::END;
 use crate::kernel::maps;
 use crate::kernel::sys::{self, Errno, Fd};
 use crate::memory::lock::Guard;
-use crate::pages::table::{Block, END};
+use crate::pages::table::Block;
 use crate::process::door;
 use crate::process::limits;
 use crate::process::thread::{self, Descriptors};
@@ -75,21 +76,21 @@ impl ReclaimThread {
         let far =
             tree.saturating_add(FAR * near::start_room(self.cpus)) < limit && !shared.copies_could_exceed();
         let evicted = runtime.slot().evicted.load(Relaxed);
-        let gives_way = !runtime.is_worth_threads();
+        let gives_way = !runtime.process.is_worth_threads();
         let is_far = far && evicted <= REST && !proactive;
         if !runtime.may_do_without() || !(is_far || gives_way) {
             self.far_ns = now;
             return false;
         }
         let wait = if gives_way { 0 } else { FAR_NS };
-        if now - self.far_ns < wait || !runtime.is_watched() {
+        if now - self.far_ns < wait || !runtime.process.is_watched() {
             return false;
         }
         self.far_ns = now.saturating_sub(wait) + AGAIN_NS;
         // A child made meanwhile would inherit a half-finished state.
         let Some(no_fork) = runtime.process.life.try_lock() else { return gives_way };
         if runtime.is_paging() {
-            if gives_way && evicted > 0 && runtime.is_to_say(Errno::AGAIN) {
+            if gives_way && evicted > 0 && runtime.process.is_to_say(Errno::AGAIN) {
                 runtime.say(limits::why_unmanaged(Errno::AGAIN));
             }
             runtime.restore_all_once();

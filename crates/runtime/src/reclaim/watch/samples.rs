@@ -11,10 +11,11 @@ use core::sync::atomic::Ordering::*;
 use memfold::store::Workspace;
 
 use super::ReclaimThread;
+use crate::kernel::addresses::{PAGES, index_in_block, page_number};
 use crate::kernel::pagemap::Present;
 use crate::kernel::sys::{self, Fd, PAGE};
-use crate::pages::table::{Block, PAGES, index_in_block, page_number};
-use crate::reclaim::incompressible::{Bits, bits_of, count, has, now_ms};
+use crate::pages::marks::{Bits, bits_of, count, has, now_ms};
+use crate::pages::table::Block;
 use crate::runtime::Runtime;
 
 /// A block is skipped if this many consecutive samples do not get smaller.
@@ -158,7 +159,7 @@ impl ReclaimThread {
             self.samples.good = 0;
         }
         let looked_at = self.samples.good < TRUSTED || self.samples.good.is_multiple_of(LOOKED_AT);
-        if !runtime.leaves_incompressible() || !has_marks && !looked_at {
+        if !runtime.spill.leaves_incompressible() || !has_marks && !looked_at {
             self.samples.good = self.samples.good.saturating_add(1);
             return (Some((start, end)), end);
         }
@@ -206,7 +207,7 @@ impl ReclaimThread {
         let (runtime, now) = (self.runtime, now_ms());
         let outside = range.map(|word| !word);
         let there: Bits = core::array::from_fn(|word| present[word] | outside[word]);
-        runtime.unmark_all_but(block, &there);
+        runtime.pages.unmark_all_but(block, &there);
         if !block.marks.are_due(now) {
             return;
         }
@@ -220,7 +221,7 @@ impl ReclaimThread {
         {
             block.marks.confirm(now);
         } else {
-            runtime.unmark_all_but(block, &outside);
+            runtime.pages.unmark_all_but(block, &outside);
         }
     }
 }

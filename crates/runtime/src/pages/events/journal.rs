@@ -14,10 +14,10 @@
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
+use crate::kernel::rlimit;
 use crate::kernel::sys::PAGE;
 use crate::kernel::uffd::Message;
 use crate::memory::arena::Arena;
-use crate::process::limits;
 
 /// Maximum number of records, and the number at first, or where the program's memory is limited.
 const RECORDS: usize = 1 << 20;
@@ -74,7 +74,7 @@ impl Journal {
     /// Reserves memory for the maximum number of records, if the process may have that much. Called before a
     /// fork, while the journal is empty.
     pub fn enlarge(&self, arena: &Arena) {
-        if self.room.load(Relaxed) < RECORDS && limits::memory().is_none() {
+        if self.room.load(Relaxed) < RECORDS && rlimit::memory().is_none() {
             let _ = self.take(arena, RECORDS);
         }
     }

@@ -1,94 +1,22 @@
-//! Late events.
-//!
-//! The kernel reports an unmapped or moved range after it has released the address space. So when one thread
-//! frees a range, and another thread's mapping is moved to the same addresses at once, the message about the
-//! second change may arrive before that about the first:
-//!
-//! ```text
-//!   thread 1   munmap(Z) ............................ message "Z unmapped"
-//!   thread 2             mremap(C -> Z) message "C moved to Z"
-//! ```
-//!
-//! Applied in order of arrival, the pages of C would be forgotten. The two orders are told apart as follows:
-//! - While a message is on its way the kernel says so ([`Probe::Changing`]): if there is none, no message
-//!   can be late.
-//! - If there are entries where a mapping arrives, they belong to a mapping that has left, and the message
-//!   about that is late: it is read first.
-//! - If there are no entries, the arrived range is remembered until no message is on its way. If a message
-//!   meanwhile says that the range was unmapped, or moved away, although a managed mapping is there, it
-//!   refers to the mapping before; unless a message on its way says that another one has arrived since. (A
-//!   move that leaves a mapping behind, MREMAP_DONTUNMAP, is known from the interposed function.)
+//! Telling late events from others: see `late.rs`.
 
+use crate::kernel::addresses::index_in_block;
 use crate::kernel::sched;
 use crate::kernel::sys::PAGE;
 use crate::kernel::uffd::{Message, Probe};
 use crate::memory::lock::Guard;
 use crate::memory::patience::Patience;
-use crate::pages::order::{Fault, Order};
-use crate::pages::table::{State, index_in_block};
+use crate::pages::events::late::DEPTH;
+use crate::pages::events::order::{Fault, Order};
+use crate::pages::table::State;
 use crate::runtime::Runtime;
 
-/// Maximum number of ranges to remember, the most recent ones: this many threads may move something between
-/// two moments in which no message is on its way.
-const ARRIVED: usize = 1024;
-/// Maximum depth of waits for messages inside each other.
-const DEPTH: usize = 32;
 /// If entries are in the way of an arriving mapping, a message on its way always explains it; on a busy
 /// machine it may take long until its thread gets a CPU. Nothing holds that thread up, so this time, in ns,
 /// is never reached.
 const PATIENCE_NS: u64 = 10_000_000_000;
 /// If there may be no such message while others keep coming, how long to look for it, ns.
 const DOUBT_NS: u64 = 500_000_000;
-
-/// The remembered ranges. Under the order lock.
-pub struct Late {
-    arrived: [(usize, usize); ARRIVED],
-    count: usize,
-    /// Ranges at which mappings arrive whose messages have been read and now wait for late ones.
-    arriving: [(usize, usize); DEPTH],
-    depth: usize,
-    /// A range that was registered while a message was on its way: the presence of a mapping there proves
-    /// nothing.
-    pub doubtful: (usize, usize),
-    /// False while events are applied that were read long ago.
-    pub enabled: bool,
-}
-
-impl Late {
-    /// Nothing is remembered.
-    pub const fn new() -> Self {
-        Late {
-            arrived: [(0, 0); ARRIVED],
-            count: 0,
-            arriving: [(0, 0); DEPTH],
-            depth: 0,
-            doubtful: (0, 0),
-            enabled: true,
-        }
-    }
-
-    /// A mapping has arrived at this range.
-    pub fn note_arrived(&mut self, start: usize, end: usize) {
-        if self.enabled {
-            self.arrived[self.count % ARRIVED] = (start, end);
-            self.count += 1;
-        }
-    }
-
-    fn arrived(&self) -> &[(usize, usize)] {
-        &self.arrived[..self.count.min(ARRIVED)]
-    }
-
-    fn has_arrived(&self, page: usize) -> bool {
-        self.enabled && self.arrived().iter().any(|(start, end)| (*start..*end).contains(&page))
-    }
-}
-
-impl Default for Late {
-    fn default() -> Self {
-        Self::new()
-    }
-}
 
 impl Runtime {
     fn is_changing(&self, address: usize) -> bool {
@@ -119,7 +47,7 @@ impl Runtime {
             && !patience.is_over()
         {
             let kept = self.pages.proxy.lock().next_event();
-            match kept.or_else(|| self.uffd().next()) {
+            match kept.or_else(|| self.next_message()) {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
                 Some(event) => self.apply_now(order, event),
                 None => sched::yield_now(),
@@ -132,7 +60,7 @@ impl Runtime {
     fn keeps_any(&self, start: usize, end: usize) -> bool {
         let mut any = false;
         self.pages.table.for_each_block(start, end, |base, block| {
-            let (from, to) = (start.max(base), end.min(base + crate::pages::table::BLOCK));
+            let (from, to) = (start.max(base), end.min(base + crate::kernel::addresses::BLOCK));
             any |= (from..to)
                 .step_by(PAGE)
                 .any(|page| block.entries[index_in_block(page)].load() != State::Empty);
@@ -167,7 +95,7 @@ impl Runtime {
             if has_many || !self.is_changing(start) || patience.is_over() {
                 return true;
             }
-            match self.uffd().next() {
+            match self.next_message() {
                 Some(Message::Fault { page, touch, .. }) => self.keep(order, Fault { page, touch }),
                 Some(event) => self.keep_event(&mut self.pages.proxy.lock(), event),
                 None => sched::yield_now(),
@@ -187,7 +115,7 @@ impl Runtime {
         }
         self.forget_blobs(start, end);
         self.pages.table.for_each_block(start, end, |base, block| {
-            for page in (start.max(base)..end.min(base + crate::pages::table::BLOCK)).step_by(PAGE) {
+            for page in (start.max(base)..end.min(base + crate::kernel::addresses::BLOCK)).step_by(PAGE) {
                 let kept = block.entries[index_in_block(page)].load() != State::Empty;
                 if kept && !self.is_there(order, page) {
                     self.drop_page(block, page);
@@ -206,10 +134,10 @@ mod tests {
     use std::{eprintln, thread};
 
     use super::*;
+    use crate::kernel::addresses::BLOCK;
     use crate::kernel::sys;
     use crate::kernel::sys::prot;
     use crate::kernel::uffd::{Uffd, feature};
-    use crate::pages::table::BLOCK;
     use crate::runtime::RUNTIME;
 
     const BYTES: usize = 8 * PAGE;

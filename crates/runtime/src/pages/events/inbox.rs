@@ -23,7 +23,7 @@
 use crate::kernel::sched;
 use crate::kernel::sys::PAGE;
 use crate::kernel::uffd::{Message, Touch};
-use crate::pages::order::Fault;
+use crate::pages::events::order::Fault;
 
 /// Maximum number of kept faults: one for each thread of all but the largest programs. Unused places cost
 /// nothing.

@@ -4,13 +4,14 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::store::Ref;
 
+use crate::kernel::addresses::{BLOCK, END, PAGES, index_in_block, page_number};
 use crate::kernel::sys::{self, PAGE};
 use crate::kernel::uffd::Message;
 use crate::memory::lock::Guard;
-use crate::pages::journal::Record;
-use crate::pages::order::Order;
+use crate::pages::events::journal::Record;
+use crate::pages::events::order::Order;
 use crate::pages::standby;
-use crate::pages::table::{BLOCK, Block, END, PAGES, State, index_in_block, page_number};
+use crate::pages::table::{Block, State};
 use crate::runtime::Runtime;
 
 impl Runtime {
@@ -40,12 +41,12 @@ impl Runtime {
         match event {
             Message::Remove { start, end } => {
                 order.note_removed(start, end);
-                self.forget_marks(start, end);
+                self.pages.forget_marks(start, end);
                 self.drop_range(order, start, end);
             }
             Message::Unmap { start, end } => {
                 self.pages.unmapped_ns.store(sys::now_ns(), Relaxed);
-                self.forget_marks(start, end);
+                self.pages.forget_marks(start, end);
                 self.drop_unmapped(order, start, end);
                 self.pages.table.for_each_block(start, end, |_, block| block.stale.store(true, Relaxed));
                 self.settle_late(order);
@@ -55,8 +56,8 @@ impl Runtime {
                     return;
                 }
                 self.pages.unmapped_ns.store(sys::now_ns(), Relaxed);
-                self.forget_marks(from, from + bytes);
-                self.forget_marks(to, to + bytes);
+                self.pages.forget_marks(from, from + bytes);
+                self.pages.forget_marks(to, to + bytes);
                 self.let_late_first(order, to, to + bytes);
                 self.drop_range(order, to, to + bytes);
                 self.move_range(order, from, to, bytes);
@@ -104,7 +105,7 @@ impl Runtime {
                 self.pages.zero_pages.fetch_sub(1, Relaxed);
             }
             State::Stored(found) => self.free(found, page_number(page)),
-            State::Spilled(spot) => self.release_location(spot),
+            State::Spilled(spot) => self.spill.release_location(spot),
             State::Pinned(found) => {
                 self.stored.settle_readers();
                 self.free(found, page_number(page));
@@ -192,7 +193,7 @@ impl Runtime {
                 self.drop_page(block, base + index * PAGE);
             }
         }
-        self.unmark_all_but(block, &[0; PAGES / 64]);
+        self.pages.unmark_all_but(block, &[0; PAGES / 64]);
         self.pages.order.lock().spare.put(block);
         true
     }

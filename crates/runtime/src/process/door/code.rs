@@ -1,93 +1,39 @@
-//! The doors of this process, through which the supervisor gives it its keeper: see [`memfold_shared::door`].
+//! The code of the doors: what a thread of the program runs when the supervisor has sent it through one.
 
-#[cfg(feature = "preload")]
-pub use inside::*;
+#[cfg(all(feature = "preload", target_arch = "x86_64"))]
+pub use inside::open;
 
-/// The process's side.
-#[cfg(feature = "preload")]
+#[cfg(all(feature = "preload", target_arch = "x86_64"))]
 mod inside {
     use core::mem::offset_of;
     use core::sync::atomic::Ordering::*;
 
-    use memfold_shared::door::{Area, DOORS, Door, MAGIC, NEVER, NOBODY, TAKEN};
+    use memfold_shared::door::{Area, DOORS, Door, MAGIC, NOBODY, TAKEN};
 
-    /// The door of this process.
-    pub static DOOR: Door = Door::new();
-
-    /// Claims the right to start the keeper.
-    pub fn claim() -> bool {
-        DOOR.claim.compare_exchange(NOBODY, TAKEN, AcqRel, Relaxed).is_ok()
-    }
-
-    /// Ensures that there never is a keeper; `false` if there is one.
-    pub fn forbid() -> bool {
-        match DOOR.claim.compare_exchange(NOBODY, NEVER, AcqRel, Relaxed) {
-            Ok(_) => true,
-            Err(now) => now == NEVER,
-        }
-    }
-
-    /// Gives up a claim, or forgets the parent's in a forked child.
-    pub fn release() {
-        DOOR.claim.store(NOBODY, Release);
-    }
-
-    /// Lets the threads go on that wait behind doors: the keeper has had its first look, or ends.
-    pub fn let_go() {
-        if DOOR.begins.swap(0, AcqRel) != 0 {
-            crate::kernel::sys::futex_wake(&DOOR.begins, crate::kernel::sys::ALL, false);
-        }
-    }
-
-    /// Whether there is a keeper, or one is being started.
-    pub fn has_keeper() -> bool {
-        DOOR.claim.load(Acquire) == TAKEN
-    }
-
-    /// Ends the calling thread, the keeper. Another can be started as soon as it is gone and no longer uses
-    /// its stack: the kernel reports that.
-    pub fn leave() -> ! {
-        const SET_TID_ADDRESS: usize = crate::kernel::sys::nr::SET_TID_ADDRESS;
-        // SAFETY: when the thread is gone, the kernel writes a zero there, which is `NOBODY`.
-        let _ = unsafe {
-            crate::kernel::sys::syscall(SET_TID_ADDRESS, [DOOR.claim.as_ptr() as usize, 0, 0, 0, 0, 0])
-        };
-        crate::process::thread::exit()
-    }
+    use crate::process::door::DOOR;
 
     /// Opens the doors: the thread that is made behind one uses this stack and control block. Returns the
     /// address for the slot; 0 where there are no doors.
     pub fn open(stack: usize, control_block: usize) -> u64 {
-        #[cfg(target_arch = "x86_64")]
-        {
-            DOOR.stack.store(stack, Relaxed);
-            DOOR.control_block.store(control_block, Relaxed);
-            // SAFETY: the table is defined below, and never changes.
-            let table = unsafe { memfold_doors };
-            for (to, door) in DOOR.doors.iter().zip(table) {
-                to.store(door, Relaxed);
-            }
-            // In a forked child: no thread is on its way through a door.
-            DOOR.begins.store(0, Relaxed);
-            let busy = offset_of!(Area, busy) / size_of::<u64>();
-            DOOR.areas.iter().for_each(|area| area.0[busy].store(0, Relaxed));
-            DOOR.magic.store(MAGIC, Release);
-            &raw const DOOR as u64
+        DOOR.stack.store(stack, Relaxed);
+        DOOR.control_block.store(control_block, Relaxed);
+        // SAFETY: the table is defined below, and never changes.
+        let table = unsafe { memfold_doors };
+        for (to, door) in DOOR.doors.iter().zip(table) {
+            to.store(door, Relaxed);
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        {
-            // The last jump of a door needs a register, and all registers belong to the program.
-            let _ = (stack, control_block);
-            0
-        }
+        // In a forked child: no thread is on its way through a door.
+        DOOR.begins.store(0, Relaxed);
+        let busy = offset_of!(Area, busy) / size_of::<u64>();
+        DOOR.areas.iter().for_each(|area| area.0[busy].store(0, Relaxed));
+        DOOR.magic.store(MAGIC, Release);
+        &raw const DOOR as u64
     }
 
-    #[cfg(target_arch = "x86_64")]
     unsafe extern "C" {
         static memfold_doors: [u64; DOORS];
     }
 
-    #[cfg(target_arch = "x86_64")]
     extern "C" fn behind_door() -> ! {
         crate::interpose::rights::credentials::join_late();
         crate::reclaim::watch::keeper(0)
@@ -95,7 +41,6 @@ mod inside {
 
     // Block all signals; claim; clone; wait, if requested; unblock; go on. The flags are restored without a
     // stack: `add` sets the overflow flag, and `sahf` the others.
-    #[cfg(target_arch = "x86_64")]
     core::arch::global_asm!(
         ".macro memfold_door i",
         ".Lmemfold_door_\\i:",
@@ -220,33 +165,9 @@ mod inside {
     );
 }
 
-/// Without the library no keeper can be started.
-#[cfg(not(feature = "preload"))]
-mod outside {
-    /// See `inside`.
-    pub fn claim() -> bool {
-        false
-    }
-    /// See `inside`.
-    pub fn forbid() -> bool {
-        true
-    }
-    /// See `inside`.
-    pub fn release() {}
-    /// See `inside`.
-    pub fn let_go() {}
-    /// See `inside`.
-    pub fn has_keeper() -> bool {
-        false
-    }
-    /// See `inside`.
-    pub fn leave() -> ! {
-        crate::process::thread::exit()
-    }
-    /// See `inside`.
-    pub fn open(_: usize, _: usize) -> u64 {
-        0
-    }
+/// There are no doors: without the library no keeper can be started; and elsewhere the last jump of a door
+/// needs a register, and all registers belong to the program.
+#[cfg(not(all(feature = "preload", target_arch = "x86_64")))]
+pub fn open(_stack: usize, _control_block: usize) -> u64 {
+    0
 }
-#[cfg(not(feature = "preload"))]
-pub use outside::*;

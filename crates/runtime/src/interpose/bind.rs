@@ -1,0 +1,31 @@
+//! Binding the functions that ours precede, before the program's first thread runs.
+
+use super::mappings::{advice, growth, locked, own_uffd, pins, remap};
+use super::next::Next;
+use super::rights::{identity, limits, namespaces, seccomp};
+use super::{bare, starting};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BIND: extern "C" fn() = bind_all;
+
+/// Called by the loader.
+extern "C" fn bind_all() {
+    let all: [&[&Next]; 12] = [
+        &identity::ALL,
+        &limits::ALL,
+        &locked::ALL,
+        &seccomp::ALL,
+        &remap::ALL,
+        &pins::ALL,
+        &namespaces::ALL,
+        &advice::ALL,
+        &growth::ALL,
+        &own_uffd::ALL,
+        &bare::ALL,
+        &starting::ALL,
+    ];
+    for next in all.into_iter().flatten() {
+        next.bind();
+    }
+}

@@ -1,0 +1,116 @@
+//! The order lock, and what the kernel's events do to the page table.
+//!
+//! The kernel lets the thread that unmaps, moves or discards memory go on as soon as its event has been
+//! *read*. From then on, the thread's next touch must see the new state. So only the holder of one lock, the
+//! order lock, reads messages, applies events, and places pages. While an event is on its way and not yet
+//! read, the kernel refuses to place pages (EAGAIN). Together this ensures that no page that an event
+//! concerns is placed after the event was read and before it was applied.
+//!
+//! The keeper holds the lock during the whole eviction of a block, so that no thread gets past an event
+//! between the check of the block and its eviction. But the keeper's own `mremap` waits until the message
+//! about it is read. So while the holder of the lock is inside that call, a handler reads in its place, as
+//! soon as the move is done and its message is on the way: see [`Runtime::lock_order`]. That is the case when
+//! the pages' new place is registered. A second userfaultfd, the witness, finds this out: it is refused
+//! there.
+
+use crate::kernel::addresses::BLOCK;
+use crate::kernel::sys;
+use crate::kernel::uffd::Touch;
+use crate::pages::clean::recent::Recent;
+use crate::pages::events::journal::Journal;
+use crate::pages::events::late::Late;
+use crate::pages::table::SpareBlocks;
+
+/// Times of the last discards, by block number.
+const REMOVED: usize = 4096;
+/// A thread discards only after its discard event was read: for this long the block is not evicted.
+const REMOVE_GRACE_MS: u32 = 500;
+
+/// A fault to be served.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    /// The page's address.
+    pub page: usize,
+    /// The kind of access.
+    pub touch: Touch,
+}
+
+/// What the order lock protects.
+pub struct Order {
+    /// Block structures for reuse.
+    pub spare: SpareBlocks,
+    /// Blocks taken out of the table whose contents must still be freed.
+    pub condemned: SpareBlocks,
+    pub condemned_count: usize,
+    removed_ms: [u32; REMOVED],
+    /// When it was last seen that no thread was discarding.
+    quiet_ms: u32,
+    /// See `late.rs`.
+    pub late: Late,
+    /// A fork is under way: changes are written to the journal.
+    pub forking: bool,
+    /// The message about that fork was read.
+    pub fork_seen: bool,
+    /// See `journal.rs`.
+    pub journal: Journal,
+    /// Clean pages may have been written during the fork without a record, because the journal was full.
+    pub blobs_void: bool,
+    /// Clean pages that were restored recently.
+    pub recent: Recent,
+}
+
+impl Order {
+    /// Nothing is under way.
+    pub const fn new() -> Self {
+        Order {
+            spare: SpareBlocks::new(),
+            condemned: SpareBlocks::new(),
+            condemned_count: 0,
+            removed_ms: [0; REMOVED],
+            quiet_ms: 0,
+            late: Late::new(),
+            forking: false,
+            fork_seen: false,
+            journal: Journal::new(),
+            blobs_void: false,
+            recent: Recent::new(),
+        }
+    }
+
+    /// Whether messages may be read: it must be possible to apply an event or to record it.
+    pub fn may_read(&self) -> bool {
+        !self.forking || self.journal.has_room()
+    }
+
+    /// Whether a thread may still be discarding contents of the block: its event has been read, but it
+    /// discards only afterwards. Threads that called the C library's function are counted (`discarding` is
+    /// their number); a thread that makes the system call itself is given time.
+    pub fn was_removed_lately(&mut self, address: usize, discarding: u32) -> bool {
+        let now = now_ms();
+        if discarding == 0 {
+            self.quiet_ms = now;
+        }
+        let at = self.removed_ms[address / BLOCK % REMOVED];
+        let unknown = (self.quiet_ms.wrapping_sub(at) as i32) < 0;
+        at != 0 && (now.wrapping_sub(at) < REMOVE_GRACE_MS || unknown)
+    }
+
+    pub fn note_removed(&mut self, start: usize, end: usize) {
+        let now = now_ms();
+        let (first, last) = (start / BLOCK, end.div_ceil(BLOCK));
+        for number in first..last.min(first + REMOVED) {
+            self.removed_ms[number % REMOVED] = now;
+        }
+    }
+}
+
+/// Never zero.
+fn now_ms() -> u32 {
+    ((sys::now_ns() / 1_000_000) as u32).max(1)
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self::new()
+    }
+}
