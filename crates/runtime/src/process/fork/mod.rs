@@ -138,43 +138,10 @@ pub fn parent() {
 pub fn child() {
     let runtime = &RUNTIME;
     here::adopt_child();
-    {
-        // SAFETY: the parent's threads do not exist here, and `prepare` ensured that none of them was
-        // changing anything.
-        unsafe {
-            runtime.arena.reset_in_child();
-            runtime.pages.reset_in_child();
-            runtime.threads.after_fork();
-            crate::interpose::after_fork();
-            runtime.spill.after_fork();
-        }
-        let mut order = runtime.pages.order.lock();
-        runtime.pages.proxy.lock().clear_faults();
-        runtime.forks.generation.fetch_add(1, Relaxed);
-        runtime.forks.births.fetch_add(1, Relaxed);
-        order.recent.forget();
-        runtime.replay(&mut order);
-    }
+    runtime.reset_in_child();
     // A small process that has nothing evicted begins like one whose parent never began to page.
     let paging = runtime.is_paging() && !(runtime.process.is_small() && runtime.has_nothing_evicted());
-    if !paging {
-        runtime.reclaim.watches_growth.store(false, Relaxed);
-        runtime.process.paging_wanted.store(false, Relaxed);
-    }
-    runtime.pages.after_fork();
-    runtime.stored.forget_readers();
-    runtime.faults.after_fork();
-    runtime.forks.after_fork();
-    runtime.reclaim.after_fork();
-    runtime.kernel.after_fork();
-    let pid = sys::getpid();
-    let parent = runtime.process.pid.swap(pid, Relaxed);
-    runtime.forks.child_ready.store(0, Relaxed);
-    runtime.forks.inherits.store(paging, Relaxed);
-    // From here on a keeper may come through the door.
-    if !runtime.process.stopped.load(Relaxed) {
-        door::release();
-    }
+    let parent = runtime.begin_own_life(paging);
     // The parent's slot may belong to another process by now: the value read is only a bound, and nothing
     // depends on it.
     let inherited = runtime.slot().resident.load(Relaxed);
@@ -182,51 +149,9 @@ pub fn child() {
     // More descriptors for the keeper, or for this thread to restore everything: no other thread is running
     // that could notice.
     let more = if paging { MoreDescriptors::allow(limits::OWN_DESCRIPTORS) } else { None };
-    let Some(slot) = runtime.take_slot(runtime.shared(), crate::process::reach::outer_pid(pid)) else {
-        // More processes than can be managed: this one goes on without the runtime, and without its parent's
-        // slot.
-        // SAFETY: a slot consists of atomic numbers.
-        static NOBODY: Slot = unsafe { core::mem::zeroed() };
-        runtime.process.set_shared(runtime.shared(), &NOBODY);
-        runtime.leave_spill();
-        runtime.restore_in_place(Some(
-            "too many processes: one more was forked, and all its memory was brought back",
-        ));
-        runtime.process.set_state(page::state::STOPPED);
-        runtime.process.stopped.store(true, Relaxed);
-        runtime.threads.compressors.store(0, Relaxed);
-        runtime.threads.handlers.store(0, Relaxed);
-        runtime.reclaim.watches_growth.store(false, Relaxed);
-        drop(more);
-        end_in_child();
-        return;
-    };
-    slot.image.store(runtime.process.image.load(Relaxed), Relaxed);
-    slot.inherited.store(inherited, Relaxed);
-    runtime.process.set_shared(runtime.shared(), slot);
-    runtime.process.set_state(page::state::WATCHING);
-    runtime.leave_spill();
-    runtime.threads.compressors.store(0, Relaxed);
-    runtime.threads.handlers.store(0, Relaxed);
-    if runtime.process.stopped.load(Relaxed) {
-        runtime.process.set_state(page::state::STOPPED);
-    } else if runtime.open_door().is_ok() && !paging && runtime.process.is_watched() {
-        // The supervisor watches this process.
-    } else if let Err(error) = runtime.ensure_keeper()
-        && door::forbid()
-    {
-        runtime.restore_in_place(runtime.process.is_to_say(error).then(|| limits::why_restored(error)));
-        runtime.process.set_state(page::state::STOPPED);
-        // No thread could stop it later.
-        runtime.process.stopped.store(true, Release);
-    } else if paging {
-        // The keeper serves the child, whether this thread started it or it came through the door.
-        while runtime.forks.child_ready.load(Acquire) == 0 {
-            let _ = sys::futex_wait(&runtime.forks.child_ready, 0, None, false);
-        }
-        if runtime.forks.child_ready.load(Acquire) == 2 {
-            runtime.restore_in_place(Some(limits::why_restored(sys::Errno::MFILE)));
-        }
+    match runtime.take_slot(runtime.shared(), crate::process::reach::outer_pid(sys::getpid())) {
+        Some(slot) => runtime.go_on_managed(slot, inherited, paging),
+        None => runtime.go_on_without_slot(),
     }
     drop(more);
     end_in_child();
@@ -248,6 +173,95 @@ impl Forks {
 }
 
 impl Runtime {
+    /// Makes the child's copy of the runtime's state its own: locks, counters, and what the journal holds.
+    fn reset_in_child(&self) {
+        // SAFETY: the parent's threads do not exist here, and `prepare` ensured that none of them was
+        // changing anything.
+        unsafe {
+            self.arena.reset_in_child();
+            self.pages.reset_in_child();
+            self.threads.after_fork();
+            crate::interpose::after_fork();
+            self.spill.after_fork();
+        }
+        let mut order = self.pages.order.lock();
+        self.pages.proxy.lock().clear_faults();
+        self.forks.generation.fetch_add(1, Relaxed);
+        self.forks.births.fetch_add(1, Relaxed);
+        order.recent.forget();
+        self.replay(&mut order);
+    }
+
+    /// In the child: nothing of the parent's is under way. Returns the parent's pid.
+    fn begin_own_life(&self, paging: bool) -> u32 {
+        if !paging {
+            self.reclaim.watches_growth.store(false, Relaxed);
+            self.process.paging_wanted.store(false, Relaxed);
+        }
+        self.pages.after_fork();
+        self.stored.forget_readers();
+        self.faults.after_fork();
+        self.forks.after_fork();
+        self.reclaim.after_fork();
+        self.kernel.after_fork();
+        let parent = self.process.pid.swap(sys::getpid(), Relaxed);
+        self.forks.child_ready.store(0, Relaxed);
+        self.forks.inherits.store(paging, Relaxed);
+        // From here on a keeper may come through the door.
+        if !self.process.stopped.load(Relaxed) {
+            door::release();
+        }
+        parent
+    }
+
+    /// There are more processes than can be managed: this one goes on without the runtime, and without its
+    /// parent's slot.
+    fn go_on_without_slot(&'static self) {
+        // SAFETY: a slot consists of atomic numbers.
+        static NOBODY: Slot = unsafe { core::mem::zeroed() };
+        self.process.set_shared(self.shared(), &NOBODY);
+        self.leave_spill();
+        self.restore_in_place(Some(
+            "too many processes: one more was forked, and all its memory was brought back",
+        ));
+        self.process.set_state(page::state::STOPPED);
+        self.process.stopped.store(true, Relaxed);
+        self.threads.compressors.store(0, Relaxed);
+        self.threads.handlers.store(0, Relaxed);
+        self.reclaim.watches_growth.store(false, Relaxed);
+    }
+
+    /// The child has its slot: ensures that a keeper serves what the parent had evicted, or restores it.
+    fn go_on_managed(&'static self, slot: &'static Slot, inherited: u64, paging: bool) {
+        slot.image.store(self.process.image.load(Relaxed), Relaxed);
+        slot.inherited.store(inherited, Relaxed);
+        self.process.set_shared(self.shared(), slot);
+        self.process.set_state(page::state::WATCHING);
+        self.leave_spill();
+        self.threads.compressors.store(0, Relaxed);
+        self.threads.handlers.store(0, Relaxed);
+        if self.process.stopped.load(Relaxed) {
+            self.process.set_state(page::state::STOPPED);
+        } else if self.open_door().is_ok() && !paging && self.process.is_watched() {
+            // The supervisor watches this process.
+        } else if let Err(error) = self.ensure_keeper()
+            && door::forbid()
+        {
+            self.restore_in_place(self.process.is_to_say(error).then(|| limits::why_restored(error)));
+            self.process.set_state(page::state::STOPPED);
+            // No thread could stop it later.
+            self.process.stopped.store(true, Release);
+        } else if paging {
+            // The keeper serves the child, whether this thread started it or it came through the door.
+            while self.forks.child_ready.load(Acquire) == 0 {
+                let _ = sys::futex_wait(&self.forks.child_ready, 0, None, false);
+            }
+            if self.forks.child_ready.load(Acquire) == 2 {
+                self.restore_in_place(Some(limits::why_restored(sys::Errno::MFILE)));
+            }
+        }
+    }
+
     /// Restores control blocks that were evicted just before they were kept: in the child, the C library
     /// follows its lists through them before any handler runs.
     fn restore_kept(&self) {

@@ -52,7 +52,29 @@ pub enum Fate {
     Back,
 }
 
+/// What has become of some pages, before their entries say so.
+struct Made {
+    /// Their owners; no fate for those that are no longer on standby.
+    fates: [(u64, Option<Fate>); GROUP],
+    sizes: [Size; GROUP],
+    /// The store got no more memory: not all pages were processed.
+    full: bool,
+}
+
+impl Made {
+    /// How many pages from this one on, adjacent in the slot, are to go back.
+    fn run_back(&self, pages: &[u16; GROUP], number: usize) -> usize {
+        let first = usize::from(pages[number]);
+        let rest = self.fates[number..].iter().zip(&pages[number..]).enumerate();
+        rest.take_while(|(more, ((_, fate), at))| {
+            matches!(fate, Some(Fate::Back)) && usize::from(**at) == first + more
+        })
+        .count()
+    }
+}
+
 /// The result of compressing some pages.
+#[derive(Default)]
 pub struct Done {
     /// Pages to try again, since they got another owner meanwhile.
     again: u64,
@@ -135,121 +157,132 @@ impl Runtime {
         pages: &[u16; GROUP],
         (todo, whole): (u64, u64),
     ) -> Done {
-        let held = self.pages.standby.slot(slot);
-        let mut made: [(u64, Option<Fate>); GROUP] = [(0, None); GROUP];
-        let mut sizes = [Size::default(); GROUP];
+        let tier = self.tier(self.pages.standby.slot(slot).shared.load(Relaxed));
         let whole = if self.spill.leaves_incompressible() { whole } else { u64::MAX };
-        let (mut same_filled, mut full) = (0, false);
-        let tier = self.tier(held.shared.load(Relaxed));
-        for (number, made) in made.iter_mut().enumerate().filter(|(number, _)| todo >> number & 1 != 0) {
+        let made = self.decide_fates(worker, tier, slot, pages, (todo, whole));
+        let trail = self.shared().trail();
+        let mut run = trail.map(|trail| Run::new(trail, self.slot().pid.load(Relaxed)));
+        let mut done = Done { full: made.full, ..Done::default() };
+        let mut compressed = 0;
+        let mut useless: [Option<(Ref, u64)>; GROUP] = [None; GROUP];
+        let mut order = self.pages.order.lock();
+        for (number, (owner, fate)) in made.fates.iter().enumerate() {
+            let index = usize::from(pages[number]);
+            let is_again = match *fate {
+                // The page seemed void; but perhaps its mapping was being moved.
+                None => todo >> number & 1 != 0 && self.is_owner_on_standby(slot, index),
+                Some(Fate::Clean) => !self.reuse_blob(worker, slot, index, *owner),
+                Some(Fate::Back) if self.is_on_standby(slot, index, *owner) => {
+                    match self.put_back_incompressible(&mut order, slot, index, made.run_back(pages, number))
+                    {
+                        Back::Done(pages) => {
+                            done.back += pages as u32;
+                            false
+                        }
+                        Back::Later => true,
+                        Back::Never => {
+                            done.whole |= 1 << number;
+                            true
+                        }
+                    }
+                }
+                Some(Fate::Kept(state)) if self.write_compressed(slot, index, *owner, state, tier) => {
+                    compressed += 1;
+                    if let Some(run) = &mut run {
+                        run.add(*owner, made.sizes[number].class.into(), made.sizes[number].bytes.into());
+                    }
+                    false
+                }
+                // The page has changed meanwhile; if it has moved, it is still to be compressed.
+                Some(fate) => {
+                    if let Fate::Kept(State::Stored(name)) = fate {
+                        useless[number] = Some((name, *owner));
+                    }
+                    self.pages.standby.slot(slot).owners[index].load(Relaxed) != *owner
+                }
+            };
+            done.again |= u64::from(is_again) << number;
+        }
+        drop(order);
+        useless.iter().flatten().for_each(|(name, owner)| self.free(*name, *owner));
+        self.slot().counters.pages_compressed.fetch_add(compressed, Relaxed);
+        if let Some(run) = run {
+            run.end();
+        }
+        done.stored_bytes = compressed as i64 * PAGE as i64 / 3;
+        done
+    }
+
+    /// Compresses pages without the order lock: their entries still say that they are on standby.
+    fn decide_fates(
+        &self,
+        worker: &mut Worker,
+        tier: Tier,
+        slot: u32,
+        pages: &[u16; GROUP],
+        (todo, whole): (u64, u64),
+    ) -> Made {
+        let mut made = Made { fates: [(0, None); GROUP], sizes: [Size::default(); GROUP], full: false };
+        let mut same_filled = 0;
+        for number in (0..GROUP).filter(|number| todo >> number & 1 != 0) {
             self.reclaim.let_others_run();
             let index = usize::from(pages[number]);
-            let id = page_id(slot, index);
-            let owner = held.owners[index].load(Relaxed);
-            let entry = self.pages.table.entry(owner as usize * PAGE);
-            if entry.is_none_or(|entry| entry.load() != State::Standby(id)) {
+            let owner = self.pages.standby.slot(slot).owners[index].load(Relaxed);
+            if !self.is_on_standby(slot, index, owner) {
+                continue;
+            }
+            if self.is_clean_on_standby(owner as usize * PAGE) {
+                made.fates[number] = (owner, Some(Fate::Clean));
                 continue;
             }
             let at = self.pages.standby.address(slot) + index * PAGE;
             // SAFETY: the page lies in a slot that this thread holds, is readable, and does not change.
             let page = unsafe { core::slice::from_raw_parts(at as *const u8, PAGE) };
-            if self.is_clean_on_standby(owner as usize * PAGE) {
-                *made = (owner, Some(Fate::Clean));
-                continue;
-            }
             let is_whole = whole >> number & 1 != 0;
             let Some((fate, size)) = self.compress_page(worker, tier, owner, page, is_whole) else {
-                full = true;
+                made.full = true;
                 break;
             };
-            *made = (owner, Some(fate));
-            sizes[number] = size;
+            made.fates[number] = (owner, Some(fate));
+            made.sizes[number] = size;
             same_filled += u64::from(matches!(fate, Fate::Kept(State::Zero)));
         }
-        let (mut again, mut never, mut back) = (0, 0, 0);
-        let mut useless: [Option<(Ref, u64)>; GROUP] = [None; GROUP];
-        let mut compressed = 0;
-        let trail = self.shared().trail();
-        let mut run = trail.map(|trail| Run::new(trail, self.slot().pid.load(Relaxed)));
-        let forks = self.forks.generation.load(Relaxed);
-        let mut order = self.pages.order.lock();
-        for (number, (owner, fate)) in made.iter().enumerate() {
-            let index = usize::from(pages[number]);
-            let id = page_id(slot, index);
-            let Some(fate) = *fate else {
-                // The page seemed void; but perhaps its mapping was being moved.
-                let owner = held.owners[index].load(Relaxed);
-                let entry = self.pages.table.entry(owner as usize * PAGE);
-                if todo >> number & 1 != 0 && entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
-                    again |= 1 << number;
-                }
-                continue;
-            };
-            let entry = self.pages.table.entry(*owner as usize * PAGE);
-            if let Fate::Clean = fate {
-                if !self.reuse_blob(worker, slot, index, *owner) {
-                    again |= 1 << number;
-                }
-                continue;
+        self.slot().counters.pages_same_filled.fetch_add(same_filled, Relaxed);
+        made
+    }
+
+    /// Whether this page of a slot is on standby for this owner.
+    fn is_on_standby(&self, slot: u32, index: usize, owner: u64) -> bool {
+        let entry = self.pages.table.entry(owner as usize * PAGE);
+        entry.is_some_and(|entry| entry.load() == State::Standby(page_id(slot, index)))
+    }
+
+    /// The same, for the owner that the slot names now.
+    fn is_owner_on_standby(&self, slot: u32, index: usize) -> bool {
+        self.is_on_standby(slot, index, self.pages.standby.slot(slot).owners[index].load(Relaxed))
+    }
+
+    /// Writes the entry of a page that was compressed. Under the order lock. `false` if the entry no longer
+    /// says that the page is on standby here.
+    fn write_compressed(&self, slot: u32, index: usize, owner: u64, state: State, tier: Tier) -> bool {
+        let (page, id) = (owner as usize * PAGE, page_id(slot, index));
+        if !self.pages.table.entry(page).is_some_and(|entry| entry.compress(id, state)) {
+            return false;
+        }
+        self.pages.standby.forget(id);
+        if let Some(block) = self.pages.table.block(page) {
+            if let State::Stored(_) = state {
+                block.set_own(owner as usize % PAGES, self.forks.generation.load(Relaxed));
             }
-            let Fate::Kept(state) = fate else {
-                if entry.is_some_and(|entry| entry.load() == State::Standby(id)) {
-                    let run = made[number..]
-                        .iter()
-                        .zip(&pages[number..])
-                        .enumerate()
-                        .take_while(|(more, ((_, fate), at))| {
-                            matches!(fate, Some(Fate::Back)) && usize::from(**at) == index + more
-                        })
-                        .count();
-                    match self.put_back_incompressible(&mut order, slot, index, run) {
-                        Back::Done(pages) => back += pages as u32,
-                        Back::Later => again |= 1 << number,
-                        Back::Never => (again, never) = (again | 1 << number, never | 1 << number),
-                    }
-                } else if held.owners[index].load(Relaxed) != *owner {
-                    again |= 1 << number;
-                }
-                continue;
-            };
-            if entry.is_some_and(|entry| entry.compress(id, state)) {
-                self.pages.standby.forget(id);
-                compressed += 1;
-                if let (State::Stored(_), Some(block)) =
-                    (state, self.pages.table.block(*owner as usize * PAGE))
-                {
-                    block.set_own(*owner as usize % PAGES, forks);
-                }
-                if let Some(run) = &mut run {
-                    run.add(*owner, sizes[number].class.into(), sizes[number].bytes.into());
-                }
-                if tier == Tier::Fast
-                    && let Some(block) = self.pages.table.block(*owner as usize * PAGE)
-                {
-                    block.fast.fetch_add(1, Relaxed);
-                    self.reclaim.fast_left.store(true, Relaxed);
-                }
-                if state == State::Zero {
-                    self.pages.zero_pages.fetch_add(1, Relaxed);
-                }
-                continue;
-            }
-            if held.owners[index].load(Relaxed) != *owner {
-                again |= 1 << number;
-            }
-            if let State::Stored(name) = state {
-                useless[number] = Some((name, *owner));
+            if tier == Tier::Fast {
+                block.fast.fetch_add(1, Relaxed);
+                self.reclaim.fast_left.store(true, Relaxed);
             }
         }
-        drop(order);
-        useless.iter().flatten().for_each(|(name, owner)| self.free(*name, *owner));
-        let counters = &self.slot().counters;
-        counters.pages_compressed.fetch_add(compressed, Relaxed);
-        if let Some(run) = run {
-            run.end();
+        if state == State::Zero {
+            self.pages.zero_pages.fetch_add(1, Relaxed);
         }
-        counters.pages_same_filled.fetch_add(same_filled, Relaxed);
-        Done { again, whole: never, back, full, stored_bytes: compressed as i64 * PAGE as i64 / 3 }
+        true
     }
 
     /// Makes the entry of a clean page on standby name its blob again. Under the order lock. `false` if the
