@@ -4,3 +4,4 @@ pub mod arena;
 pub mod bell;
 pub mod lock;
 pub mod patience;
+pub mod range_set;

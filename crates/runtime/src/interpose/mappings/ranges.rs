@@ -1,22 +1,18 @@
 //! What the program has requested for address ranges.
 
-use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use core::sync::atomic::{AtomicBool, Ordering::*};
 
-use crate::kernel::sys;
-use crate::memory::lock::{Guard, Lock};
+use crate::memory::range_set::RangeSet;
 use crate::runtime::RUNTIME;
 
-/// Maximum number of ranges in a set. Unused places cost nothing.
-const RANGES: usize = 16_384;
-
-/// Ranges that the program itself has given to `MADV_DONTFORK`.
-pub static PROGRAM_DONTFORK: Ranges = Ranges::new();
-/// Ranges that the program has given to `MADV_WIPEONFORK`.
-pub static PROGRAM_WIPED: Ranges = Ranges::new();
-/// Ranges that the program has locked.
-pub static PROGRAM_LOCKED: Ranges = Ranges::new();
-/// Ranges that a thread of the program is about to move: see `remap.rs`.
-pub static MOVING: Ranges = Ranges::new();
+/// RangeSet that the program itself has given to `MADV_DONTFORK`.
+pub static PROGRAM_DONTFORK: RangeSet = RangeSet::new();
+/// RangeSet that the program has given to `MADV_WIPEONFORK`.
+pub static PROGRAM_WIPED: RangeSet = RangeSet::new();
+/// RangeSet that the program has locked.
+pub static PROGRAM_LOCKED: RangeSet = RangeSet::new();
+/// RangeSet that a thread of the program is about to move: see `remap.rs`.
+pub static MOVING: RangeSet = RangeSet::new();
 
 /// The first range that must not be evicted and that begins before `end` and ends after `start`.
 pub fn first_kept(start: usize, end: usize) -> Option<(usize, usize)> {
@@ -48,7 +44,7 @@ pub fn for_each_inherited(start: usize, end: usize, mut visit: impl FnMut(usize,
 }
 
 /// All of the program's requests, for ranges that it owns.
-pub static ALL: [&Ranges; 3] = [&PROGRAM_DONTFORK, &PROGRAM_WIPED, &PROGRAM_LOCKED];
+pub static ALL: [&RangeSet; 3] = [&PROGRAM_DONTFORK, &PROGRAM_WIPED, &PROGRAM_LOCKED];
 
 /// Whether the program has requested anything. In an unprepared child nobody uses the requests any more.
 #[inline(always)]
@@ -72,181 +68,5 @@ pub fn moved(from: (usize, usize), to: (usize, usize), source_stays: bool) {
             set.remove(from.0, from.1);
         }
         if marked { set.add(to.0, to.1) } else { set.remove(to.0, to.1) }
-    }
-}
-
-/// A set of ranges. Invariant: the first `count` are in use, none of them is empty, and no two overlap.
-pub struct Ranges {
-    list: Lock<List>,
-    /// Number of ranges, readable without the lock.
-    count: AtomicUsize,
-    /// Ranges were lost.
-    overflow: AtomicBool,
-}
-
-struct List {
-    ranges: [(usize, usize); RANGES],
-    count: usize,
-}
-
-impl List {
-    fn used(&self) -> &[(usize, usize)] {
-        &self.ranges[..self.count]
-    }
-
-    /// `false` if there is no room.
-    fn push(&mut self, start: usize, end: usize) -> bool {
-        if start >= end {
-            return true;
-        }
-        let Some(place) = self.ranges.get_mut(self.count) else { return false };
-        *place = (start, end);
-        self.count += 1;
-        true
-    }
-
-    /// Removes a range; `false` if there was no room for the remaining parts.
-    fn cut(&mut self, start: usize, end: usize) -> bool {
-        let (mut at, mut complete) = (0, true);
-        while at < self.count {
-            let (from, to) = self.ranges[at];
-            if to <= start || end <= from {
-                at += 1;
-                continue;
-            }
-            self.count -= 1;
-            self.ranges[at] = self.ranges[self.count];
-            // The remaining parts lie outside the range, so the loop skips them later.
-            complete &= self.push(from, start.min(to)) & self.push(end.max(from), to);
-        }
-        complete
-    }
-}
-
-impl Ranges {
-    /// An empty set.
-    pub const fn new() -> Self {
-        Ranges {
-            list: Lock::new(List { ranges: [(0, 0); RANGES], count: 0 }),
-            count: AtomicUsize::new(0),
-            overflow: AtomicBool::new(false),
-        }
-    }
-
-    /// Adds a range.
-    pub fn add(&self, start: usize, end: usize) {
-        self.change(|list| list.cut(start, end) & list.push(start, end));
-    }
-
-    /// Removes a range.
-    pub fn remove(&self, start: usize, end: usize) {
-        if !self.is_empty() {
-            self.change(|list| list.cut(start, end));
-        }
-    }
-
-    /// Whether any byte of the range is in the set.
-    pub fn overlaps(&self, start: usize, end: usize) -> bool {
-        !self.is_empty() && self.with(|list| list.used().iter().any(|(from, to)| *from < end && start < *to))
-    }
-
-    /// The lowest range of the set that overlaps the given one.
-    pub fn first_in(&self, start: usize, end: usize) -> Option<(usize, usize)> {
-        if self.is_empty() {
-            return None;
-        }
-        self.with(|list| list.used().iter().filter(|(from, to)| *from < end && start < *to).min().copied())
-    }
-
-    /// Whether the set is empty.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.count.load(Acquire) == 0
-    }
-
-    /// Whether ranges were lost for lack of room.
-    pub fn has_overflowed(&self) -> bool {
-        self.overflow.load(Relaxed)
-    }
-
-    /// Makes the set usable in a forked child.
-    ///
-    /// # Safety
-    /// No other thread may exist.
-    pub unsafe fn reset_in_child(&self) {
-        // SAFETY: passed on to the caller. A thread in the middle of a change leaves at worst one range too
-        // many or too few: its operation did not complete.
-        unsafe { self.list.reset_in_child() };
-        self.count.store(self.list.lock().count, Release);
-    }
-
-    fn change(&self, work: impl FnOnce(&mut Guard<'_, List>) -> bool) {
-        self.with(|list| {
-            if !work(list) {
-                self.overflow.store(true, Relaxed);
-            }
-            self.count.store(list.count, Release);
-        });
-    }
-
-    /// A signal handler may take the lock, so signals are blocked meanwhile.
-    fn with<T>(&self, work: impl FnOnce(&mut Guard<'_, List>) -> T) -> T {
-        let mask = sys::block_signals();
-        sys::touch_stack();
-        let done = work(&mut self.list.lock());
-        sys::restore_signals(mask);
-        done
-    }
-}
-
-impl Default for Ranges {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::vec::Vec;
-
-    #[test]
-    fn a_set_of_ranges_agrees_with_a_set_of_numbers() {
-        const SPAN: usize = 300;
-        let (set, mut naive) = (Ranges::new(), [false; SPAN]);
-        let mut seed = 1u64;
-        let mut below = |limit: usize| {
-            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            (seed >> 33) as usize % limit
-        };
-        for _ in 0..5000 {
-            let start = below(SPAN);
-            let end = start + 1 + below((SPAN - start).min(30));
-            let add = below(2) == 0;
-            if add {
-                set.add(start, end)
-            } else {
-                set.remove(start, end)
-            }
-            naive[start..end.min(SPAN)].fill(add);
-            for (at, expected) in naive.iter().enumerate() {
-                assert_eq!(set.overlaps(at, at + 1), *expected, "{at} after {start}..{end} {add}");
-            }
-            let first = set.first_in(start, SPAN).map(|(from, _)| from.max(start));
-            assert_eq!(first, (start..SPAN).find(|at| naive[*at]), "from {start}");
-        }
-        assert!(!set.has_overflowed());
-    }
-
-    #[test]
-    fn more_ranges_than_there_is_room_for_are_told() {
-        let set = Ranges::new();
-        let ranges: Vec<usize> = (0..RANGES + 1).map(|i| i * 10).collect();
-        for start in &ranges {
-            assert!(!set.has_overflowed());
-            set.add(*start, start + 5);
-        }
-        assert!(set.has_overflowed());
-        assert!(set.overlaps(0, 1) && !set.overlaps(RANGES * 10, RANGES * 10 + 1));
     }
 }
