@@ -51,6 +51,7 @@ fn build(runtime: &Path, target_directory: &Path) -> PathBuf {
     cargo.args(["--features", "preload", "--config", "profile.release.strip='debuginfo'"]);
     cargo.arg("--manifest-path").arg(runtime.join("Cargo.toml"));
     cargo.arg("--target-dir").arg(target_directory);
+    take_c_libraries(&mut cargo, &target);
     let mut built = target_directory.to_path_buf();
     if target != host {
         cargo.args(["--target", &target]);
@@ -87,6 +88,28 @@ fn build(runtime: &Path, target_directory: &Path) -> PathBuf {
     built.push("release");
     watch_sources(&built.join("libmemfold_runtime.d"), runtime);
     built.join("libmemfold_runtime.so")
+}
+
+/// The C libraries were just built for the command. If they are optimised, the preload library takes them,
+/// instead of building them once more: that is a sixth of a fresh build.
+fn take_c_libraries(cargo: &mut Command, target: &str) {
+    if variable("OPT_LEVEL") != "3" {
+        return;
+    }
+    for library in ["lz4", "zstd"] {
+        let Some(root) = env::var_os(format!("DEP_MEMFOLD_CODEC_{}", library.to_uppercase())) else {
+            continue;
+        };
+        let Some(root) =
+            root.to_str().filter(|root| Path::new(root).join(format!("lib{library}.a")).exists())
+        else {
+            continue;
+        };
+        let key = format!("target.{target}.{library}");
+        cargo.arg("--config").arg(format!("{key}.root={root:?}"));
+        cargo.arg("--config").arg(format!("{key}.rustc-link-search=[{:?}]", format!("native={root}")));
+        cargo.arg("--config").arg(format!("{key}.rustc-link-lib=['static={library}']"));
+    }
 }
 
 /// Cargo lists every source of the library, including those of its dependencies in the workspace.

@@ -22,4 +22,11 @@ fn main() {
     let root = env::var("DEP_LZ4_ROOT").expect("lz4-sys tells where it built the C library");
     println!("cargo:rustc-link-search=native={root}");
     println!("cargo:rustc-link-lib=static=lz4");
+
+    // For the command's build script, which compiles this crate once more and need not compile the C libraries
+    // once more.
+    println!("cargo:lz4={root}");
+    if let Ok(root) = env::var("DEP_ZSTD_ROOT") {
+        println!("cargo:zstd={root}");
+    }
 }
