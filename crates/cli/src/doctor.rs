@@ -7,7 +7,6 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::args::DoctorArgs;
 use crate::cgroup;
 use crate::failure::Failure;
 use crate::machine::{Machine, setting, status_field};
@@ -15,6 +14,7 @@ use crate::size::Human;
 use crate::stdout::{json, print};
 use crate::uffd::{self, Kind, Verdict, Way};
 use crate::{filters, preload, procfs, trials, userfault};
+use memfold_args::DoctorArgs;
 
 /// All findings. The names are a contract: new ones may be added, existing ones never change.
 #[derive(Debug, Serialize)]

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::args::LimitArgs;
 use crate::failure::{Failure, say};
 use crate::size::Human;
 use crate::stdout::print;
 use crate::{settings, trees};
+use memfold_args::LimitArgs;
 
 /// Shows or changes the limit, and returns the exit status.
 pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {

@@ -17,7 +17,6 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod analyze;
-mod args;
 mod bench;
 mod codecs;
 mod cpu;
@@ -70,6 +69,7 @@ use std::io::Write;
 
 use clap::Parser;
 use memfold::size;
+use memfold_args::{Cli, Command};
 use memfold_cgroup as cgroup;
 
 use crate::failure::{FAILED, say};
@@ -91,19 +91,19 @@ extern "C" fn main(count: std::ffi::c_int, words: *const *const std::ffi::c_char
 
 /// Runs the command and returns the exit status.
 fn command(words: Vec<OsString>) -> i32 {
-    let cli = match args::Cli::try_parse_from(&words) {
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
     let result = cpu::heed_environment().and_then(|()| match cli.command {
-        args::Command::Run(args) => run::run(args),
-        args::Command::Doctor(args) => doctor::doctor(&args),
-        args::Command::Analyze(args) => analyze::analyze(&args),
-        args::Command::Limit(args) => limit::limit(&args),
-        args::Command::Top(args) => top::top(&args),
-        args::Command::Bench(args) => bench::bench(&args),
-        args::Command::Disk(args) => disk::disk(&args),
-        args::Command::Du(args) => du::du(*args, &words),
+        Command::Run(args) => run::run(args),
+        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Analyze(args) => analyze::analyze(&args),
+        Command::Limit(args) => limit::limit(&args),
+        Command::Top(args) => top::top(&args),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Disk(args) => disk::disk(&args),
+        Command::Du(args) => du::du(*args, &words),
     });
     result.unwrap_or_else(|failure| {
         say(&failure.text);

@@ -8,7 +8,6 @@ use std::time::Instant;
 
 use memfold_shared::page;
 
-use crate::args::RunArgs;
 use crate::failure::{Failure, say};
 use crate::group::Group;
 use crate::lookout::{self, Known, Lookout};
@@ -22,6 +21,7 @@ use crate::stats::Stats;
 use crate::supervisor::Supervisor;
 use crate::witness::Witness;
 use crate::{cgroup, filters, preload, procfs, program, report, rlimits, sys, userfault};
+use memfold_args::RunArgs;
 
 /// Runs the program and returns the exit status.
 pub fn run(args: RunArgs) -> Result<i32, Failure> {

@@ -11,13 +11,13 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::args::{OnFull, RunArgs};
 use crate::cgroup;
 use crate::codecs::{self, Codecs};
 use crate::failure::{Failure, say};
 use crate::size::{self, Human, Size};
 use crate::spill::{self, Spill};
 use crate::sys;
+use memfold_args::{OnFull, RunArgs};
 
 /// `MFD_NOEXEC_SEAL` (Linux 6.3): some machines refuse memory files without it.
 const NOEXEC_SEAL: u32 = 8;
@@ -381,8 +381,9 @@ mod tests {
     #[test]
     fn shares_of_time() {
         assert_eq!((stall("1%"), stall("0.05"), stall("0.01 %")), (Ok(10_000), Ok(50_000), Ok(100)));
-        let default = <crate::args::Cli as clap::Parser>::try_parse_from(["memfold", "run", "true"]).unwrap();
-        let crate::args::Command::Run(default) = default.command else { panic!() };
+        let default =
+            <memfold_args::Cli as clap::Parser>::try_parse_from(["memfold", "run", "true"]).unwrap();
+        let memfold_args::Command::Run(default) = default.command else { panic!() };
         assert_eq!(stall(&default.stall), Ok(STALL_PPM));
         for bad in ["", "1", "%", "0%", "0.001%", "51%", "-1%", "much", "NaN"] {
             assert!(stall(bad).is_err(), "{bad}");

@@ -358,8 +358,8 @@ pub fn grouped(number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::OnFull;
     use crate::settings::SharedPage;
+    use memfold_args::OnFull;
 
     fn settings() -> Settings {
         let codecs = crate::codecs::parse("lz4,zstd:1").unwrap();

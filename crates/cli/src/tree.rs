@@ -472,8 +472,8 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::args::OnFull;
     use crate::settings::{Settings, SharedPage};
+    use memfold_args::OnFull;
 
     #[test]
     fn a_slot_that_comes_after_the_scan_is_not_counted_with_what_was_there_without_it() {

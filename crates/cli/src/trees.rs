@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use memfold_shared::page::{LARGEST_LIMIT, MAGIC, Shared, VERSION};
 
-use crate::args::{Cli, Command};
 use crate::failure::Failure;
 use crate::procfs::{Image, Stat};
 use crate::settings::{self, Limit};
 use crate::sys::Mapped;
 use crate::{namespace, procfs, sys};
+use memfold_args::{Cli, Command};
 
 /// How the memory file's name begins, as the kernel shows it.
 const NAME: &str = "/memfd:memfold-shared";

@@ -6,8 +6,9 @@ use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
 
-use crate::disk::columns as disk;
-use crate::top::columns;
+use memfold_args::disk::columns as disk;
+use memfold_args::top::columns;
+
 use crate::{definition, help};
 
 /// For each command: its name, and what its page contains after the options.

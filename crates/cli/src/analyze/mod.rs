@@ -2,7 +2,6 @@
 //!
 //! The crate `memfold-analyze` does the work; this module calls it, paces it, and shows and prints the results.
 
-pub mod args;
 mod found;
 mod page;
 mod picture;
@@ -25,13 +24,13 @@ use memfold_analyze::{Error, PAGE, depend};
 use memfold_codec::{Codec, codec};
 use memfold_escape::shown;
 
-use self::args::AnalyzeArgs;
 use self::found::{Analysis, OddsRow, Part, Pattern, Ratio};
 use crate::failure::{Failure, say};
 use crate::output::Output;
 use crate::size::{self, Human};
 use crate::stdout::{json, print};
 use crate::{cgroup, procfs, trace};
+use memfold_args::AnalyzeArgs;
 
 /// Codecs that are compared page by page, and codecs that are compared on larger blocks.
 const BY_PAGE: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "pbpm", "wkdm", "auto", "auto:dense"];

@@ -176,8 +176,8 @@ pub fn short_names(paths: &[PathBuf]) -> Vec<String> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
     use clap::Parser;
+    use memfold_args::{Cli, Command};
 
     /// The plan of these options.
     pub(crate) fn plan(options: &[&str]) -> Plan {

@@ -27,12 +27,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::args::BenchArgs;
 use crate::failure::{Failure, say};
 use crate::output::Output;
 use crate::stdout::{json, print};
 use corpus::Corpus;
 use measure::measure;
+use memfold_args::BenchArgs;
 use plan::Plan;
 use rows::{Report, Row};
 use sums::Sums;

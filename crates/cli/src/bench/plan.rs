@@ -3,9 +3,9 @@
 use memfold_codec::cpu::{self, Path};
 use memfold_codec::{Codec, MAX_BLOCK, all, codec};
 
-use crate::args::BenchArgs;
 use crate::failure::Failure;
 use crate::size::{self, Size};
+use memfold_args::BenchArgs;
 
 /// Smaller blocks are not worth compressing.
 const SMALLEST_BLOCK: usize = 64;

@@ -6,8 +6,8 @@ use memfold_disk::status::address;
 use memfold_escape::shown;
 use serde_json::Value;
 
-use super::columns::Is;
 use crate::size::Human;
+use memfold_args::disk::columns::Is;
 
 /// The format of cells.
 #[derive(Debug, Clone, Copy)]

@@ -1,8 +1,6 @@
 //! `memfold disk`: a compressed RAM disk for NBD clients or as a file, and the status of the devices that run.
 
-pub mod args;
 mod cells;
-pub mod columns;
 mod mount;
 mod mount_points;
 mod nbd;
@@ -16,7 +14,7 @@ use memfold_spill::Target;
 
 use crate::cgroup;
 use crate::failure::Failure;
-use args::{DiskArgs, DiskCommand};
+use memfold_args::{DiskArgs, DiskCommand};
 
 /// Runs the command and returns the exit status.
 pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {

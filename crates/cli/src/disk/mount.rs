@@ -13,9 +13,9 @@ use memfold_disk::{Disk, Maintenance, swap};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::args::DiskArgs;
 use super::mount_points::Mount;
 use crate::failure::{Failure, say};
+use memfold_args::DiskArgs;
 
 /// Serves until the directory is unmounted.
 pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -> Result<i32, Failure> {

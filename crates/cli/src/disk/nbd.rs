@@ -12,9 +12,9 @@ use std::process::Command;
 use nix::fcntl::OFlag;
 use nix::libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::args::DiskArgs;
 use crate::failure::Failure;
 use crate::sys::{self, Fork};
+use memfold_args::DiskArgs;
 
 /// The most bytes of a line that are written together.
 const LINE: u64 = 1 << 16;

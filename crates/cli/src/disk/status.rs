@@ -5,12 +5,12 @@ use memfold_escape::{shown, text};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::args::StatusArgs;
 use super::cells::{Style, cell};
-use super::columns::{COLUMNS, Is, SHOWN, named};
 use super::mount_points::MountPoints;
 use crate::failure::{Failure, say};
 use crate::stdout::{json, print};
+use memfold_args::StatusArgs;
+use memfold_args::disk::columns::{COLUMNS, Is, SHOWN, named};
 
 /// Asks all devices and prints their answers.
 pub fn status(args: &StatusArgs) -> Result<i32, Failure> {

@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
-use super::args::DuArgs;
-use crate::args::{Cli, Command};
 use crate::failure::Failure;
+use memfold_args::DuArgs;
+use memfold_args::{Cli, Command};
 
 /// The machine's file.
 const SYSTEM: &str = "/etc/memfold/du.conf";
@@ -139,7 +139,7 @@ fn one_line(error: &clap::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::du::args::{Color, Column, May};
+    use memfold_args::du::{Color, Column, May};
 
     /// The result of files with these contents and a command line.
     fn all(files: &[&str], line: &[&str]) -> Result<DuArgs, Failure> {

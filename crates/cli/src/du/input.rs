@@ -14,10 +14,10 @@ use memfold_du::scan::{self, Progress};
 use memfold_du::source::Source;
 use memfold_du::tree::Tree;
 
-use super::args::DuArgs;
 use super::limit;
 use super::progress::Shown;
 use crate::failure::Failure;
+use memfold_args::DuArgs;
 
 /// Default number of threads that read directories: more threads waiting for a disk help little.
 const THREADS: usize = 8;

@@ -12,7 +12,7 @@ use memfold_du::scan::{self, Progress};
 use memfold_du::source::Source;
 use memfold_du::tree::Tree;
 
-use super::args::DuArgs;
+use memfold_args::DuArgs;
 
 /// Holds how deeply shells are nested, as in ncdu.
 const LEVEL: &str = "NCDU_LEVEL";

@@ -8,7 +8,6 @@
 //!   our own file ─────────┴─> (looked at there) ───┴── summary
 //! ```
 
-pub mod args;
 mod config;
 mod input;
 mod limit;
@@ -31,9 +30,9 @@ use memfold_du::source::Source;
 use crate::failure::{Failure, say};
 use crate::output::Output;
 use crate::sys;
-use args::{Color, Column, DuArgs, SharedColumn};
 use input::Input;
 use live::Live;
+use memfold_args::du::{Color, Column, DuArgs, SharedColumn};
 use progress::Shown;
 
 /// Bytes that are compressed together: longer blocks compress better but take longer to restore.

@@ -6,8 +6,8 @@ use memfold_du::Error;
 use memfold_du::browse::{Options, ProgressLine, Screen, Step};
 use memfold_du::scan::Progress;
 
-use super::args::DuArgs;
 use crate::failure::Failure;
+use memfold_args::DuArgs;
 
 /// Where it is shown.
 pub enum Shown {

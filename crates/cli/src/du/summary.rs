@@ -16,12 +16,12 @@ use memfold_escape::shown;
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use super::args::DuArgs;
 use super::input::Input;
 use super::order;
 use crate::failure::{Failure, say};
 use crate::machine;
 use crate::size::Human;
+use memfold_args::DuArgs;
 
 /// A path with its sizes.
 #[derive(Serialize)]

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use memfold_spill::{Target, Terms, Tier};
 
-use crate::args::RunArgs;
 use crate::failure::{Failure, say};
 use crate::size;
 use crate::sys;
+use memfold_args::RunArgs;
 pub use service::{Figures, Service};
 
 /// Checked options.
@@ -83,8 +83,8 @@ pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::OnFull;
     use crate::settings::{Settings, SharedPage};
+    use memfold_args::OnFull;
 
     /// An area without a server.
     pub fn area() -> &'static memfold_shared::spill::Area {

@@ -1,8 +1,8 @@
 //! The cells of the table, and which columns there is room for.
 
-use super::columns::{COLUMNS, Column, Is};
 use super::look::Row;
 use crate::size::Human;
+use memfold_args::top::columns::{COLUMNS, Column, Is};
 
 /// Columns to drop first on a narrow screen.
 const DROPPED: [Is; 11] = [

@@ -6,9 +6,7 @@
 //!                   └─> Prometheus ──> serve
 //! ```
 
-pub mod args;
 mod cells;
-pub mod columns;
 mod look;
 mod paint;
 mod prometheus;
@@ -23,8 +21,8 @@ use std::time::Duration;
 
 use crate::failure::Failure;
 use crate::trees;
-use args::TopArgs;
 use look::Looker;
+use memfold_args::TopArgs;
 
 /// Runs the command and returns the exit status.
 pub fn top(args: &TopArgs) -> Result<i32, Failure> {

@@ -5,8 +5,8 @@
 
 use std::fmt::Write;
 
-use super::columns::{COLUMNS, TREE};
 use super::look::{Group, Look, Memory, Row, Totals};
+use memfold_args::top::columns::{COLUMNS, TREE};
 
 /// What scrapers ask for.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";

@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use nix::unistd::Uid;
 
-use super::columns::{COLUMNS, Is};
 use super::look::{Group, Look, Rates, Row};
+use memfold_args::top::columns::{COLUMNS, Is};
 
 /// How many looks are kept: more than a screen is wide.
 const KEPT: usize = 512;

@@ -23,12 +23,12 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::widgets::{Sparkline, Widget};
 
 use super::cells;
-use super::columns::{COLUMNS, Is};
 use super::look::{Group, Row};
 use super::paint::put;
 use super::state::{Shown, State};
 use super::words;
 use crate::size::Human;
+use memfold_args::top::columns::{COLUMNS, Is};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);

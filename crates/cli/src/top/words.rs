@@ -6,11 +6,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 
-use super::columns::{BELOW, COLUMNS, KEYS};
 use super::look::Look;
 use super::paint::put;
 use super::state::Question;
 use crate::size::Human;
+use memfold_args::top::columns::{BELOW, COLUMNS, KEYS};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 

@@ -1,9 +1,9 @@
 use memfold_shared::page::Shared;
 
-use super::super::columns::COLUMNS;
 use super::*;
-use crate::args::OnFull;
 use crate::settings::{Settings, SharedPage};
+use memfold_args::OnFull;
+use memfold_args::top::columns::COLUMNS;
 
 fn page() -> SharedPage {
     let codecs = crate::codecs::parse("lz4,zstd:1").unwrap();

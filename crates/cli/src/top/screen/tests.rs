@@ -1,9 +1,9 @@
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
-use super::super::columns::{COLUMNS, KEYS};
 use super::super::look::{Group, Look, Memory, Rates, Row, Totals, Unseen};
 use super::*;
+use memfold_args::top::columns::{COLUMNS, KEYS};
 
 fn look() -> Look {
     let memory = Memory {

@@ -1,5 +1,7 @@
 //! The command line of `memfold top`.
 
+pub mod columns;
+
 use clap::Args;
 
 /// What help says at its end.

@@ -1,5 +1,4 @@
-//! What `memfold disk status` shows: one definition for each column. Help and the man page are made from them
-//! (crates/pages), so this module depends on nothing else.
+//! What `memfold disk status` shows: one definition for each column. Help and the man page are made from them.
 //!
 //! Names and meanings are those of zramctl(8) where it has the column.
 

@@ -1,11 +1,11 @@
 //! The command line of `memfold disk`.
 
+pub mod columns;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-
-use super::columns;
 
 /// Behind the options.
 pub const HELP: &str = "\
@@ -30,6 +30,7 @@ What was written is in memory only: it ends with the command.";
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct DiskArgs {
+    /// To show the devices instead of being one.
     #[command(subcommand)]
     pub command: Option<DiskCommand>,
     /// Bytes of the device

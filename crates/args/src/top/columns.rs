@@ -1,5 +1,5 @@
 //! What `memfold top` shows: one definition for each number. `?` shows the definitions, Prometheus receives them,
-//! and crates/pages makes the man page from them, so this module depends on nothing else.
+//! and the man page is made from them.
 
 /// A column: its title, its name in JSON, and its definition.
 pub struct Column {

@@ -1,13 +1,11 @@
 //! The command line of `memfold du`. Where ncdu has an option, its name is used.
-//!
-//! Like the rest of the command line, it needs nothing but clap: crates/pages makes the man pages from it without
-//! the analyser.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, ValueEnum};
 
+/// Behind the options.
 pub const HELP: &str = "\
 Without an option for output, the tree is browsed on the whole screen; '?' there
 shows the keys. All of the tree is kept compressed: some 18 bytes of memory for
@@ -296,10 +294,15 @@ pub enum SharedColumn {
 /// What the order is by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
+    /// What the entries take on the disk.
     DiskUsage,
+    /// Names.
     Name,
+    /// Sizes as files report them.
     ApparentSize,
+    /// How many entries are below.
     Items,
+    /// Times of modification.
     Modified,
 }
 
@@ -312,10 +315,12 @@ pub const COLUMNS: [(&str, Column); 5] = [
     ("mtime", Column::Modified),
 ];
 
-/// A column, and whether the largest comes first, or the last name.
+/// An order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sort {
+    /// The column.
     pub column: Column,
+    /// The largest comes first, or the last name.
     pub descending: bool,
 }
 
