@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::cgroup;
 use crate::failure::Failure;
-use crate::machine::{Machine, setting, status_field};
+use crate::machine::{self, Machine};
 use crate::size::Human;
 use crate::stdout::{json, print};
 use crate::uffd::{self, Kind, Verdict, Way};
-use crate::{filters, preload, procfs, trials, userfault};
+use crate::{filters, preload, trials, userfault};
 use memfold_args::DoctorArgs;
+use memfold_proc::{cgroup, field, memory, number, process};
 
 /// All findings. The names are a contract: new ones may be added, existing ones never change.
 #[derive(Debug, Serialize)]
@@ -83,7 +83,7 @@ struct RemedyFinding {
 /// Reports whether `run` would work here, and returns the exit status.
 pub fn doctor(args: &DoctorArgs) -> Result<i32, Failure> {
     // Without these nothing else can be tried.
-    if let Err(failure) = procfs::must_be_mounted().and_then(|()| filters::prove()) {
+    if let Err(failure) = machine::proc_must_be_mounted().and_then(|()| filters::prove()) {
         return Err(Failure::with(1, format!("memfold run does not work here: {}", failure.text)));
     }
     let findings = Findings::new();
@@ -99,7 +99,7 @@ impl Findings {
         let user_mode = uffd::attempt(Way::Syscall, Kind::UserModeOnly);
         let library = preload::find();
         let group = cgroup::own();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = process::status("self").unwrap_or_default();
         let mut problems = Vec::new();
         if let Some(problem) = userfault::diagnose(&by_call, &by_device, &machine) {
             let remedies = problem.remedies.into_iter();
@@ -109,7 +109,7 @@ impl Findings {
         if let Err(failure) = &library {
             problems.push(Finding { what: failure.text.clone(), remedies: Vec::new() });
         }
-        let max_map_count = setting("/proc/sys/vm/max_map_count");
+        let max_map_count = number("/proc/sys/vm/max_map_count");
         Self {
             version: env!("CARGO_PKG_VERSION"),
             works: problems.is_empty(),
@@ -119,22 +119,22 @@ impl Findings {
             userfaultfd: Userfaultfd::new(&by_call, &by_device, &user_mode, &machine),
             referenced_bits: trials::referenced_bits(),
             pagemap_scan: trials::pagemap_scan(),
-            physical_bytes: cgroup::physical_memory(),
+            physical_bytes: memory::physical(),
             cgroup: group.map(|group| CgroupFinding {
                 version: group.version,
                 directory: text(group.directory),
                 limit_bytes: group.limit,
             }),
-            overcommit_memory: setting("/proc/sys/vm/overcommit_memory"),
+            overcommit_memory: number("/proc/sys/vm/overcommit_memory"),
             max_map_count,
             transparent_hugepages: huge_pages(),
-            seccomp: match status_field(&status, "Seccomp:") {
+            seccomp: match field(&status, "Seccomp:") {
                 Some("0") => "none",
                 Some("1") => "strict",
                 Some("2") => "filter",
                 _ => "unknown",
             },
-            no_new_privs: status_field(&status, "NoNewPrivs:") == Some("1"),
+            no_new_privs: field(&status, "NoNewPrivs:") == Some("1"),
             container: machine.container.is_some(),
             preload_library: library.ok().map(|library| text(library.file)),
             problems,

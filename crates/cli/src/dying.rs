@@ -13,8 +13,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::procfs;
-use crate::sys::Ending;
+use memfold_proc::process;
+use memfold_proc::process::Ending;
 
 /// How long to wait for killed threads; usually they are gone at once.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -33,15 +33,15 @@ impl Dying {
             return None;
         }
         let since = *self.since.get_or_insert(now);
-        if now.duration_since(since) < PATIENCE { None } else { procfs::ending(program) }
+        if now.duration_since(since) < PATIENCE { None } else { process::ending(program) }
     }
 }
 
 fn is_dying(program: i32) -> bool {
-    procfs::stat(program).is_some_and(|stat| stat.state == b'Z' && stat.threads > 1)
-        && procfs::threads(program).into_iter().filter(|tid| *tid != program).all(|tid| {
+    process::stat(program).is_some_and(|stat| stat.state == b'Z' && stat.threads > 1)
+        && process::threads(program).into_iter().filter(|tid| *tid != program).all(|tid| {
             // A thread that is gone by now does not count.
-            procfs::signals(program, tid).is_none_or(|signals| signals.is_killed && signals.blocks_all)
+            process::signals(program, tid).is_none_or(|signals| signals.is_killed && signals.blocks_all)
         })
 }
 
@@ -57,27 +57,27 @@ mod tests {
         let later = Instant::now() + 2 * PATIENCE;
         assert_eq!((dying.look(pid, Instant::now()), dying.look(pid, later)), (None, None));
         child.kill().unwrap();
-        while !procfs::has_ended(pid) {
+        while !process::has_ended(pid) {
             std::thread::yield_now();
         }
         // Its parent only has to wait for it.
         assert_eq!((dying.look(pid, Instant::now()), dying.look(pid, later)), (None, None));
-        assert_eq!(procfs::ending(pid), Some(Ending::Signalled(9)));
+        assert_eq!(process::ending(pid), Some(Ending::Signalled(9)));
         child.wait().unwrap();
-        assert_eq!((dying.look(pid, later), procfs::ending(pid)), (None, None));
+        assert_eq!((dying.look(pid, later), process::ending(pid)), (None, None));
     }
 
     #[test]
     fn signals_of_threads_are_read() {
         let (own, this) = (std::process::id() as i32, nix::unistd::gettid().as_raw());
-        for tid in procfs::threads(own) {
+        for tid in process::threads(own) {
             // Other threads, too, block all signals briefly while the C library starts a thread or a process.
-            let signals = procfs::signals(own, tid);
+            let signals = process::signals(own, tid);
             let is_fine =
-                |signals: &procfs::Signals| !signals.is_killed && (tid != this || !signals.blocks_all);
+                |signals: &process::Signals| !signals.is_killed && (tid != this || !signals.blocks_all);
             assert!(signals.as_ref().is_none_or(is_fine), "{tid}");
         }
-        assert!(procfs::threads(own).into_iter().any(|tid| tid == this));
+        assert!(process::threads(own).into_iter().any(|tid| tid == this));
         assert!(!is_dying(own));
     }
 }

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::procfs;
-use crate::sys::{self, PAGE};
+use crate::sys;
+use memfold_proc::PAGE;
+use memfold_proc::process;
 
 /// Page tables are read for at most one part in this many of the time.
 const SHARE: u32 = 200;
@@ -115,7 +116,7 @@ impl Forks {
         self.eroded = 0;
         let mut smaller = 0;
         for (pid, then) in &mut self.then {
-            match (procfs::stat(*pid), procfs::anonymous(*pid)) {
+            match (process::stat(*pid), process::anonymous(*pid)) {
                 (Some(stat), Some(bytes)) if bytes > 0 => {
                     let copied = stat.faults.saturating_sub(then.faults) * PAGE;
                     self.eroded += copied;
@@ -145,7 +146,7 @@ impl Forks {
         let before: Vec<(i32, Then)> = members
             .iter()
             .filter_map(|pid| {
-                let (faults, bytes) = (procfs::stat(*pid)?.faults, procfs::anonymous(*pid)?);
+                let (faults, bytes) = (process::stat(*pid)?.faults, process::anonymous(*pid)?);
                 Some((*pid, Then { faults, bytes, least: bytes }))
             })
             .collect();
@@ -158,7 +159,7 @@ impl Forks {
         // However the pages are shared, those of the largest member exist once.
         if all - largest >= SMALL {
             for (pid, then) in &before {
-                match procfs::anonymous_shared(*pid) {
+                match process::anonymous_shared(*pid) {
                     Some((full, share)) => {
                         self.measured += full.saturating_sub(share);
                         most = most.max(full.saturating_sub(share));

@@ -9,7 +9,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::cgroup::Cgroup;
+use memfold_proc::cgroup::Cgroup;
+use memfold_proc::field;
 
 const PREFIX: &str = "memfold-";
 
@@ -43,7 +44,7 @@ impl Group {
     /// Private anonymous memory of all members, in bytes.
     pub fn resident(&self) -> Option<u64> {
         let text = fs::read_to_string(self.directory.join("memory.stat")).ok()?;
-        text.lines().find_map(|l| l.strip_prefix(self.line))?.trim().parse().ok()
+        field(&text, self.line)?.parse().ok()
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::io::{BufRead, BufReader};
 
+use memfold_proc::maps::{Mapping, figure};
+
 /// The runtime leaves mappings smaller than this alone.
 const SMALLEST: u64 = 64 << 10;
 
@@ -38,8 +40,8 @@ fn parse(text: impl BufRead) -> Option<Held> {
     let mut sums = [0u64; KINDS.len()];
     let (mut kind, mut bytes) = (None, 0);
     for line in text.lines().map_while(Result::ok) {
-        if let Some(rest) = line.strip_prefix("Anonymous:") {
-            bytes = rest.trim().trim_end_matches(" kB").parse::<u64>().map_or(0, |kib| kib << 10);
+        if let Some(("Anonymous", anonymous)) = figure(&line) {
+            bytes = anonymous;
         } else if let Some(flags) = line.strip_prefix("VmFlags:") {
             let has = |flag: &str| flags.split_whitespace().any(|found| found == flag);
             let kind = match kind {
@@ -51,24 +53,21 @@ fn parse(text: impl BufRead) -> Option<Held> {
                 sums[kind] += bytes;
             }
             bytes = 0;
-        } else if let Some(head) = kind_of(&line) {
-            kind = head;
+        } else if let Some(mapping) = Mapping::parse(line.as_bytes()) {
+            kind = kind_of(&mapping);
         }
     }
     let (kind, bytes) = sums.into_iter().enumerate().max_by_key(|(_, bytes)| *bytes)?;
     Some(Held { bytes, what: KINDS[kind] })
 }
 
-/// The kind of a mapping, by its first line; None if this is another line.
-fn kind_of(line: &str) -> Option<Option<usize>> {
-    let mut words = line.split_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let size = u64::from_str_radix(end, 16).ok()?.checked_sub(u64::from_str_radix(start, 16).ok()?)?;
-    Some(match words.nth(4) {
-        Some(path) if path.starts_with('/') => Some(FILES),
-        Some("[stack]") => Some(STACK),
-        _ => (size < SMALLEST).then_some(SMALL),
-    })
+/// The kind of a mapping, as far as its line tells.
+fn kind_of(mapping: &Mapping) -> Option<usize> {
+    match mapping.name {
+        [b'/', ..] => Some(FILES),
+        b"[stack]" => Some(STACK),
+        _ => (mapping.end - mapping.start < SMALLEST).then_some(SMALL),
+    }
 }
 
 #[cfg(test)]

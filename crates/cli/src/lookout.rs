@@ -15,8 +15,6 @@
 mod doors;
 
 use std::collections::{HashMap, VecDeque};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::*, fence};
 use std::thread::JoinHandle;
@@ -25,8 +23,8 @@ use std::time::{Duration, Instant};
 use memfold_shared::page::{SLOTS, Shared, Slot, call, flags, state};
 use memfold_shared::{door, near};
 
-use crate::procfs;
 use crate::sys;
+use memfold_proc::process::{self, Statm};
 
 pub use doors::are_possible;
 use doors::{Doors, Sent};
@@ -116,7 +114,7 @@ struct Watched {
     image: u64,
     pid: i32,
     /// Its `statm`, kept open if there are enough descriptors.
-    statm: Option<File>,
+    statm: Option<Statm>,
     since: Instant,
     resident: u64,
     /// Memory that it may write to and has not touched.
@@ -134,7 +132,7 @@ struct Kept {
     said: u32,
     pid: i32,
     /// `None` if the process is not the expected one.
-    statm: Option<File>,
+    statm: Option<Statm>,
 }
 
 struct Watcher {
@@ -253,19 +251,17 @@ impl Watcher {
             let outer = self.known.outer[number].load(Relaxed);
             let pid = if outer > 0 { outer } else { said as i32 };
             let image = slot.image.load(Relaxed);
-            let is_it = procfs::stat(pid).is_some_and(|stat| stat.image.stack == image);
-            let statm = is_it.then(|| File::open(format!("/proc/{pid}/statm")).ok()).flatten();
+            let is_it = process::stat(pid).is_some_and(|stat| stat.image.stack == image);
+            let statm = is_it.then(|| Statm::open(pid)).flatten();
             self.kept.insert(number, Kept { said, pid, statm });
         }
         let Some(Kept { pid, statm: Some(statm), .. }) = self.kept.get(&number) else { return false };
-        let mut text = [0; 128];
-        let memory = statm.read_at(&mut text, 0).map(|length| procfs::parse_memory(&text[..length]));
-        let is_empty = match memory {
+        let is_empty = match statm.memory() {
             Ok(memory) => memory.is_some_and(|memory| memory.anonymous == 0),
             Err(_) => true,
         };
         // A process of which only the first thread has ended reads as empty, too.
-        is_empty && procfs::has_ended(*pid) && slot.pid.load(Acquire) == said
+        is_empty && process::has_ended(*pid) && slot.pid.load(Acquire) == said
     }
 
     fn next_look(&mut self, room: u64, may_grow: u64) -> Duration {
@@ -311,7 +307,7 @@ impl Watcher {
             return true;
         }
         self.watched.remove(&number);
-        let runs = |pid: i32| procfs::stat(pid).is_some_and(|stat| stat.image.stack == image);
+        let runs = |pid: i32| process::stat(pid).is_some_and(|stat| stat.image.stack == image);
         let outer = self.known.outer[number].load(Relaxed);
         let (pid, refuses) = match () {
             () if image == 0 => return false,
@@ -325,7 +321,7 @@ impl Watcher {
                 return false;
             }
         };
-        let statm = File::open(format!("/proc/{pid}/statm")).ok();
+        let statm = Statm::open(pid);
         let (next_try, in_vain) = (now, 0);
         let one = Watched {
             said,
@@ -347,17 +343,15 @@ impl Watcher {
     fn read(&mut self, number: usize, slot: &Slot) -> bool {
         let shared = self.shared;
         let Some(one) = self.watched.get_mut(&number) else { return false };
-        let mut text = [0; 128];
-        let length = match &one.statm {
-            Some(file) => file.read_at(&mut text, 0).ok(),
-            None => File::open(format!("/proc/{}/statm", one.pid)).and_then(|f| f.read_at(&mut text, 0)).ok(),
+        let read = |statm: &Statm| statm.memory().ok().flatten();
+        let memory = match &one.statm {
+            Some(statm) => read(statm),
+            None => Statm::open(one.pid).as_ref().and_then(read),
         };
-        let Some(memory) = length.and_then(|length| procfs::parse_memory(&text[..length])) else {
-            return false;
-        };
+        let Some(memory) = memory else { return false };
         if memory.anonymous == 0 {
             let is_it = slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said;
-            if is_it && procfs::has_ended(one.pid) {
+            if is_it && process::has_ended(one.pid) {
                 shared.note_freed(slot);
             }
             return false;

@@ -3,6 +3,9 @@
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
+use memfold_proc::{field, number, process};
+
+use crate::failure::Failure;
 use crate::uffd;
 
 /// What may prevent userfaultfd from working, and how to fix it.
@@ -44,7 +47,7 @@ pub enum Container {
 impl Machine {
     /// Collects them.
     pub fn new() -> Self {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let status = process::status("self").unwrap_or_default();
         let user = nix::unistd::geteuid();
         let name = nix::unistd::User::from_uid(user).ok().flatten().map(|user| user.name);
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
@@ -54,26 +57,26 @@ impl Machine {
             user: user.as_raw(),
             user_name: name.unwrap_or_else(|| user.to_string()),
             may_trace: has_capability(&status, 19),
-            unprivileged: setting("/proc/sys/vm/unprivileged_userfaultfd").map(|value| value != 0),
+            unprivileged: number::<i64>("/proc/sys/vm/unprivileged_userfaultfd").map(|value| value != 0),
             device: device(),
-            filtered: status_field(&status, "Seccomp:") == Some("2"),
+            filtered: field(&status, "Seccomp:") == Some("2"),
             container: container(),
         }
     }
 }
 
-/// The number in a file that contains nothing else.
-pub fn setting(path: &str) -> Option<i64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
-}
-
-/// A field of `/proc/PID/status`.
-pub fn status_field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim)
+/// Fails if `/proc` is not mounted.
+pub fn proc_must_be_mounted() -> Result<(), Failure> {
+    if std::path::Path::new("/proc/self/status").exists() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "there is no /proc here, and memfold reads in it what processes use; mount it first (mount -t proc proc /proc)",
+    ))
 }
 
 fn has_capability(status: &str, number: u32) -> bool {
-    let effective = status_field(status, "CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok());
+    let effective = field(status, "CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok());
     effective.is_some_and(|set| set >> number & 1 != 0)
 }
 

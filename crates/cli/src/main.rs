@@ -33,13 +33,11 @@ mod held;
 mod limit;
 mod lookout;
 mod machine;
-mod namespace;
 mod output;
 mod page_server;
 mod pids;
 mod preload;
 mod probe;
-mod procfs;
 mod program;
 mod report;
 mod rlimits;
@@ -70,7 +68,6 @@ use std::io::Write;
 use clap::Parser;
 use memfold::size;
 use memfold_args::{Cli, Command};
-use memfold_cgroup as cgroup;
 
 use crate::failure::{FAILED, say};
 

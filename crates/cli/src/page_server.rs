@@ -18,7 +18,8 @@ use memfold_shared::page::Shared;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 use crate::failure::Failure;
-use crate::{namespace, procfs, spill, sys};
+use crate::{spill, sys};
+use memfold_proc::{namespace, process};
 
 /// A client that connects and sends nothing is dropped after this time.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -112,7 +113,7 @@ impl PageServer {
         let mut last = Instant::now();
         let is_alive = || {
             page.live_slots()
-                .any(|slot| !procfs::has_ended(slot.pid.load(std::sync::atomic::Ordering::Relaxed) as i32))
+                .any(|slot| !process::has_ended(slot.pid.load(std::sync::atomic::Ordering::Relaxed) as i32))
         };
         while last.elapsed() < STAYS || is_alive() {
             if !self.inner.is_asked(PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::MAX)) {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::cgroup;
+use memfold_proc::{cgroup, number};
 
 /// The time between two checks.
 const LOOKS: Duration = Duration::from_millis(50);
@@ -30,7 +30,10 @@ pub struct Pids {
 impl Pids {
     /// Finds the limits that apply to this process, and so to the tree.
     pub fn new(now: Instant) -> Self {
-        let limited = cgroup::of_pids().filter(|directory| number(directory, "pids.max").is_some()).collect();
+        let limited = cgroup::of_pids()
+            .into_iter()
+            .filter(|directory| number::<u64>(directory.join("pids.max")).is_some())
+            .collect();
         Self { limited, next: now, near: false, level: 0, lowers: now }
     }
 
@@ -54,7 +57,8 @@ impl Pids {
         if now >= self.next {
             self.next = now + LOOKS;
             self.near = self.limited.iter().any(|directory| {
-                let numbers = number(directory, "pids.max").zip(number(directory, "pids.current"));
+                let numbers =
+                    number::<u64>(directory.join("pids.max")).zip(number(directory.join("pids.current")));
                 numbers.is_some_and(|(most, now)| is_near(most, now))
             });
         }
@@ -64,10 +68,6 @@ impl Pids {
 
 fn is_near(most: u64, now: u64) -> bool {
     most.saturating_sub(now) < (most / PART).max(FEW)
-}
-
-fn number(directory: &std::path::Path, name: &str) -> Option<u64> {
-    std::fs::read_to_string(directory.join(name)).ok()?.trim().parse().ok()
 }
 
 #[cfg(test)]

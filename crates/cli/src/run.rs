@@ -20,12 +20,13 @@ use crate::spill::{Service, Spill};
 use crate::stats::Stats;
 use crate::supervisor::Supervisor;
 use crate::witness::Witness;
-use crate::{cgroup, filters, preload, procfs, program, report, rlimits, sys, userfault};
+use crate::{filters, machine, preload, program, report, rlimits, sys, userfault};
 use memfold_args::RunArgs;
+use memfold_proc::cgroup;
 
 /// Runs the program and returns the exit status.
 pub fn run(args: RunArgs) -> Result<i32, Failure> {
-    procfs::must_be_mounted()?;
+    machine::proc_must_be_mounted()?;
     let proven = filters::prove()?;
     let limits = rlimits::Inherited::raise()
         .map_err(|e| Failure::new(format!("cannot block a signal: {}", e.desc())))?;

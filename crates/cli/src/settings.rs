@@ -11,13 +11,13 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use crate::cgroup;
 use crate::codecs::{self, Codecs};
 use crate::failure::{Failure, say};
 use crate::size::{self, Human, Size};
 use crate::spill::{self, Spill};
 use crate::sys;
 use memfold_args::{OnFull, RunArgs};
+use memfold_proc::memory;
 
 /// `MFD_NOEXEC_SEAL` (Linux 6.3): some machines refuse memory files without it.
 const NOEXEC_SEAL: u32 = 8;
@@ -89,7 +89,7 @@ const SPARE: u64 = 16;
 
 /// The limit if only idle memory is to be compressed.
 fn most(whose: Option<i32>) -> Result<u64, Failure> {
-    let memory = cgroup::memory_that_counts_for(whose).ok_or_else(|| {
+    let memory = memory::usable_by(whose).ok_or_else(|| {
         Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
     })?;
     Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
@@ -168,7 +168,7 @@ pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Fa
         return Ok(Limit { bytes: most(whose)?, is_auto: true, warning: None });
     }
     let size = size::parse(text).map_err(|why| Failure::new(format!("the limit '{text}' {why}; {how}")))?;
-    let memory = match cgroup::memory_that_counts_for(whose) {
+    let memory = match memory::usable_by(whose) {
         Some(memory) => memory,
         None if matches!(size, Size::Bytes(_)) => u64::MAX,
         None => {
@@ -375,7 +375,7 @@ mod tests {
             assert!(failure.text.contains(word), "{failure}");
         }
         assert_eq!(limit(Some("8M")), Ok(8 << 20));
-        assert_eq!(limit(Some("50%")), Ok(cgroup::memory_that_counts().unwrap() / 2));
+        assert_eq!(limit(Some("50%")), Ok(memory::usable().unwrap() / 2));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::size::Human;
 use crate::spill::Figures;
 use crate::stdout;
 use crate::supervisor::Seen;
-use crate::sys::Ending;
+use memfold_proc::process::Ending;
 
 /// Everything that memfold reports about a run. The names are a contract: new ones may be added, existing ones
 /// never change.

@@ -19,6 +19,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::Pid;
 
+use memfold_proc::process::{self, Ending};
+
 use crate::dying::Dying;
 use crate::failure::say;
 use crate::group::Group;
@@ -29,7 +31,7 @@ use crate::report::{Gauges, Records};
 use crate::settings::SharedPage;
 use crate::signals::{Event, Signals};
 use crate::spill::{Figures, Service};
-use crate::sys::{self, Ending};
+use crate::sys;
 use crate::tracers::Tracers;
 use crate::tree::Tree;
 use crate::witness::Witness;
@@ -177,7 +179,7 @@ impl<'a> Supervisor<'a> {
         }
         self.seen.unmanaged = self.tree.unmanaged_count;
         self.seen.forked = self.tree.forks.used || self.shared.processes.load(Relaxed) > 1;
-        self.seen.own_resident = crate::procfs::anonymous(std::process::id() as i32).unwrap_or(0);
+        self.seen.own_resident = process::anonymous(std::process::id() as i32).unwrap_or(0);
         self.seen.source = match self.group {
             Some(_) => "cgroup",
             None if self.tree.forks.used => "page tables",

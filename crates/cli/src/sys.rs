@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use memfold_proc::process::Ending;
 use nix::libc;
 use nix::unistd::{ForkResult, Pid};
 
@@ -17,9 +18,6 @@ pub mod ptrace;
 
 pub use descriptors::*;
 pub use memory::*;
-
-/// Bytes of a page.
-pub const PAGE: u64 = 4096;
 
 /// Which side of a fork this is.
 pub enum Fork {
@@ -132,25 +130,6 @@ pub fn heed_locale() {
     // SAFETY: the name is a string that ends with zero; the result, which would belong to the C library, is
     // ignored. No other thread uses the locale: this program has none.
     unsafe { libc::setlocale(libc::LC_CTYPE, c"".as_ptr()) };
-}
-
-/// How a process ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// By itself, with this status.
-    Exited(i32),
-    /// By this signal.
-    Signalled(i32),
-}
-
-impl Ending {
-    /// The corresponding exit status.
-    pub fn status(self) -> i32 {
-        match self {
-            Self::Exited(status) => status,
-            Self::Signalled(signal) => 128 + signal,
-        }
-    }
 }
 
 /// Collects a child that has ended, if there is one. (`nix` has no names for real-time signals and would lose the

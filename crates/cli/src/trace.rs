@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use memfold_escape::shown;
 
 use crate::failure::Failure;
-use crate::{machine, procfs};
+use memfold_proc::process;
 
 /// The message for the user; `again` is a command to type instead.
 pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
@@ -19,10 +19,10 @@ pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
         _ if error.raw_os_error() == Some(Errno::ESRCH as i32) => return no_memory(pid),
         _ => return Failure::new(format!("cannot read the memory of process {pid}: {error}")),
     }
-    let name = shown(&procfs::name(pid).unwrap_or_default());
+    let name = shown(&process::name(pid).unwrap_or_default());
     let own = nix::unistd::geteuid();
-    let user = procfs::user(pid).unwrap_or(own.as_raw());
-    let scope = machine::setting("/proc/sys/kernel/yama/ptrace_scope").unwrap_or(0);
+    let user = process::user(pid).unwrap_or(own.as_raw());
+    let scope = memfold_proc::number("/proc/sys/kernel/yama/ptrace_scope").unwrap_or(0);
     let remedy = if own.is_root() {
         "a container or a security module stands in the way: run it outside of the container, or give that SYS_PTRACE".to_owned()
     } else if user != own.as_raw() {

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use memfold_shared::page::Shared;
 
 use crate::failure::say;
-use crate::procfs;
 use crate::tree::Tree;
+use memfold_proc::process;
 
 /// The time between two checks. A waiting tracer has waited for at least this long when it is named.
 const LOOK: Duration = Duration::from_secs(1);
@@ -58,18 +58,18 @@ impl Tracers {
 /// If all threads of a process are stopped by a tracer: the thread of that tracer that waits.
 fn who_waits(pid: i32) -> Option<Waiting> {
     const STOPPED: u8 = b't';
-    if procfs::stat(pid)?.state != STOPPED {
+    if process::stat(pid)?.state != STOPPED {
         return None;
     }
-    let tracer = procfs::tracer(pid)?;
+    let tracer = process::tracer(pid)?;
     let tid =
-        procfs::threads(tracer).into_iter().find(|tid| procfs::waits_in(tracer, *tid, WAITS_FOR_A_PAGE))?;
-    let all = procfs::threads(pid).into_iter().all(|tid| procfs::thread_state(pid, tid) == Some(STOPPED));
-    all.then_some(Waiting { tracer, tid, switches: procfs::switches(tracer, tid)? })
+        process::threads(tracer).into_iter().find(|tid| process::waits_in(tracer, *tid, WAITS_FOR_A_PAGE))?;
+    let all = process::threads(pid).into_iter().all(|tid| process::thread_state(pid, tid) == Some(STOPPED));
+    all.then_some(Waiting { tracer, tid, switches: process::switches(tracer, tid)? })
 }
 
 fn tell(pid: i32, tracer: i32) {
-    let name = |pid| memfold_escape::shown(&procfs::name(pid).unwrap_or_default());
+    let name = |pid| memfold_escape::shown(&process::name(pid).unwrap_or_default());
     say(&format!(
         "'{0}' (process {tracer}) has stopped every thread of '{1}' (process {pid}), those of memfold too, and reads \
          memory that only they can restore, so both wait forever: end it (kill {tracer}), and use a tool that does not \

@@ -22,10 +22,10 @@ use memfold_shared::page::{Shared, Slot, state};
 
 use crate::forks::Forks;
 use crate::lookout::Known;
-use crate::procfs::{self, Image};
 use crate::report::processes::{self, Sums};
 use crate::sys;
 use crate::unmanaged::why_not_managed;
+use memfold_proc::process::{self, Image};
 
 /// How long a member without a slot has to get one before it is reported.
 const GRACE: Duration = Duration::from_secs(1);
@@ -140,7 +140,7 @@ impl Tree {
             root,
             shared,
             members: HashMap::new(),
-            has_children_files: procfs::children(root, 1, &mut Vec::new()),
+            has_children_files: process::children(root, 1, &mut Vec::new()),
             next_scan: now,
             earliest_scan: now,
             forks: Forks::new(now),
@@ -171,7 +171,7 @@ impl Tree {
                 // It has started to run another program since the last scan.
                 due = true;
             }
-            match procfs::anonymous(pid) {
+            match process::anonymous(pid) {
                 // A member that continues as another program is counted among the unmanaged ones.
                 Some(bytes) if bytes > 0 && member.managed => {
                     managed.add(member.image, bytes);
@@ -181,7 +181,7 @@ impl Tree {
                     }
                 }
                 Some(bytes) if bytes > 0 => {}
-                _ if procfs::has_ended(pid) => {
+                _ if process::has_ended(pid) => {
                     free(self.shared, slot, &mut self.ended);
                     self.forks.ended(pid, now);
                 }
@@ -281,7 +281,7 @@ impl Tree {
     /// Frees slots of processes that came and went between two scans.
     fn free_unknown(&mut self) {
         for slot in self.shared.live_slots() {
-            if self.member_of(slot).is_none() && procfs::has_ended(slot.pid.load(Relaxed) as i32) {
+            if self.member_of(slot).is_none() && process::has_ended(slot.pid.load(Relaxed) as i32) {
                 free(self.shared, slot, &mut self.ended);
             }
         }
@@ -290,7 +290,7 @@ impl Tree {
     fn descendants(&self) -> Vec<i32> {
         let mut found = Vec::new();
         if !self.has_children_files {
-            let all = procfs::all_with_parents();
+            let all = process::all_with_parents();
             let mut parents = vec![self.root];
             while let Some(parent) = parents.pop() {
                 let children = all.iter().filter(|(_, p)| *p == parent).map(|(pid, _)| *pid);
@@ -300,7 +300,7 @@ impl Tree {
             return found;
         }
         // This process has two threads, and only the first has children.
-        procfs::children(self.root, 1, &mut found);
+        process::children(self.root, 1, &mut found);
         let own: HashMap<i32, u32> = self
             .shared
             .live_slots()
@@ -311,11 +311,11 @@ impl Tree {
             .collect();
         let mut next = 0;
         while let Some(pid) = found.get(next).copied() {
-            let threads = procfs::stat(pid).map_or(1, |stat| stat.threads);
+            let threads = process::stat(pid).map_or(1, |stat| stat.threads);
             // Threads of memfold have no children. Looking at them is expensive: when a thread ends, the
             // kernel discards the directory entries that were looked up for it, and a thread that waits for
             // the process spins until that is done.
-            procfs::children(pid, threads.saturating_sub(own.get(&pid).copied().unwrap_or(0)), &mut found);
+            process::children(pid, threads.saturating_sub(own.get(&pid).copied().unwrap_or(0)), &mut found);
             next += 1;
         }
         // A process that moves up during the walk is found twice.
@@ -325,7 +325,7 @@ impl Tree {
     }
 
     fn see(&mut self, pid: i32, now: Instant) {
-        let Some(stat) = procfs::stat(pid) else { return };
+        let Some(stat) = process::stat(pid) else { return };
         if matches!(stat.state, b'Z' | b'X') && stat.threads <= 1 {
             return;
         }
@@ -350,7 +350,7 @@ impl Tree {
                 }
             }
             _ => {
-                let inner_pid = procfs::inner_pid(pid).unwrap_or(pid);
+                let inner_pid = process::inner_pid(pid).unwrap_or(pid);
                 self.members.insert(pid, Member { inner_pid, ..fresh });
             }
         }
@@ -380,7 +380,7 @@ impl Tree {
                     }
                     _ => why_not_managed(pid),
                 };
-                let name = memfold_escape::shown(&procfs::name(pid).unwrap_or_default());
+                let name = memfold_escape::shown(&process::name(pid).unwrap_or_default());
                 news.push(Unmanaged { pid, name, why });
             }
             if member.managed {
@@ -400,18 +400,18 @@ impl Tree {
         sys::same_memory(pid, member.parent).unwrap_or_else(|| {
             // The kernel does not allow the question: a process that counts exactly what its parent counts is
             // assumed to borrow.
-            procfs::anonymous(pid) == procfs::anonymous(member.parent)
+            process::anonymous(pid) == process::anonymous(member.parent)
         })
     }
 
     /// Sums up the memory of this process and of members without a slot. For members whose runtime has
     /// stopped, `sample` sets the gauge.
     fn sum_unmanaged(&mut self) {
-        self.own = procfs::anonymous(self.root).unwrap_or(0) + self.shared.memory() + self.area_bytes;
+        self.own = process::anonymous(self.root).unwrap_or(0) + self.shared.memory() + self.area_bytes;
         let mut others = Families::default();
         for (pid, member) in self.members.iter().filter(|(_, member)| !member.borrowed) {
             if !member.managed || self.slot_of(*pid, member.inner_pid).is_none() {
-                others.add(member.image, procfs::anonymous(*pid).unwrap_or(0));
+                others.add(member.image, process::anonymous(*pid).unwrap_or(0));
             }
         }
         self.unmanaged = self.own + others.sum();
@@ -492,13 +492,13 @@ mod tests {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let pid = child.id() as i32;
         let mut tree = Tree::new(page.page);
-        while procfs::anonymous(pid).unwrap_or(0) == 0 || procfs::name(pid).as_deref() != Some(b"sleep") {
+        while process::anonymous(pid).unwrap_or(0) == 0 || process::name(pid).as_deref() != Some(b"sleep") {
             std::thread::sleep(Duration::from_millis(1));
         }
         // The program is still being loaded: wait until its memory stays the same.
         let mut own = 0;
-        while own != procfs::anonymous(pid).unwrap() {
-            own = procfs::anonymous(pid).unwrap();
+        while own != process::anonymous(pid).unwrap() {
+            own = process::anonymous(pid).unwrap();
             std::thread::sleep(Duration::from_millis(50));
         }
         // As a scan does it, which would not find the children of a test's thread.

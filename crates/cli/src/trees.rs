@@ -19,11 +19,12 @@ use clap::Parser;
 use memfold_shared::page::{LARGEST_LIMIT, MAGIC, Shared, VERSION};
 
 use crate::failure::Failure;
-use crate::procfs::{Image, Stat};
 use crate::settings::{self, Limit};
+use crate::sys;
 use crate::sys::Mapped;
-use crate::{namespace, procfs, sys};
 use memfold_args::{Cli, Command};
+use memfold_proc::process::{Image, Stat};
+use memfold_proc::{namespace, process};
 
 /// How the memory file's name begins, as the kernel shows it.
 const NAME: &str = "/memfd:memfold-shared";
@@ -71,7 +72,7 @@ impl Known {
     pub fn look(&mut self) -> Vec<(i32, Hidden)> {
         let before = std::mem::take(self);
         let mut hidden = Vec::new();
-        for (pid, stat) in procfs::all() {
+        for (pid, stat) in process::all() {
             match self.seen(pid, &stat, &before) {
                 Some(Ok(tree)) => self.trees.push(tree),
                 Some(Err(why)) => hidden.push((pid, why)),
@@ -145,12 +146,12 @@ fn version_of(file: &File) -> Option<u32> {
 }
 
 fn is_supervisor_by_name(pid: i32) -> bool {
-    procfs::name(pid).as_deref() == Some(b"memfold") && words(pid).get(1).is_some_and(|word| word == "run")
+    process::name(pid).as_deref() == Some(b"memfold") && words(pid).get(1).is_some_and(|word| word == "run")
 }
 
 /// The words of the command line.
 fn words(pid: i32) -> Vec<OsString> {
-    let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let words = process::command_line(pid, u64::MAX).unwrap_or_default();
     words
         .strip_suffix(b"\0")
         .unwrap_or(&words)
@@ -161,7 +162,7 @@ fn words(pid: i32) -> Vec<OsString> {
 
 /// The tree whose supervisor or member is this process.
 pub fn of(pid: i32) -> Result<Tree, Failure> {
-    if procfs::has_ended(pid) {
+    if process::has_ended(pid) {
         return Err(Failure::new(format!(
             "there is no process {pid}; 'memfold top' shows those under memfold"
         )));
@@ -183,7 +184,7 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
         }
         match hidden.iter().find(|(supervisor, _)| *supervisor == at) {
             Some((_, Hidden::Refused)) => {
-                let user = procfs::user(at).unwrap_or(0);
+                let user = process::user(at).unwrap_or(0);
                 return Err(Failure::new(format!(
                     "process {pid} runs under memfold for user {user}: try with sudo"
                 )));
@@ -196,7 +197,7 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
             None => {}
         }
         // Unmanaged members are found through their parents.
-        match procfs::stat(at) {
+        match process::stat(at) {
             Some(stat) if stat.parent > 1 => at = stat.parent,
             _ => break,
         }
@@ -219,7 +220,7 @@ impl Tree {
 
     /// Whether its supervisor still runs.
     pub fn is_there(&self) -> bool {
-        procfs::stat(self.supervisor)
+        process::stat(self.supervisor)
             .is_some_and(|stat| stat.start_time == self.start_time && !matches!(stat.state, b'Z' | b'X'))
     }
 

@@ -6,10 +6,8 @@ use std::time::Duration;
 use nix::libc;
 
 use crate::probe::{self, Outcome};
-use crate::procfs::field_kib;
 use memfold_analyze::source::process::{Region, scan};
-
-use crate::sys::PAGE;
+use memfold_proc::{PAGE, field_kib};
 
 const PAGES: u64 = 16;
 

@@ -13,7 +13,7 @@ use nix::errno::Errno;
 use nix::libc;
 
 use crate::probe::{self, Outcome};
-use crate::sys::PAGE;
+use memfold_proc::PAGE;
 
 /// The device that opens it for whoever has permission for the file.
 pub const DEVICE: &str = "/dev/userfaultfd";

@@ -1,27 +1,25 @@
 //! Why a process of the tree is not managed, as far as `/proc` tells.
 
-use crate::machine::status_field;
-use crate::{procfs, program};
+use crate::program;
+use memfold_proc::field;
+use memfold_proc::{namespace, process};
 
 /// The reason, as part of a sentence.
 pub fn why_not_managed(pid: i32) -> &'static str {
     let by_file =
-        procfs::executable(pid).map_or("its file is not known", |file| program::why_not_managed(&file));
+        process::executable(pid).map_or("its file is not known", |file| program::why_not_managed(&file));
     if by_file != program::WITHOUT_ENVIRONMENT {
         return by_file;
     }
-    let own = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let filters =
-        |status: &str| status_field(status, "Seccomp_filters:").and_then(|text| text.parse::<u32>().ok());
-    if filters(&status) > filters(&own) {
+    let filters = |status: Option<String>| field(&status?, "Seccomp_filters:")?.parse::<u32>().ok();
+    if filters(process::status(pid)) > filters(process::status("self")) {
         return "started under a seccomp filter";
     }
     let root = format!("/proc/{pid}/root/");
     if std::fs::metadata(&root).is_ok() && std::fs::metadata(format!("{root}proc/self")).is_err() {
         return "there is no /proc in its root directory; mount one there";
     }
-    let other_user = procfs::user(pid).is_some_and(|user| user != nix::unistd::geteuid().as_raw());
+    let other_user = process::user(pid).is_some_and(|user| user != nix::unistd::geteuid().as_raw());
     match environment(pid) {
         None if other_user => "runs as another user; start memfold as that user",
         None => by_file,
@@ -43,7 +41,7 @@ pub fn why_not_managed(pid: i32) -> &'static str {
                 Ok(_) if other_user => {
                     "runs as another user, and memfold cannot be reached from there; start memfold as that user"
                 }
-                Ok(_) if shares_namespaces(pid) => {
+                Ok(_) if namespace::are_shared(pid) => {
                     "its LD_PRELOAD names a memfold library of another version; remove that entry, memfold adds its own"
                 }
                 Ok(_) => "memfold cannot be reached from its namespaces; start memfold inside of them",
@@ -52,17 +50,9 @@ pub fn why_not_managed(pid: i32) -> &'static str {
     }
 }
 
-/// Whether a process sees the same files, processes and users as the supervisor; false if that is unknown.
-fn shares_namespaces(pid: i32) -> bool {
-    ["mnt", "pid", "user"].iter().all(|kind| {
-        let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/{kind}")).ok();
-        of("self").is_some_and(|own| of(&pid.to_string()) == Some(own))
-    })
-}
-
 /// Whether a process was given the path of the shared page, and what it is to preload.
 fn environment(pid: i32) -> Option<(bool, Option<String>)> {
-    let bytes = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let bytes = process::environment(pid)?;
     let value = |name: &str| {
         let mut entries = bytes.split(|byte| *byte == 0);
         let rest = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="));

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::{Pid, getpgid, getpgrp, getppid};
 
-use crate::machine::status_field;
 use crate::sys::{self, Fork};
+use memfold_proc::{field, process};
 
 /// The kernel signals the members of a group one after another.
 const MOMENT: Duration = Duration::from_millis(4);
@@ -113,8 +113,8 @@ impl Witness {
     }
 
     fn pending(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        status_field(&status, "ShdPnd:").and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0)
+        let status = process::status(self.pid).unwrap_or_default();
+        field(&status, "ShdPnd:").and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0)
     }
 }
 

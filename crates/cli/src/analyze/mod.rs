@@ -29,8 +29,9 @@ use crate::failure::{Failure, say};
 use crate::output::Output;
 use crate::size::{self, Human};
 use crate::stdout::{json, print};
-use crate::{cgroup, procfs, trace};
+use crate::trace;
 use memfold_args::AnalyzeArgs;
+use memfold_proc::{memory, process};
 
 /// Codecs that are compared page by page, and codecs that are compared on larger blocks.
 const BY_PAGE: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "pbpm", "wkdm", "auto", "auto:dense"];
@@ -181,7 +182,7 @@ impl Subject {
         match self {
             Subject::Processes(pids) => {
                 let named = |pid: &i32| {
-                    let name = procfs::name(*pid).unwrap_or_default();
+                    let name = process::name(*pid).unwrap_or_default();
                     format!("{pid} ({})", shown(&name))
                 };
                 pids.iter().map(named).collect()
@@ -239,13 +240,13 @@ fn limit(text: &str) -> Result<u64, Failure> {
             "the limit '{text}' {why}; give a size like 512M, 1.5G, or 50% of this machine's memory"
         ))
     })?;
-    Ok(size.of(cgroup::memory_that_counts().unwrap_or(0)))
+    Ok(size.of(memory::usable().unwrap_or(0)))
 }
 
 fn failure(error: Error) -> Failure {
     match error {
         Error::Process(pid, error) => trace::refused(pid, &error, &format!("sudo memfold analyze {pid}")),
-        Error::Vanished(pid) if !procfs::has_ended(pid) => Failure::new(format!(
+        Error::Vanished(pid) if !process::has_ended(pid) => Failure::new(format!(
             "process {pid} has no memory of its own that could be compressed; a thread of the kernel has none"
         )),
         other => Failure::new(other.to_string()),

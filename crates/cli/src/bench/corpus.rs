@@ -19,9 +19,9 @@ use memfold_codec::same_filled;
 use memfold_escape::shown;
 
 use crate::bench::plan::Plan;
-use crate::cgroup;
 use crate::failure::Failure;
 use crate::size::Human;
+use memfold_proc::memory;
 
 /// A file in memory, and its blocks by number.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
 
 /// The largest file that fits into memory together with its compressed forms, in bytes.
 fn room() -> u64 {
-    cgroup::memory_that_counts().map_or(u64::MAX, |bytes| bytes / 2)
+    memory::usable().map_or(u64::MAX, |bytes| bytes / 2)
 }
 
 /// Reads a whole file. A pipe tells its length only as it is read, and may never end.

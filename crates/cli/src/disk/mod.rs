@@ -12,9 +12,9 @@ use std::path::PathBuf;
 use memfold_disk::settings::Settings;
 use memfold_spill::Target;
 
-use crate::cgroup;
 use crate::failure::Failure;
 use memfold_args::{DiskArgs, DiskCommand};
+use memfold_proc::memory;
 
 /// Runs the command and returns the exit status.
 pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
@@ -83,7 +83,7 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
 }
 
 fn memory() -> u64 {
-    cgroup::memory_that_counts().unwrap_or(1 << 30)
+    memory::usable().unwrap_or(1 << 30)
 }
 
 /// The path in a form that does not depend on the current directory.

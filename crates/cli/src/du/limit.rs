@@ -6,10 +6,10 @@ use memfold::heap::{Heap, Limit};
 use memfold_du::scan::Progress;
 
 use super::input;
-use crate::cgroup;
 use crate::failure::Failure;
 use crate::size::{self, Size};
 use memfold_args::DuArgs;
+use memfold_proc::memory;
 
 /// Resident blocks while a tree is read, in addition to two for each thread: reading returns only to what was
 /// read last. More blocks make a million entries no faster, and would be most of the memory that is not the
@@ -33,7 +33,7 @@ pub fn at_first(args: &DuArgs) -> Result<Limit, Failure> {
     let size = size::parse(text).map_err(|why| bad(&why))?;
     let memory = match size {
         Size::Bytes(_) => u64::MAX,
-        Size::Percent(_) => cgroup::memory_that_counts()
+        Size::Percent(_) => memory::usable()
             .ok_or_else(|| bad(&"is a share of the machine's memory, which is not known here"))?,
     };
     // With less, the heap would not report how much it needs.

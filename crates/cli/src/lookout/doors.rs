@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use memfold_shared::door::{Area, DOORS, Door, MAGIC, NOBODY, packed_flags};
 use memfold_shared::page::Slot;
 
-use crate::procfs;
 use crate::sys;
 use crate::sys::ptrace::{self, Registers, Stop, Tracee};
+use memfold_proc::process;
 
 /// A running thread stops within microseconds; on a busy machine, only when it has a CPU again. In that case
 /// it is released later.
@@ -189,11 +189,9 @@ fn read(pid: i32, at: u64) -> Option<Found> {
 /// Threads that run, or wait for a CPU: it is unknown which of them has one, and the first to reach its door
 /// starts the keeper. If there are none, and a sleeping one is accepted, one in a call that is restarted.
 fn choose(pid: i32, may_sleep: bool) -> Vec<i32> {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let (mut running, mut sleeper) = (Vec::new(), None);
-    for task in tasks.flatten().take(THREADS) {
-        let Some(tid) = task.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        match procfs::thread_state(pid, tid) {
+    for tid in process::threads(pid).take(THREADS) {
+        match process::thread_state(pid, tid) {
             Some(b'R') if running.len() < AT_ONCE => running.push(tid),
             Some(b'S') if may_sleep && sleeper.is_none() && sleeps_well(pid, tid) => sleeper = Some(tid),
             _ => {}
@@ -203,14 +201,12 @@ fn choose(pid: i32, may_sleep: bool) -> Vec<i32> {
 }
 
 fn sleeps_well(pid: i32, tid: i32) -> bool {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).unwrap_or_default();
-    let number = text.split(' ').next().and_then(|word| word.parse().ok());
-    number.is_some_and(|number| RESTARTED.contains(&number))
+    process::system_call(pid, tid).is_some_and(|number| RESTARTED.contains(&number))
 }
 
 /// Whether it may still stop.
 fn is_alive(tracee: &Tracee) -> bool {
-    procfs::stat(tracee.tid()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
+    process::stat(tracee.tid()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
 }
 
 /// Changes where a stopped thread continues, if it is at a suitable place.

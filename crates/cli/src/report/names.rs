@@ -4,6 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::rc::Rc;
 
+use memfold_proc::maps::Mapping;
+
 /// The name of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Name {
@@ -37,53 +39,36 @@ fn scan(maps: impl BufRead, addresses: &[u64], mut found: impl FnMut(usize, &Nam
             break;
         }
         let line = line?;
-        let Some(mapping) = Mapping::parse(&memfold_escape::text(&line)) else { continue };
+        let Some(mapping) = Mapping::parse(&line) else { continue };
         while addresses.get(next).is_some_and(|address| *address < mapping.start) {
             next += 1;
         }
         if addresses.get(next).is_some_and(|address| *address < mapping.end) {
-            let name = Name::Known(mapping.name(guard_end).into());
+            let name = Name::Known(name_of(&mapping, guard_end).into());
             while addresses.get(next).is_some_and(|address| *address < mapping.end) {
                 found(next, &name);
                 next += 1;
             }
         }
-        guard_end = if mapping.is_guard() { mapping.end } else { 0 };
+        guard_end = if is_guard(&mapping) { mapping.end } else { 0 };
     }
     Ok(())
 }
 
-struct Mapping {
-    start: u64,
-    end: u64,
-    rights: String,
-    path: String,
+/// Whether it is a few inaccessible pages, like those below the stack of a thread.
+fn is_guard(mapping: &Mapping) -> bool {
+    mapping.rights == b"---p" && mapping.name.is_empty() && mapping.end - mapping.start <= 64 << 10
 }
 
-impl Mapping {
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        let rights = words.next()?.to_owned();
-        let path = words.skip(3).collect::<Vec<_>>().join(" ");
-        Some(Mapping { start: number(start)?, end: number(end)?, rights, path })
+fn name_of(mapping: &Mapping, guard_end: u64) -> String {
+    if mapping.name.is_empty() {
+        let what = if guard_end == mapping.start { "thread stack" } else { "anonymous" };
+        return format!("[{what}] {}", memfold::size::Human(mapping.end - mapping.start));
     }
-
-    /// Whether it is a few inaccessible pages, like those below the stack of a thread.
-    fn is_guard(&self) -> bool {
-        self.rights == "---p" && self.path.is_empty() && self.end - self.start <= 64 << 10
-    }
-
-    fn name(&self, guard_end: u64) -> String {
-        if self.path.is_empty() {
-            let what = if guard_end == self.start { "thread stack" } else { "anonymous" };
-            return format!("[{what}] {}", memfold::size::Human(self.end - self.start));
-        }
-        let name = self.path.trim_end_matches(" (deleted)");
-        let name = if name.starts_with('/') { name.rsplit('/').next().unwrap_or(name) } else { name };
-        name.chars().take(60).collect()
-    }
+    let name = memfold_escape::text(mapping.name);
+    let name = name.trim_end_matches(" (deleted)");
+    let name = if name.starts_with('/') { name.rsplit('/').next().unwrap_or(name) } else { name };
+    name.chars().take(60).collect()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::processes::{self, OTHERS, Process};
 use super::record::Records;
 use super::steps::{COLUMN, Counts, Gauges};
 use crate::stats::{Stats, quantile_us};
-use crate::sys::PAGE;
+use memfold_proc::PAGE;
 
 /// How many pages are listed.
 const PAGES: usize = 20;

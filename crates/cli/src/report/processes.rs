@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use memfold_shared::page::{Counters, Shared, Slot, state};
 
-use crate::procfs;
+use memfold_proc::process;
 
 /// The maximum number of processes.
 pub const PROCESSES: usize = 200;
@@ -158,9 +158,9 @@ impl Processes {
     /// Reads, now and then, the memory of processes that nothing else reads.
     pub fn look_at_unmanaged(&mut self, at: f64) {
         for process in self.list.iter_mut().filter(|process| process.why.is_some() && process.to.is_none()) {
-            match procfs::anonymous(process.pid) {
+            match process::anonymous(process.pid) {
                 Some(bytes) if bytes > 0 => process.peak_resident = process.peak_resident.max(bytes),
-                _ if procfs::has_ended(process.pid) => process.to = Some(at),
+                _ if process::has_ended(process.pid) => process.to = Some(at),
                 _ => {}
             }
         }
@@ -170,11 +170,11 @@ impl Processes {
 impl Process {
     fn look(&mut self, pid: i32) {
         self.pid = pid;
-        if let Some(stat) = procfs::stat(pid) {
+        if let Some(stat) = process::stat(pid) {
             self.parent = stat.parent;
         }
         if let Some(command) = command(pid)
-            .or_else(|| Some(memfold_escape::text(&procfs::name(pid)?).into_owned()))
+            .or_else(|| Some(memfold_escape::text(&process::name(pid)?).into_owned()))
             .filter(|text| !text.is_empty())
         {
             self.command = command;
@@ -183,9 +183,7 @@ impl Process {
 }
 
 fn command(pid: i32) -> Option<String> {
-    use std::io::Read;
-    let mut line = Vec::new();
-    std::fs::File::open(format!("/proc/{pid}/cmdline")).ok()?.take(LINE).read_to_end(&mut line).ok()?;
+    let line = process::command_line(pid, LINE)?;
     let text = memfold_escape::text(&line);
     let words: Vec<String> =
         text.split('\0').map(|word| word.split_whitespace().collect::<Vec<_>>().join(" ")).collect();

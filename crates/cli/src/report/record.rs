@@ -162,7 +162,7 @@ impl Records {
                 continue;
             }
             wanted.sort_by_key(|(page, _)| *page);
-            let addresses: Vec<u64> = wanted.iter().map(|(page, _)| page * sys::PAGE).collect();
+            let addresses: Vec<u64> = wanted.iter().map(|(page, _)| page * memfold_proc::PAGE).collect();
             // A process that has just ended keeps the names found so far.
             let _ = names::look(process.pid, &addresses, |at, name| *wanted[at].1 = name.clone());
         }

@@ -97,7 +97,7 @@ impl Space {
 
     /// Bytes of a block.
     pub fn block_bytes(&self) -> u64 {
-        crate::sys::PAGE << self.shift
+        memfold_proc::PAGE << self.shift
     }
 
     /// Rows by process and address.

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
-use super::PAGE;
+use memfold_proc::PAGE;
 
 /// Zeroed memory that stays for ever and that this process shares with its children.
 ///

@@ -11,8 +11,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use memfold_shared::page::{Counters, Slot, state};
 use serde::Serialize;
 
-use crate::procfs;
 use crate::trees::{Hidden, Known, Tree};
+use memfold_proc::process;
 
 /// One process: a field for each column, in order.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -172,7 +172,7 @@ fn unseen((supervisor, why): (i32, Hidden)) -> Unseen {
         Hidden::Refused => "user",
         Hidden::Version => "version",
     };
-    Unseen { supervisor, user: procfs::user(supervisor).unwrap_or(0), reason }
+    Unseen { supervisor, user: process::user(supervisor).unwrap_or(0), reason }
 }
 
 /// Counters at the last look and now.
@@ -256,9 +256,9 @@ fn group(tree: &Tree, changes: &mut Changes) -> Group {
         totals = totals.and(now);
         sums.iter_mut().zip(gauges).for_each(|(sum, gauge)| *sum = sum.saturating_add(gauge));
         let rates = changes.rates(key(Some((number, pid))), now);
-        let pid = crate::namespace::outer(pid as i32, tree.supervisor);
+        let pid = memfold_proc::namespace::outer(pid as i32, tree.supervisor);
         // The supervisor frees the slot of a process that has ended at its next look.
-        if !procfs::has_ended(pid) {
+        if !process::has_ended(pid) {
             processes.push(row(slot, pid, gauges, rates, now));
         }
     }
@@ -267,7 +267,7 @@ fn group(tree: &Tree, changes: &mut Changes) -> Group {
     let stall_share = rates.stall_share.map(|_| stall.unwrap_or(0.0));
     Group {
         supervisor: tree.supervisor,
-        user: procfs::user(tree.supervisor).unwrap_or(0),
+        user: process::user(tree.supervisor).unwrap_or(0),
         command: tree.command(),
         limit_bytes: page.limit_bytes.load(Relaxed),
         stall_target: set(page.stall_ppm.load(Relaxed)).map(|ppm| ppm / 1e6),
@@ -297,14 +297,14 @@ fn row(slot: &Slot, pid: i32, gauges: [u64; 5], rates: Rates, totals: Totals) ->
         },
         memory: Memory::new(slot.resident.load(Relaxed), gauges),
         rates,
-        command: procfs::name(pid).unwrap_or_default(),
+        command: process::name(pid).unwrap_or_default(),
         totals,
     }
 }
 
 /// Whether a process still runs the program that took the slot.
 fn runs_what_took(slot: &Slot, pid: i32) -> bool {
-    let (taken_by, image) = (slot.image.load(Relaxed), procfs::stat(pid).map(|stat| stat.image));
+    let (taken_by, image) = (slot.image.load(Relaxed), process::stat(pid).map(|stat| stat.image));
     taken_by == 0 || image.is_none_or(|image| !image.is_known() || image.stack == taken_by)
 }
 

@@ -1,4 +1,5 @@
-//! How much memory is free: on the machine, and in each limited cgroup in which this process is counted.
+//! How much memory there is, and how much of it is free: on the machine, and in each limited cgroup in which this
+//! process is counted.
 //!
 //! ```text
 //!   the machine     MemAvailable of MemTotal                        /proc/meminfo
@@ -14,7 +15,25 @@ use std::fs::read_to_string;
 use std::path::Path;
 use std::sync::Mutex;
 
-use crate::{Cgroup, field_kib, find};
+use crate::cgroup::{self, Cgroup, find, path_of};
+use crate::{field, field_kib, number};
+
+/// Physical memory in bytes.
+pub fn physical() -> Option<u64> {
+    field_kib(&read_to_string("/proc/meminfo").ok()?, "MemTotal:")
+}
+
+/// The memory that percentages refer to: physical memory, or the cgroup's limit if that is lower.
+pub fn usable() -> Option<u64> {
+    usable_by(None)
+}
+
+/// The same for another process.
+pub fn usable_by(pid: Option<i32>) -> Option<u64> {
+    let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
+    let limit = cgroup::of(&process).and_then(|group| group.limit);
+    Some(physical()?.min(limit.unwrap_or(u64::MAX)))
+}
 
 /// One bound on the memory of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,8 +78,8 @@ fn own_group() -> Option<Option<Cgroup>> {
     {
         return Some(group.clone());
     }
-    let mounts = read_to_string("/proc/self/mountinfo").ok()?;
-    let group = group_of(&groups, &mounts, &read_to_string("/proc/cgroups").unwrap_or_default())?;
+    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
+    let group = group_of(&groups, mounts, &read_to_string("/proc/cgroups").unwrap_or_default())?;
     if let Some(known) = known.as_deref_mut() {
         *known = Some((groups, group.clone()));
     }
@@ -72,16 +91,14 @@ fn is_seen(group: &Cgroup) -> bool {
     group.directory.join("cgroup.procs").exists()
 }
 
-fn group_of(groups: &str, mounts: &str, hierarchies: &str) -> Option<Option<Cgroup>> {
-    let in_version_1 = groups.lines().any(|line| {
-        line.split(':').nth(1).is_some_and(|controllers| controllers.split(',').any(|c| c == "memory"))
-    });
+fn group_of(groups: &str, mounts: impl AsRef<[u8]>, hierarchies: &str) -> Option<Option<Cgroup>> {
+    let in_version_1 = path_of("memory", groups).is_some();
     let found = find(groups, mounts).filter(|group| (group.version == 1) == in_version_1 && is_seen(group));
     if found.is_some() || groups.is_empty() {
         return Some(found);
     }
     // name, hierarchy, number of groups, enabled. If there is only the root cgroup, there is no limit.
-    let memory = hierarchies.lines().find_map(|line| line.strip_prefix("memory\t"))?;
+    let memory = field(hierarchies, "memory\t")?;
     let mut fields = memory.split('\t').skip(1).map(|number| number.parse::<u32>().ok());
     let (count, enabled) = (fields.next()??, fields.next()??);
     (count <= 1 || enabled == 0).then_some(None)
@@ -109,7 +126,7 @@ fn of_group(group: &Cgroup) -> Option<Vec<Room>> {
         let above = above.filter(|least| limits[0].0.is_none_or(|limit| *least < limit));
         for (limit, usage) in limits.into_iter().chain([(above, kinds[0].1)]) {
             let Some(total) = limit else { continue };
-            let used: u64 = read_to_string(directory.join(usage)).ok()?.trim().parse().ok()?;
+            let used: u64 = number(directory.join(usage))?;
             let used = used.saturating_sub(can_go(directory, group.version));
             rooms.push(Room { available: total.saturating_sub(used), total });
         }
@@ -118,7 +135,7 @@ fn of_group(group: &Cgroup) -> Option<Vec<Room>> {
 }
 
 fn limit_in(directory: &Path, file: &str) -> Option<u64> {
-    let bytes = read_to_string(directory.join(file)).ok()?.trim().parse().ok()?;
+    let bytes = number(directory.join(file))?;
     // Version 1 expresses "no limit" as the largest number of whole pages, version 2 as "max".
     (bytes < 1 << 62).then_some(bytes)
 }
@@ -128,11 +145,10 @@ fn limit_in(directory: &Path, file: &str) -> Option<u64> {
 fn can_go(directory: &Path, version: u8) -> u64 {
     let Ok(stat) = read_to_string(directory.join("memory.stat")) else { return 0 };
     let prefix = if version == 1 { "total_" } else { "" };
-    let field = |name: &str| {
-        let number = |line: &str| line.strip_prefix(prefix)?.strip_prefix(name)?.trim().parse::<u64>().ok();
-        stat.lines().find_map(number).unwrap_or(0)
+    let bytes = |name: &str| {
+        field(&stat, &format!("{prefix}{name} ")).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
     };
-    field("inactive_file ") + field("active_file ") / 2
+    bytes("inactive_file") + bytes("active_file") / 2
 }
 
 #[cfg(test)]
@@ -229,5 +245,12 @@ mod tests {
         assert!(rooms.iter().all(|room| room.available <= room.total));
         // A second look finds the same files.
         assert_eq!(super::rooms().unwrap().len(), rooms.len());
+    }
+
+    #[test]
+    fn what_is_usable_is_a_part_of_what_there_is() {
+        let physical = physical().unwrap();
+        let counts = usable().unwrap();
+        assert!(counts > 16 << 20 && counts <= physical);
     }
 }

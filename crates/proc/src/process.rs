@@ -1,16 +1,16 @@
-//! What `/proc` says about a process. Reading is cheap, because the supervisor asks every few milliseconds.
+//! What `/proc` says about a process and its threads. Reading is cheap, because a supervisor asks every few
+//! milliseconds.
 //!
 //! Every function returns None when the process is gone or may not be read; a process can end between any two
 //! questions.
 
+use std::fmt::Display;
 use std::fs::File;
-use std::io::Read;
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
-pub use memfold_cgroup::field_kib;
-
-use crate::failure::Failure;
-use crate::sys::{Ending, PAGE};
+use crate::{PAGE, field, field_kib};
 
 /// The fields of `/proc/PID/stat` that matter here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,16 +59,6 @@ fn read<const N: usize>(path: &str) -> Option<([u8; N], usize)> {
         }
     }
     Some((buffer, length))
-}
-
-/// Fails if `/proc` is not mounted.
-pub fn must_be_mounted() -> Result<(), Failure> {
-    if std::path::Path::new("/proc/self/status").exists() {
-        return Ok(());
-    }
-    Err(Failure::new(
-        "there is no /proc here, and memfold reads in it what processes use; mount it first (mount -t proc proc /proc)",
-    ))
 }
 
 /// Reads `/proc/PID/stat`.
@@ -120,8 +110,24 @@ pub struct Memory {
     pub writable: u64,
 }
 
-/// Parses the contents of `statm`.
-pub fn parse_memory(bytes: &[u8]) -> Option<Memory> {
+/// A process's open `statm`, to be read again and again. It stays that of the process, which may have ended.
+pub struct Statm(File);
+
+impl Statm {
+    /// Opens it.
+    pub fn open(pid: i32) -> Option<Self> {
+        File::open(format!("/proc/{pid}/statm")).ok().map(Self)
+    }
+
+    /// The memory at this moment; `None` if the kernel says nothing that can be read.
+    pub fn memory(&self) -> io::Result<Option<Memory>> {
+        let mut text = [0; 128];
+        let length = self.0.read_at(&mut text, 0)?;
+        Ok(parse_memory(&text[..length]))
+    }
+}
+
+fn parse_memory(bytes: &[u8]) -> Option<Memory> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut words = text.split_ascii_whitespace().skip(1).map(str::parse::<u64>);
     let resident = words.next()?.ok()?;
@@ -134,6 +140,25 @@ pub fn parse_memory(bytes: &[u8]) -> Option<Memory> {
 pub fn thread_state(pid: i32, tid: i32) -> Option<u8> {
     let (buffer, length) = read::<1024>(&format!("/proc/{pid}/task/{tid}/stat"))?;
     parse_stat(&buffer[..length]).map(|stat| stat.state)
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// By itself, with this status.
+    Exited(i32),
+    /// By this signal.
+    Signalled(i32),
+}
+
+impl Ending {
+    /// The corresponding exit status.
+    pub fn status(self) -> i32 {
+        match self {
+            Self::Exited(status) => status,
+            Self::Signalled(signal) => 128 + signal,
+        }
+    }
 }
 
 /// How a process ended that has not been waited for yet, as the kernel will report it then; None where the kernel
@@ -160,9 +185,25 @@ fn parse_ending(bytes: &[u8]) -> Option<Ending> {
 }
 
 /// The threads of a process.
-pub fn threads(pid: i32) -> Vec<i32> {
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    tasks.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+pub fn threads(pid: i32) -> impl Iterator<Item = i32> {
+    numbers_in(format!("/proc/{pid}/task"))
+}
+
+/// Names in a directory that are numbers.
+fn numbers_in(directory: impl AsRef<Path>) -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The contents of `status` of a process, by its number or `self`, or of a thread, by `PID/task/TID`.
+pub fn status(of: impl Display) -> Option<String> {
+    // Lists of groups and CPUs in it may be long.
+    Some(String::from_utf8_lossy(&std::fs::read(format!("/proc/{of}/status")).ok()?).into_owned())
+}
+
+/// The most memory that this process has had resident.
+pub fn own_peak() -> Option<u64> {
+    field_kib(&status("self")?, "VmHWM:")
 }
 
 /// Signals of a thread.
@@ -176,12 +217,8 @@ pub struct Signals {
 
 /// The signals of a thread of a process.
 pub fn signals(pid: i32, tid: i32) -> Option<Signals> {
-    let (buffer, length) = read::<4096>(&format!("/proc/{pid}/task/{tid}/status"))?;
-    let text = String::from_utf8_lossy(&buffer[..length]);
-    let mask = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-        u64::from_str_radix(line.trim(), 16).ok()
-    };
+    let text = status(format_args!("{pid}/task/{tid}"))?;
+    let mask = |name: &str| u64::from_str_radix(field(&text, name)?, 16).ok();
     const KILL: u64 = 1 << 8;
     const STOP: u64 = 1 << 18;
     Some(Signals {
@@ -212,11 +249,7 @@ pub fn children(pid: i32, threads: u32, children: &mut Vec<i32>) -> bool {
     if threads <= 1 {
         return children_of_thread(pid, pid, children);
     }
-    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return true };
-    tasks
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .all(|tid| children_of_thread(pid, tid, children))
+    self::threads(pid).all(|tid| children_of_thread(pid, tid, children))
 }
 
 fn children_of_thread(pid: i32, tid: i32, children: &mut Vec<i32>) -> bool {
@@ -233,12 +266,7 @@ fn children_of_thread(pid: i32, tid: i32, children: &mut Vec<i32>) -> bool {
 
 /// All processes of the machine.
 pub fn all() -> Vec<(i32, Stat)> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter_map(|pid: i32| Some((pid, stat(pid)?)))
-        .collect()
+    numbers_in("/proc").filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
 /// The same, with their parents, for kernels without the files that `children` reads.
@@ -248,26 +276,17 @@ pub fn all_with_parents() -> Vec<(i32, i32)> {
 
 /// Its id in the innermost namespace that it lives in: the id that it sees itself.
 pub fn inner_pid(pid: i32) -> Option<i32> {
-    let (buffer, length) = read::<4096>(&format!("/proc/{pid}/status"))?;
-    let text = String::from_utf8_lossy(&buffer[..length]);
-    let line = text.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
-    line.split_ascii_whitespace().last()?.parse().ok()
+    field(&status(pid)?, "NSpid:")?.split_ascii_whitespace().last()?.parse().ok()
 }
 
 /// The process that traces it, if there is one in this pid namespace.
 pub fn tracer(pid: i32) -> Option<i32> {
-    let (buffer, length) = read::<4096>(&format!("/proc/{pid}/status"))?;
-    let text = String::from_utf8_lossy(&buffer[..length]);
-    let line = text.lines().find_map(|l| l.strip_prefix("TracerPid:"))?;
-    line.trim().parse().ok().filter(|tracer| *tracer > 0)
+    field(&status(pid)?, "TracerPid:")?.parse().ok().filter(|tracer| *tracer > 0)
 }
 
 /// How often a thread has gone to sleep.
 pub fn switches(pid: i32, tid: i32) -> Option<u64> {
-    let (buffer, length) = read::<4096>(&format!("/proc/{pid}/task/{tid}/status"))?;
-    let text = String::from_utf8_lossy(&buffer[..length]);
-    let line = text.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"))?;
-    line.trim().parse().ok()
+    field(&status(format_args!("{pid}/task/{tid}"))?, "voluntary_ctxt_switches:")?.parse().ok()
 }
 
 /// Whether a thread waits in this function of the kernel; false where the kernel does not tell.
@@ -283,7 +302,25 @@ pub fn executable(pid: i32) -> Option<PathBuf> {
 
 /// The user it runs as.
 pub fn user(pid: i32) -> Option<u32> {
-    std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| std::os::unix::fs::MetadataExt::uid(&meta))
+    std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
+}
+
+/// At most so many bytes of its command line: words, each with a zero behind it.
+pub fn command_line(pid: i32, at_most: u64) -> Option<Vec<u8>> {
+    let mut words = Vec::new();
+    File::open(format!("/proc/{pid}/cmdline")).ok()?.take(at_most).read_to_end(&mut words).ok()?;
+    Some(words)
+}
+
+/// The environment that it was started with: `NAME=VALUE`, each with a zero behind it.
+pub fn environment(pid: i32) -> Option<Vec<u8>> {
+    std::fs::read(format!("/proc/{pid}/environ")).ok()
+}
+
+/// The number of the system call that a thread sleeps in.
+pub fn system_call(pid: i32, tid: i32) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall")).ok()?;
+    text.split(' ').next()?.parse().ok()
 }
 
 /// Its short name, which may contain any bytes.
