@@ -10,10 +10,9 @@
 //! round.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use memfold_proc::maps::{self, Mapping};
 use nix::errno::Errno;

@@ -18,58 +18,25 @@
 
 mod analyze;
 mod bench;
-mod codecs;
-mod cpu;
+mod checks;
 mod disk;
-mod doctor;
 mod du;
-mod dying;
-mod elf;
-mod failure;
-mod filters;
-mod forks;
-mod group;
-mod held;
-mod limit;
-mod lookout;
-mod machine;
 mod output;
-mod page_server;
-mod pids;
-mod preload;
-mod probe;
-mod program;
 mod report;
-mod rlimits;
 mod run;
 mod settings;
-mod signals;
-mod spawn;
 mod spill;
-mod stats;
-mod stdout;
 mod supervisor;
 mod sys;
-mod top;
-mod trace;
-mod tracers;
-mod tree;
 mod trees;
-mod trials;
-mod uffd;
-mod unmanaged;
-mod userfault;
-mod web;
-mod witness;
 
 use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Parser;
-use memfold::size;
 use memfold_args::{Cli, Command};
 
-use crate::failure::{FAILED, say};
+use crate::output::failure::{FAILED, say};
 
 /// The entry point that the C library calls.
 #[cfg(not(test))]
@@ -92,12 +59,12 @@ fn command(words: Vec<OsString>) -> i32 {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let result = cpu::heed_environment().and_then(|()| match cli.command {
+    let result = settings::cpu::heed_environment().and_then(|()| match cli.command {
         Command::Run(args) => run::run(args),
-        Command::Doctor(args) => doctor::doctor(&args),
+        Command::Doctor(args) => checks::doctor::doctor(&args),
         Command::Analyze(args) => analyze::analyze(&args),
-        Command::Limit(args) => limit::limit(&args),
-        Command::Top(args) => top::top(&args),
+        Command::Limit(args) => trees::limit::limit(&args),
+        Command::Top(args) => trees::top::top(&args),
         Command::Bench(args) => bench::bench(&args),
         Command::Disk(args) => disk::disk(&args),
         Command::Du(args) => du::du(*args, &words),

@@ -3,7 +3,6 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
-
 use memfold_args::Cli;
 use memfold_args::du::COLUMNS;
 

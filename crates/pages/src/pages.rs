@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
-
 use memfold_args::disk::columns as disk;
 use memfold_args::top::columns;
 

@@ -117,8 +117,9 @@ fn limit_2(directory: &Path, top: &Path) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
+
+    use super::*;
 
     fn mounts(kind: &str, root: &str, point: &Path, options: &str) -> String {
         format!(

@@ -153,8 +153,9 @@ fn can_go(directory: &Path, version: u8) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::fs;
+
+    use super::*;
 
     /// A cgroup below `top`, with these files.
     fn group(top: &Path, below: &str, files: &[(&str, &str)]) {

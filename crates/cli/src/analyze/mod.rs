@@ -4,7 +4,6 @@
 
 mod found;
 mod page;
-mod picture;
 mod text;
 
 use std::collections::BTreeMap;
@@ -12,6 +11,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use memfold::size::{self, Human};
 use memfold_analyze::advice::{self, Outlooks};
 use memfold_analyze::idle::{self, WorkingSet};
 use memfold_analyze::index::{self, Index};
@@ -21,17 +21,16 @@ use memfold_analyze::sample::{self, Order};
 use memfold_analyze::source::several::{self, Processes};
 use memfold_analyze::source::{self, Source};
 use memfold_analyze::{Error, PAGE, depend};
+use memfold_args::AnalyzeArgs;
 use memfold_codec::{Codec, codec};
 use memfold_escape::shown;
-
-use self::found::{Analysis, OddsRow, Part, Pattern, Ratio};
-use crate::failure::{Failure, say};
-use crate::output::Output;
-use crate::size::{self, Human};
-use crate::stdout::{json, print};
-use crate::trace;
-use memfold_args::AnalyzeArgs;
 use memfold_proc::{memory, process};
+
+use crate::checks::trace;
+use crate::output::failure::{Failure, say};
+use crate::output::file::Output;
+use crate::output::text::{json, print};
+use found::{Analysis, OddsRow, Part, Pattern, Ratio};
 
 /// Codecs that are compared page by page, and codecs that are compared on larger blocks.
 const BY_PAGE: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "pbpm", "wkdm", "auto", "auto:dense"];

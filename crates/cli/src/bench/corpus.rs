@@ -15,13 +15,13 @@ use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use memfold::size::Human;
 use memfold_codec::same_filled;
 use memfold_escape::shown;
-
-use crate::bench::plan::Plan;
-use crate::failure::Failure;
-use crate::size::Human;
 use memfold_proc::memory;
+
+use super::plan::Plan;
+use crate::output::failure::Failure;
 
 /// A file in memory, and its blocks by number.
 #[derive(Debug)]
@@ -175,9 +175,10 @@ pub fn short_names(paths: &[PathBuf]) -> Vec<String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
     use clap::Parser;
     use memfold_args::{Cli, Command};
+
+    use super::*;
 
     /// The plan of these options.
     pub(crate) fn plan(options: &[&str]) -> Plan {

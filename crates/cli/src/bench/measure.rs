@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use memfold_codec::{Codec, Compressed, ScratchBuf};
 
-use crate::bench::plan::Threshold;
-use crate::bench::subject::{Subject, Trained};
+use super::plan::Threshold;
+use super::subject::{Subject, Trained};
 
 /// Default number of passes.
 pub const PASSES: usize = 7;
@@ -141,9 +141,10 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use memfold_codec::{CodecId, Malformed, Scratch, codec};
+
     use super::*;
     use crate::bench::corpus::tests::plan;
-    use memfold_codec::{CodecId, Malformed, Scratch, codec};
 
     /// Depending on its number, it changes a byte, refuses its own form, or writes nothing.
     struct Broken(u8);

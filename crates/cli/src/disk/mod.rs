@@ -9,12 +9,12 @@ mod status;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use memfold_args::{DiskArgs, DiskCommand};
 use memfold_disk::settings::Settings;
+use memfold_proc::memory;
 use memfold_spill::Target;
 
-use crate::failure::Failure;
-use memfold_args::{DiskArgs, DiskCommand};
-use memfold_proc::memory;
+use crate::output::failure::Failure;
 
 /// Runs the command and returns the exit status.
 pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {

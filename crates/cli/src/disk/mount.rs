@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use memfold_args::DiskArgs;
 use memfold_disk::fuse::{Mounted, NAME};
 use memfold_disk::settings::Settings;
 use memfold_disk::status::{About, Server};
 use memfold_disk::{Disk, Maintenance, swap};
+use memfold_proc::mounts;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::failure::{Failure, say};
-use memfold_args::DiskArgs;
-use memfold_proc::mounts;
+use crate::output::failure::{Failure, say};
 
 /// Serves until the directory is unmounted.
 pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -> Result<i32, Failure> {

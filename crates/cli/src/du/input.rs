@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use memfold::heap::{Heap, Session};
+use memfold_args::DuArgs;
 use memfold_du::Error;
 use memfold_du::file::{self, File};
 use memfold_du::json::{self, ReadError};
@@ -16,8 +17,7 @@ use memfold_du::tree::Tree;
 
 use super::limit;
 use super::progress::Shown;
-use crate::failure::Failure;
-use memfold_args::DuArgs;
+use crate::output::failure::Failure;
 
 /// Default number of threads that read directories: more threads waiting for a disk help little.
 const THREADS: usize = 8;

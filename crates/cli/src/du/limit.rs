@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use memfold::heap::{Heap, Limit};
+use memfold::size::{self, Size};
+use memfold_args::DuArgs;
 use memfold_du::scan::Progress;
+use memfold_proc::memory;
 
 use super::input;
-use crate::failure::Failure;
-use crate::size::{self, Size};
-use memfold_args::DuArgs;
-use memfold_proc::memory;
+use crate::output::failure::Failure;
 
 /// Resident blocks while a tree is read, in addition to two for each thread: reading returns only to what was
 /// read last. More blocks make a million entries no faster, and would be most of the memory that is not the

@@ -21,18 +21,17 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use memfold::heap::{Heap, Options};
-use memfold_du::Error;
+use memfold_args::du::{Color, Column, DuArgs, SharedColumn};
 use memfold_du::browse::{self, Colours, End, Graph, Links, ReadOnly};
-use memfold_du::file;
 use memfold_du::json::{self, Export};
 use memfold_du::source::Source;
+use memfold_du::{Error, file};
 
-use crate::failure::{Failure, say};
-use crate::output::Output;
+use crate::output::failure::{Failure, say};
+use crate::output::file::Output;
 use crate::sys;
 use input::Input;
 use live::Live;
-use memfold_args::du::{Color, Column, DuArgs, SharedColumn};
 use progress::Shown;
 
 /// Bytes that are compressed together: longer blocks compress better but take longer to restore.

@@ -6,6 +6,8 @@ use std::collections::{BinaryHeap, HashSet};
 use std::io::{BufWriter, Write};
 
 use memfold::heap::Heap;
+use memfold::size::Human;
+use memfold_args::DuArgs;
 use memfold_du::Error;
 use memfold_du::browse::Ranked;
 use memfold_du::entry::{BLOCK, Kind, Sum};
@@ -13,15 +15,13 @@ use memfold_du::source::{ROOT, Source};
 use memfold_du::tree::below::{Below, Step};
 use memfold_du::tree::flags;
 use memfold_escape::shown;
+use memfold_proc::process;
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
 use super::input::Input;
 use super::order;
-use crate::failure::{Failure, say};
-use crate::size::Human;
-use memfold_args::DuArgs;
-use memfold_proc::process;
+use crate::output::failure::{Failure, say};
 
 /// A path with its sizes.
 #[derive(Serialize)]

@@ -7,13 +7,15 @@ mod who;
 
 use std::time::Duration;
 
+use memfold::size;
+use memfold_args::RunArgs;
 use memfold_spill::{Target, Terms, Tier};
 
-use crate::failure::{Failure, say};
-use crate::size;
+use crate::output::failure::{Failure, say};
 use crate::sys;
-use memfold_args::RunArgs;
-pub use service::{Figures, Service};
+
+pub use crate::spill::service::Figures;
+pub use crate::spill::service::Service;
 
 /// Checked options.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,9 +84,10 @@ pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
 
 #[cfg(test)]
 mod tests {
+    use memfold_args::OnFull;
+
     use super::*;
     use crate::settings::{Settings, SharedPage};
-    use memfold_args::OnFull;
 
     /// An area without a server.
     pub fn area() -> &'static memfold_shared::spill::Area {
@@ -92,7 +95,7 @@ mod tests {
         let patience = Duration::from_secs(60);
         let settings = Settings {
             limit: 64 << 20,
-            codecs: crate::codecs::parse("lz4").unwrap(),
+            codecs: crate::settings::codecs::parse("lz4").unwrap(),
             fill_ratio: 64,
             on_full: OnFull::Grow,
             flags: 0,

@@ -20,8 +20,8 @@ use super::Spill;
 use super::holds::{Holds, Outside};
 use super::left::Left;
 use super::who::{self, Who};
-use crate::failure::say;
-use crate::stats::{FaultTimes, fault_times};
+use crate::output::failure::say;
+use crate::report::stats::{FaultTimes, fault_times};
 use crate::sys;
 
 /// Number of requests that are answered at the same time, not counting puts.

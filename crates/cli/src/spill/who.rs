@@ -1,10 +1,9 @@
 //! The identity of a process: its number alone may belong to another process by now, or the process may have
 //! become another program.
 
+use memfold_proc::process;
 use nix::errno::Errno;
 use nix::unistd::Pid;
-
-use memfold_proc::process;
 
 /// A program in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
