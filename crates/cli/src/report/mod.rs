@@ -10,6 +10,9 @@
 //! Every number on the page is also in `page::numbers`, which is embedded as JSON, and every number in the text is
 //! marked with its place there. So people and programs read the same numbers.
 
+mod closing;
 pub mod page;
 pub mod record;
+pub mod seen;
 pub mod stats;
+pub mod times;

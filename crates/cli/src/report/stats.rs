@@ -1,20 +1,17 @@
-//! The result of a run: the JSON object of `--stats`, and the closing line.
+//! The result of a run as the JSON object of `--stats`.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use memfold::size::Human;
 use memfold_proc::process::Ending;
-use memfold_shared::page::{self, Shared};
+use memfold_shared::page::Shared;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Serialize;
 
-use crate::output::text::{self, grouped};
-use crate::settings::{Settings, tolerance};
-use crate::spill::Figures;
-use crate::supervisor::Seen;
-use crate::supervisor::held::Held;
+use super::seen::{Held, Seen, Spilling};
+use super::times::{FaultTimes, fault_times};
+use crate::output::text;
+use crate::settings::Settings;
 
 /// Everything that memfold reports about a run. The names are a contract: new ones may be added, existing ones
 /// never change.
@@ -106,7 +103,7 @@ pub struct Stats {
     /// How often a page stayed resident because no codec makes it smaller.
     pub pages_incompressible: u64,
     /// What the tier did; null without one.
-    pub spill: Option<Figures>,
+    pub spill: Option<Spilling>,
     /// The limit was exceeded, and nothing was left to compress.
     pub is_full: bool,
     /// A part of the tree was not managed, or not until its end.
@@ -115,17 +112,6 @@ pub struct Stats {
     /// Memory that is never managed and kept the tree over the limit.
     #[serde(skip)]
     pub held: Option<Held>,
-}
-
-/// Times of faults in microseconds.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Serialize)]
-pub struct FaultTimes {
-    /// Half of the faults took at most this long.
-    pub p50: Option<f64>,
-    /// 99 of 100 faults took at most this long.
-    pub p99: Option<f64>,
-    /// The longest.
-    pub max: Option<f64>,
 }
 
 impl Stats {
@@ -209,89 +195,6 @@ impl Stats {
     pub fn to_json(&self) -> String {
         text::json(self)
     }
-
-    /// Whether anything was evicted at all.
-    pub fn did_evict(&self) -> bool {
-        self.pages_compressed > 0 || self.blocks_evicted > 0
-    }
-
-    /// Whether the total exceeded the limit by more than the tolerance.
-    pub fn passed_limit(&self) -> bool {
-        self.over_limit_bytes > tolerance(self.limit_bytes)
-    }
-
-    /// The memory that is never managed, if the limit would have been kept without it.
-    fn held(&self) -> Option<Held> {
-        self.held.filter(|held| held.bytes >= self.over_limit_bytes / 2)
-    }
-
-    /// The closing line.
-    pub fn closing_line(&self) -> String {
-        let limit = Human(self.limit_bytes);
-        let peak = Human(self.peak_resident_bytes);
-        if !self.did_evict() {
-            return match self.passed_limit() {
-                false => {
-                    format!("nothing had to be compressed: {peak} at most were in use, of {limit} allowed")
-                }
-                true => match self.held() {
-                    Some(Held { bytes, what }) => format!(
-                        "the limit of {limit} was passed: {peak} were in use, of which {} {what}: such memory is never compressed",
-                        Human(bytes)
-                    ),
-                    None => format!(
-                        "the limit of {limit} was passed: {peak} were in use, and nothing could be compressed"
-                    ),
-                },
-            };
-        }
-        let mut line = match self.stall_target {
-            None => format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes)),
-            Some(_) => format!(
-                "{} were kept in {} on average ({peak} at most), for which {} waited {:.1} s",
-                Human(self.mean_logical_bytes),
-                Human(self.mean_resident_bytes),
-                if self.processes > 1 { "processes" } else { "it" },
-                self.stalled_seconds
-            ),
-        };
-        if self.passed_limit() {
-            line += &match (self.held(), self.is_full, self.is_partly_managed) {
-                (Some(Held { bytes, what }), _, false) => format!(
-                    ", which is more than the limit: {} {what}, and such memory is never compressed",
-                    Human(bytes)
-                ),
-                (_, _, true) => {
-                    ", which is more than the limit: not every process was managed all the time".into()
-                }
-                (_, true, _) => ", which is more than the limit: nothing more could be compressed".into(),
-                _ => String::from(
-                    ", for a moment more than the limit: memory grew faster than it could be compressed",
-                ),
-            };
-        }
-        line += &format!("; {} pages compressed", grouped(self.pages_compressed));
-        if let Some(ratio) = self.compression_ratio {
-            line += &format!(" to 1/{ratio:.1}");
-        }
-        line += &format!(", {} brought back", grouped(self.pages_faulted));
-        if let (Some(half), Some(most)) = (self.fault_us.p50, self.fault_us.p99) {
-            line += &format!(" ({half:.0} µs each, 99 % within {most:.0} µs)");
-        }
-        line += &format!(
-            "; cost: {:.1} s of CPU by memfold",
-            self.runtime_cpu_seconds + self.supervisor_cpu_seconds
-        );
-        // The kernel does not report the CPU time of processes that nobody waited for.
-        let program = self.user_seconds + self.system_seconds - self.runtime_cpu_seconds;
-        if program > 0.0 {
-            line += &format!(" beside {program:.1} s by the program");
-        }
-        if self.throttled_seconds >= 0.05 {
-            line += &format!(", {:.1} s of waiting for room", self.throttled_seconds);
-        }
-        line + &format!(", {:.1} s in all", self.wall_seconds)
-    }
 }
 
 /// Counters of all processes, ended or not.
@@ -313,62 +216,19 @@ fn cpu_seconds(who: UsageWho) -> (f64, f64) {
     })
 }
 
-/// From a histogram that counts by [`page::bucket_of`] and the longest time in ns.
-pub fn fault_times(histogram: &[AtomicU64], longest: &AtomicU64) -> FaultTimes {
-    let counts: Vec<u64> = histogram.iter().map(|bucket| bucket.load(Relaxed)).collect();
-    let all: u64 = counts.iter().sum();
-    let longest = longest.load(Relaxed);
-    let longest_us = (all > 0).then_some(longest as f64 / 1000.0);
-    FaultTimes {
-        p50: quantile_us(&counts, longest, 0.5),
-        p99: quantile_us(&counts, longest, 0.99),
-        max: longest_us,
-    }
-}
-
-/// The time within which this share of all faults was served, from counts by [`page::bucket_of`]; None if there
-/// were no faults.
-pub fn quantile_us(counts: &[u64], longest_ns: u64, share: f64) -> Option<f64> {
-    let all: u64 = counts.iter().sum();
-    let rank = (all as f64 * share).ceil() as u64;
-    let mut sum = 0;
-    let bucket = counts.iter().position(|count| {
-        sum += count;
-        sum >= rank
-    })?;
-    // The largest time that falls into the bucket, so that the share is met.
-    let end = page::bucket_start(bucket + 1) - 1;
-    (all > 0).then_some(end.min(longest_ns) as f64 / 1000.0)
-}
-
 #[cfg(test)]
-mod tests {
-    use memfold_args::OnFull;
+pub(super) mod tests {
 
     use super::*;
-    use crate::settings::SharedPage;
+    use crate::settings::shared_page::SharedPage;
 
-    fn settings() -> Settings {
-        let codecs = crate::settings::codecs::parse("lz4,zstd:1").unwrap();
-        Settings {
-            limit: 100 << 20,
-            codecs,
-            fill_ratio: 56,
-            on_full: OnFull::Grow,
-            flags: 0,
-            proactive: Default::default(),
-            spill: None,
-            cpu: None,
-        }
-    }
-
-    fn stats(page: &Shared, seen: &Seen) -> Stats {
-        Stats::new(page, &settings(), &["prog".into()], Ending::Exited(3), seen)
+    pub fn stats(page: &Shared, seen: &Seen) -> Stats {
+        Stats::new(page, &Settings::example(), &["prog".into()], Ending::Exited(3), seen)
     }
 
     #[test]
     fn fields_of_the_contract_come_first_and_in_order() {
-        let shared = SharedPage::new(&settings()).unwrap();
+        let shared = SharedPage::new(&Settings::example()).unwrap();
         let json = stats(shared.page, &Seen::default()).to_json();
         let names: Vec<&str> = json
             .lines()
@@ -397,7 +257,7 @@ mod tests {
 
     #[test]
     fn counters_of_the_dead_and_the_living() {
-        let shared = SharedPage::new(&settings()).unwrap();
+        let shared = SharedPage::new(&Settings::example()).unwrap();
         let page = shared.page;
         let dead = page.take_slot(10).unwrap();
         dead.counters.pages_compressed.store(5, Relaxed);
@@ -409,56 +269,11 @@ mod tests {
 
     #[test]
     fn peaks_after_a_fork_are_the_supervisors() {
-        let shared = SharedPage::new(&settings()).unwrap();
+        let shared = SharedPage::new(&Settings::example()).unwrap();
         shared.page.peak_resident.store(200 << 20, Relaxed);
         let seen = Seen { peak_resident: 90 << 20, ..Seen::default() };
         assert_eq!(stats(shared.page, &seen).peak_resident_bytes, 200 << 20);
         let forked = Seen { forked: true, ..seen };
         assert_eq!(stats(shared.page, &forked).peak_resident_bytes, 90 << 20);
-    }
-
-    #[test]
-    fn quantiles_keep_their_promise() {
-        let shared = SharedPage::new(&settings()).unwrap();
-        let page = shared.page;
-        assert_eq!(
-            fault_times(&page.fault_histogram, &page.fault_max_ns),
-            FaultTimes { p50: None, p99: None, max: None }
-        );
-        for ns in 1..=1000u64 {
-            page.note_fault(ns * 100);
-        }
-        let times = fault_times(&page.fault_histogram, &page.fault_max_ns);
-        let (p50, p99) = (times.p50.unwrap(), times.p99.unwrap());
-        assert!((50.0..=50.0 * 1.07).contains(&p50), "{p50}");
-        assert!((99.0..=100.0).contains(&p99), "{p99}");
-        assert_eq!(times.max, Some(100.0));
-    }
-
-    #[test]
-    fn closing_lines() {
-        let shared = SharedPage::new(&settings()).unwrap();
-        let page = shared.page;
-        let seen = Seen { peak_resident: 12 << 20, ..Seen::default() };
-        let quiet = stats(page, &seen).closing_line();
-        assert!(quiet.contains("nothing had to be compressed") && quiet.contains("12 MiB"), "{quiet}");
-
-        let slot = page.take_slot(1).unwrap();
-        slot.counters.pages_compressed.store(123_456, Relaxed);
-        slot.evicted.store(300 << 20, Relaxed);
-        slot.payload.store(100 << 20, Relaxed);
-        page.note_peaks();
-        let line = stats(page, &Seen { peak_resident: 99 << 20, ..Seen::default() }).closing_line();
-        assert!(line.contains("123,456 pages compressed to 1/3.0") && !line.contains("more than"), "{line}");
-        let line = stats(page, &Seen { peak_resident: 200 << 20, ..Seen::default() }).closing_line();
-        assert!(line.contains("more than the limit") && line.contains("for a moment"), "{line}");
-        let stopped = Seen { peak_resident: 200 << 20, stopped: true, ..Seen::default() };
-        let line = stats(page, &stopped).closing_line();
-        assert!(line.contains("not every process was managed") && !line.contains("for a moment"), "{line}");
-    }
-
-    #[test]
-    fn digits_in_groups() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
     }
 }

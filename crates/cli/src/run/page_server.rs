@@ -20,7 +20,8 @@ use memfold_shared::page::Shared;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
 use crate::output::failure::Failure;
-use crate::{spill, sys};
+use crate::settings::spill::random;
+use crate::sys;
 
 /// A client that connects and sends nothing is dropped after this time.
 const PATIENCE: Duration = Duration::from_millis(200);
@@ -50,8 +51,8 @@ impl PageServer {
     /// Opens the server for this file.
     pub fn open(page: OwnedFd) -> std::result::Result<Self, Failure> {
         let hex = |bytes: [u8; 16]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-        let name = format!("memfold-{}-{}", std::process::id(), &hex(spill::random()?)[..8]);
-        let secret = hex(spill::random()?);
+        let name = format!("memfold-{}-{}", std::process::id(), &hex(random()?)[..8]);
+        let secret = hex(random()?);
         let listen = || {
             let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
             Ok::<_, std::io::Error>(UnixListener::from(sys::above_standard(listener.into())?))

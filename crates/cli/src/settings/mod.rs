@@ -1,29 +1,23 @@
 //! The user's settings, checked, and the shared page that passes them on to the processes of the tree.
+//!
+//! ```text
+//!   options of `memfold run` ──> limit, codecs, cpu, spill ──> Settings ──> shared_page ──> the processes
+//! ```
 
 pub mod codecs;
 pub mod cpu;
+pub mod limit;
+pub mod shared_page;
+pub mod spill;
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
-use std::sync::atomic::Ordering::{Relaxed, Release};
-
-use memfold::size::{self, Human, Size};
 use memfold_args::{OnFull, RunArgs};
 use memfold_codec::cpu::Path;
-use memfold_proc::memory;
-use memfold_shared::page::{self, Shared};
-use memfold_shared::spill::{self as area, Area};
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, SealFlag, fcntl};
-use nix::sys::memfd::{MFdFlags, memfd_create};
+use memfold_shared::page;
 
-use crate::output::failure::{Failure, say};
-use crate::spill::{self, Spill};
-use crate::sys;
+use crate::output::failure::Failure;
 use codecs::Codecs;
-
-/// `MFD_NOEXEC_SEAL` (Linux 6.3): some machines refuse memory files without it.
-const NOEXEC_SEAL: u32 = 8;
+use limit::{AUTO, limit, most};
+use spill::Spill;
 
 /// Checked options.
 #[derive(Debug, Clone)]
@@ -55,8 +49,6 @@ pub struct Proactive {
     pub idle_ms: u32,
 }
 
-/// The value of `--limit` that is not a size.
-pub const AUTO: &str = "auto";
 /// The share if `--stall` is not given.
 pub const STALL_PPM: u32 = 10_000;
 
@@ -85,17 +77,6 @@ impl Settings {
             cpu: crate::settings::cpu::from_environment()?,
         })
     }
-}
-
-/// The fraction of the machine's memory, or the cgroup's, that is left to others if the user gave no limit.
-const SPARE: u64 = 16;
-
-/// The limit if only idle memory is to be compressed.
-fn most(whose: Option<i32>) -> Result<u64, Failure> {
-    let memory = memory::usable_by(whose).ok_or_else(|| {
-        Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
-    })?;
-    Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
 }
 
 fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
@@ -138,74 +119,6 @@ fn stall(text: &str) -> Result<u32, Failure> {
     }
 }
 
-/// How to write a limit where it is not an option.
-pub const HOW: &str = "give a size like 512M, 1.5G, a bare number of bytes, or 50%, or auto";
-
-/// The limit of `memfold run`, with a warning if something may prevent it from being held.
-fn limit(text: Option<&str>) -> Result<u64, Failure> {
-    const HOW: &str =
-        "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
-    let Some(text) = text else {
-        return Err(Failure::new(format!("there is no limit to hold; {HOW}")));
-    };
-    let limit = read_limit(text, HOW, None)?;
-    limit.warning.iter().for_each(|warning| say(warning));
-    Ok(limit.bytes)
-}
-
-/// A limit that can be set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limit {
-    /// In bytes.
-    pub bytes: u64,
-    /// Only as much as the programs need is kept resident, even if there is room.
-    pub is_auto: bool,
-    /// What may prevent it from being held.
-    pub warning: Option<String>,
-}
-
-/// Reads a limit; `how` explains the syntax for the error message. Percentages refer to the memory available
-/// to process `whose`, or to this one.
-pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Failure> {
-    if text.trim() == AUTO {
-        return Ok(Limit { bytes: most(whose)?, is_auto: true, warning: None });
-    }
-    let size = size::parse(text).map_err(|why| Failure::new(format!("the limit '{text}' {why}; {how}")))?;
-    let memory = match memory::usable_by(whose) {
-        Some(memory) => memory,
-        None if matches!(size, Size::Bytes(_)) => u64::MAX,
-        None => {
-            return Err(Failure::new(format!(
-                "the limit '{text}' is a share of the machine's memory, and /proc/meminfo does not say how much there is; give it in bytes, for example 512M"
-            )));
-        }
-    };
-    let bytes = size.of(memory);
-    if bytes < page::SMALLEST_LIMIT {
-        return Err(Failure::new(format!(
-            "the limit '{text}' ({}) is less than memfold itself needs to work; give at least {}",
-            Human(bytes),
-            Human(page::SMALLEST_LIMIT)
-        )));
-    }
-    if bytes > page::LARGEST_LIMIT {
-        return Err(Failure::new(format!("the limit '{text}' is more than any machine has; {how}")));
-    }
-    let warning = (bytes > memory).then(|| {
-        format!(
-            "the limit of {} is more than the {} that this machine or cgroup has: something else may end the program first",
-            Human(bytes),
-            Human(memory)
-        )
-    });
-    Ok(Limit { bytes, is_auto: false, warning })
-}
-
-/// How far the total may exceed a limit.
-pub fn tolerance(limit: u64) -> u64 {
-    limit / 20 + (8 << 20)
-}
-
 /// `56/64`, or any fraction; stored in 1/64.
 fn fill_ratio(text: &str) -> Result<u32, Failure> {
     let parsed = text.split_once('/').and_then(|(above, below)| {
@@ -220,170 +133,24 @@ fn fill_ratio(text: &str) -> Result<u32, Failure> {
     })
 }
 
-/// The shared page, and the descriptor through which others find it.
-pub struct SharedPage {
-    /// The page itself.
-    pub page: &'static Shared,
-    /// The area that follows it if there is a spill target.
-    pub area: Option<&'static Area>,
-    /// Where others find it.
-    place: PageMemory,
-}
-
-/// The kind of memory that the page is.
-enum PageMemory {
-    /// A memory file; closed at exec.
-    File(OwnedFd),
-    /// A System V segment, by its number, where the file size limit does not allow a memory file. Other
-    /// users' programs cannot open it.
-    Segment(i32),
-}
-
-impl PageMemory {
-    fn make(bytes: usize) -> nix::Result<Self> {
-        let flags = MFdFlags::from_bits_retain(NOEXEC_SEAL) | MFdFlags::MFD_ALLOW_SEALING;
-        let file = memory_file(c"memfold-shared", flags)?;
-        match nix::unistd::ftruncate(&file, bytes as i64) {
-            Err(Errno::EFBIG) => return Ok(Self::Segment(sys::make_segment(bytes)?)),
-            other => other?,
-        }
-        // A process that reads the page must not crash because another process has truncated it.
-        let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
-        fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
-        Ok(Self::File(file))
-    }
-
-    fn map<T: 'static>(&self) -> nix::Result<&'static T> {
-        match self {
-            Self::File(file) => sys::map_shared(file),
-            Self::Segment(number) => sys::attach_segment(*number),
-        }
-    }
-}
-
-impl SharedPage {
-    /// Makes the page and writes the settings into it.
-    pub fn new(settings: &Settings) -> Result<Self, Failure> {
-        let failed = |e: Errno| {
-            Failure::new(format!("cannot make the page that is shared with the program: {}", e.desc()))
-        };
-        let bytes = if settings.spill.is_some() { size_of::<area::File>() } else { Shared::BYTES };
-        let place = PageMemory::make(bytes).map_err(failed)?;
-        let page = place.map();
-        if let PageMemory::Segment(number) = place {
-            // Nothing is left behind, however this process ends. Linux still lets others attach the segment
-            // while any process has it.
-            sys::disown_segment(number);
-        }
-        let page: &Shared = page.map_err(failed)?;
-        page.version.store(page::VERSION, Relaxed);
-        page.flags.store(settings.flags, Relaxed);
-        page.limit_bytes.store(settings.limit, Relaxed);
-        page.on_full.store(
-            match settings.on_full {
-                OnFull::Grow => page::on_full::GROW,
-                OnFull::Kill => page::on_full::KILL,
-            },
-            Relaxed,
-        );
-        page.supervisor.store(std::process::id(), Relaxed);
-        page.stall_ppm.store(settings.proactive.stall_ppm, Relaxed);
-        page.idle_ms.store(settings.proactive.idle_ms, Relaxed);
-        page.fill_ratio.store(settings.fill_ratio, Relaxed);
-        page::store_text(&page.codec_fast, &settings.codecs.fast);
-        page::store_text(&page.codec_dense, settings.codecs.dense.as_deref().unwrap_or(""));
-        page.cpu_path.store(settings.cpu.map_or(0, |path| path as u64), Relaxed);
-        if let Some(trail) = page.trail() {
-            trail.provide();
-        }
-        let area = match &settings.spill {
-            Some(spill) => {
-                let whole: &area::File = place.map().map_err(failed)?;
-                prepare(&whole.area.0, spill, settings.limit)?;
-                Some(&whole.area.0)
-            }
-            None => None,
-        };
-        page.magic.store(page::MAGIC, Release);
-        Ok(Self { page, area, place })
-    }
-
-    /// Its descriptor, if it has one.
-    pub fn descriptor(&self) -> Option<RawFd> {
-        match &self.place {
-            PageMemory::File(file) => Some(file.as_raw_fd()),
-            PageMemory::Segment(_) => None,
-        }
-    }
-
-    /// Another descriptor of it, if it has one.
-    pub fn file(&self) -> Option<OwnedFd> {
-        self.descriptor().and_then(|fd| sys::duplicate(fd).ok())
-    }
-
-    /// The value for the environment variable.
-    pub fn path(&self) -> String {
-        match &self.place {
-            PageMemory::File(file) => format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()),
-            PageMemory::Segment(number) => format!("{}{number}", page::SEGMENT),
-        }
-    }
-}
-
-fn prepare(area: &Area, spill: &Spill, limit: u64) -> Result<(), Failure> {
-    let key: [u8; 32] = spill::random()?;
-    for (word, bytes) in area.key.iter().zip(key.as_chunks::<8>().0) {
-        word.store(u64::from_le_bytes(*bytes), Relaxed);
-    }
-    area.patience_ns.store(spill.patience.as_nanos() as u64, Relaxed);
-    area.seal.store(if spill.is_encrypted { area::seal::ENCRYPTED } else { area::seal::CHECKED }, Relaxed);
-    area.batch_bytes.store(Area::batch_bytes_for(limit) as u32, Relaxed);
-    area.next_batch.store(1, Relaxed);
-    // A kernel without such namespaces does not have this file.
-    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
-    area.namespace.store(namespace, Relaxed);
-    area.server.store(std::process::id(), Relaxed);
-    Ok(())
-}
-
-/// Whether a memory file keeps its size for ever.
-pub fn is_sealed(file: &impl std::os::fd::AsFd) -> bool {
-    fcntl(file, FcntlArg::F_GET_SEALS)
-        .is_ok_and(|seals| SealFlag::from_bits_truncate(seals).contains(SealFlag::F_SEAL_SHRINK))
-}
-
-/// A memory file, closed at exec, whose descriptor is not one of the standard three.
-pub fn memory_file(name: &std::ffi::CStr, wanted: MFdFlags) -> nix::Result<OwnedFd> {
-    let always = MFdFlags::MFD_CLOEXEC;
-    // Kernels refuse the call if they do not know a flag.
-    let known_long = always | wanted & MFdFlags::MFD_ALLOW_SEALING;
-    let file = memfd_create(name, always | wanted).or_else(|_| memfd_create(name, known_long))?;
-    sys::above_standard(file).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::failure::FAILED;
 
-    #[test]
-    fn limits_that_are_refused() {
-        for (text, word) in [
-            (None, "no limit"),
-            (Some("lots"), "not a size"),
-            (Some("0"), "zero"),
-            (Some("0%"), "zero"),
-            (Some("7M"), "at least 8 MiB"),
-            (Some("120%"), "more than"),
-            (Some("10E"), "more than any machine"),
-            (Some("1152921504606846977"), "more than any machine"),
-        ] {
-            let failure = limit(text).unwrap_err();
-            assert_eq!(failure.status, FAILED);
-            assert!(failure.text.contains(word), "{failure}");
+    impl Settings {
+        /// Settings for tests.
+        pub fn example() -> Self {
+            Self {
+                limit: 100 << 20,
+                codecs: codecs::parse("lz4,zstd:1").unwrap(),
+                fill_ratio: 56,
+                on_full: OnFull::Grow,
+                flags: 0,
+                proactive: Proactive::default(),
+                spill: None,
+                cpu: None,
+            }
         }
-        assert_eq!(limit(Some("8M")), Ok(8 << 20));
-        assert_eq!(limit(Some("50%")), Ok(memory::usable().unwrap() / 2));
     }
 
     #[test]
@@ -406,33 +173,5 @@ mod tests {
         for bad in ["", "56", "0/64", "65/64", "1/0", "1/65", "-1/2", "a/b", "4294967295/1"] {
             assert!(fill_ratio(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn the_page_says_what_was_set() {
-        let codecs = codecs::parse("lz4,zstd:1").unwrap();
-        let settings = Settings {
-            limit: 1 << 30,
-            codecs,
-            fill_ratio: 40,
-            on_full: OnFull::Kill,
-            flags: 5,
-            proactive: Proactive { stall_ppm: 7, idle_ms: 8 },
-            spill: None,
-            cpu: Some(Path::Scalar),
-        };
-        let shared = SharedPage::new(&settings).unwrap();
-        let again = std::fs::OpenOptions::new().read(true).write(true).open(shared.path()).unwrap();
-        assert!(is_sealed(&again) && again.set_len(0).is_err());
-        let page: &Shared = sys::map_shared(&again.into()).unwrap();
-        assert!(page.is_valid());
-        assert_eq!(page.limit_bytes.load(Relaxed), 1 << 30);
-        assert_eq!(page.on_full.load(Relaxed), page::on_full::KILL);
-        assert_eq!(page.flags.load(Relaxed), 5);
-        assert_eq!(page.fill_ratio.load(Relaxed), 40);
-        assert_eq!((page.stall_ppm.load(Relaxed), page.idle_ms.load(Relaxed)), (7, 8));
-        assert_eq!(page.cpu_path.load(Relaxed), Path::Scalar as u64);
-        let mut text = [0; 64];
-        assert_eq!(page::load_text(&page.codec_dense, &mut text), "zstd:1");
     }
 }

@@ -14,14 +14,14 @@ use memfold_shared::spill::{
 };
 use memfold_spill::{Engine, Health, News, Room, Tier, Trouble};
 use nix::sys::stat;
-use serde::Serialize;
 
-use super::Spill;
 use super::holds::{Holds, Outside};
 use super::left::Left;
 use super::who::{self, Who};
 use crate::output::failure::say;
-use crate::report::stats::{FaultTimes, fault_times};
+use crate::report::seen::Spilling;
+use crate::report::times::fault_times;
+use crate::settings::spill::Spill;
 use crate::sys;
 
 /// Number of requests that are answered at the same time, not counting puts.
@@ -36,35 +36,6 @@ const LOOK: Duration = Duration::from_millis(500);
 const STARTS: Duration = Duration::from_secs(3);
 /// A request that the tier did not answer is tried again after this time.
 const AGAIN: Duration = Duration::from_millis(100);
-
-/// Spilling figures, for statistics.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Figures {
-    /// The tier's name for people.
-    pub target: String,
-    /// Number of batches written.
-    pub batches_put: u64,
-    /// Bytes of those.
-    pub bytes_put: u64,
-    /// Number of reads of parts of batches.
-    pub reads: u64,
-    /// Number of bytes read.
-    pub bytes_read: u64,
-    /// The part of `reads` that processes made themselves, from a file.
-    pub direct_reads: u64,
-    /// Duration of faults whose page was spilled.
-    pub fault_us: FaultTimes,
-    /// Number of batches deleted so far.
-    pub batches_deleted: u64,
-    /// Peak of the bytes found on the tier.
-    pub bytes_peak: u64,
-    /// Number of calls of the tier that failed, including retries.
-    pub troubles: u64,
-    /// The state of the tier: open, full, away, unfit.
-    pub health: &'static str,
-    /// Maximum number of bytes on the tier, if known.
-    pub room_bytes: Option<u64>,
-}
 
 struct State {
     area: &'static Area,
@@ -182,10 +153,10 @@ impl Service {
     }
 
     /// The figures so far.
-    pub fn figures(&self) -> Figures {
-        let Some(engine) = &self.engine else { return Figures::default() };
+    pub fn figures(&self) -> Spilling {
+        let Some(engine) = &self.engine else { return Spilling::default() };
         let (counters, area) = (engine.counters(), self.state.area);
-        Figures {
+        Spilling {
             target: engine.name().to_owned(),
             batches_put: counters.put.load(Relaxed),
             bytes_put: counters.put_bytes.load(Relaxed),

@@ -5,17 +5,10 @@ use std::io::{BufRead, BufReader};
 
 use memfold_proc::maps::{Mapping, figure};
 
+use crate::report::seen::Held;
+
 /// The runtime leaves mappings smaller than this alone.
 const SMALLEST: u64 = 64 << 10;
-
-/// Bytes that are not managed, and why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Held {
-    /// Bytes.
-    pub bytes: u64,
-    /// What they are.
-    pub what: &'static str,
-}
 
 /// Kinds of such memory. The text follows a size.
 const KINDS: [&str; 5] = [

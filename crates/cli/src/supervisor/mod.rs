@@ -32,13 +32,13 @@ use nix::unistd::Pid;
 use crate::output::failure::say;
 use crate::report::record::Records;
 use crate::report::record::steps::Gauges;
-use crate::settings::SharedPage;
-use crate::spill::{Figures, Service};
+use crate::report::seen::Seen;
+use crate::settings::shared_page::SharedPage;
+use crate::spill::service::Service;
 use crate::sys;
 use crate::sys::signals::{Event, Signals};
 use dying::Dying;
 use group::Group;
-use held::Held;
 use lookout::Known;
 use pids::Pids;
 use tracers::Tracers;
@@ -66,40 +66,6 @@ const LOOKED_AT: u64 = 16 << 30;
 const SWEEP: Duration = Duration::from_secs(1);
 /// Assumed growth of memory, bytes a second.
 const GROWTH: u64 = 4 << 30;
-
-/// What only the supervisor has observed.
-#[derive(Debug, Clone, Default)]
-pub struct Seen {
-    /// Peak memory of the tree, each page counted once.
-    pub peak_resident: u64,
-    /// Peak logical size of the programs.
-    pub peak_logical: u64,
-    /// The source of `peak_resident`.
-    pub source: &'static str,
-    /// If the limit was changed: by how much memory exceeded the limit of the time, at most. Memory above a
-    /// limit that was just lowered does not count until it has come below it, or some seconds have passed.
-    pub over_changed_limit: Option<u64>,
-    /// Integrals over time of resident and logical memory: bytes times seconds.
-    pub resident_seconds: f64,
-    /// See `resident_seconds`.
-    pub logical_seconds: f64,
-    /// Number of members that could not be managed.
-    pub unmanaged: u64,
-    /// The runtime of a member had stopped, or never began.
-    pub stopped: bool,
-    /// Number of samples taken.
-    pub samples: u64,
-    /// Members may have been related by fork, so that sums of gauges count pages twice.
-    pub forked: bool,
-    /// The supervisor's own resident memory at the end.
-    pub own_resident: u64,
-    /// Wall time of the program.
-    pub wall: Duration,
-    /// The spilling figures, if there is a tier.
-    pub spill: Option<Figures>,
-    /// While the limit was exceeded: the part of the largest process that is not managed.
-    pub held: Option<Held>,
-}
 
 /// Watches one tree.
 pub struct Supervisor<'a> {
@@ -387,7 +353,7 @@ impl<'a> Supervisor<'a> {
     /// The limit is exceeded: finds the part of the largest process that is not managed. The kernel walks its
     /// page tables for that, so this is done seldom, and not at all where it would take seconds.
     fn look_for_held(&mut self, now: Instant, resident: u64) {
-        let tolerated = self.limit + crate::settings::tolerance(self.limit);
+        let tolerated = self.limit + crate::settings::limit::tolerance(self.limit);
         if resident <= tolerated || now.duration_since(self.looked) < LOOK {
             return;
         }

@@ -7,13 +7,13 @@ use memfold_args::LimitArgs;
 
 use crate::output::failure::{Failure, say};
 use crate::output::text::print;
-use crate::{settings, trees};
+use crate::settings::limit::{HOW, read_limit};
+use crate::trees;
 
 /// Shows or changes the limit, and returns the exit status.
 pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
     // Parse first: a mistyped value is an error whatever is running.
-    let read =
-        |whose| args.size.as_deref().map(|size| settings::read_limit(size, settings::HOW, whose)).transpose();
+    let read = |whose| args.size.as_deref().map(|size| read_limit(size, HOW, whose)).transpose();
     read(None)?;
     let tree = trees::of(args.pid)?;
     let new = read(Some(tree.supervisor))?;

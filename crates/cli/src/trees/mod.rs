@@ -25,7 +25,8 @@ use memfold_proc::process::{self, Image, Stat};
 use memfold_shared::page::{LARGEST_LIMIT, MAGIC, Shared, VERSION};
 
 use crate::output::failure::Failure;
-use crate::settings::{self, Limit};
+use crate::settings::limit::Limit;
+use crate::settings::{self, shared_page};
 use crate::sys::{self, Mapped};
 
 /// How the memory file's name begins, as the kernel shows it.
@@ -122,7 +123,7 @@ fn tree_of(supervisor: i32, start_time: u64, file: File) -> Option<Result<Tree, 
         return Some(Err(Hidden::Version));
     }
     // A page that could be truncated would kill a process that reads it.
-    if !settings::is_sealed(&file) {
+    if !shared_page::is_sealed(&file) {
         return None;
     }
     let page = Mapped::new(&file.into()).ok()?;

@@ -14,7 +14,8 @@ use crate::report::record::Records;
 use crate::report::record::latency::{CLASSES, class_of, class_start};
 use crate::report::record::processes::{self, OTHERS, Process};
 use crate::report::record::steps::{COLUMN, Counts, Gauges};
-use crate::report::stats::{Stats, quantile_us};
+use crate::report::stats::Stats;
+use crate::report::times::quantile_us;
 
 pub use crate::report::page::fields::Block;
 pub use crate::report::page::fields::Row;

@@ -474,25 +474,13 @@ fn forget_gauges(slot: &Slot) {
 mod tests {
     use std::process::Command;
 
-    use memfold_args::OnFull;
-
     use super::*;
-    use crate::settings::{Settings, SharedPage};
+    use crate::settings::Settings;
+    use crate::settings::shared_page::SharedPage;
 
     #[test]
     fn a_slot_that_comes_after_the_scan_is_not_counted_with_what_was_there_without_it() {
-        let codecs = crate::settings::codecs::parse("lz4,zstd:1").unwrap();
-        let settings = Settings {
-            limit: 100 << 20,
-            codecs,
-            fill_ratio: 56,
-            on_full: OnFull::Grow,
-            flags: 0,
-            proactive: Default::default(),
-            spill: None,
-            cpu: None,
-        };
-        let page = SharedPage::new(&settings).unwrap();
+        let page = SharedPage::new(&Settings::example()).unwrap();
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let pid = child.id() as i32;
         let mut tree = Tree::new(page.page);

@@ -1,23 +1,12 @@
-use memfold_args::OnFull;
 use memfold_args::top::columns::COLUMNS;
 use memfold_shared::page::Shared;
 
 use super::*;
-use crate::settings::{Settings, SharedPage};
+use crate::settings::Settings;
+use crate::settings::shared_page::SharedPage;
 
 fn page() -> SharedPage {
-    let codecs = crate::settings::codecs::parse("lz4,zstd:1").unwrap();
-    let settings = Settings {
-        limit: 100 << 20,
-        codecs,
-        fill_ratio: 56,
-        on_full: OnFull::Grow,
-        flags: 0,
-        proactive: Default::default(),
-        spill: None,
-        cpu: None,
-    };
-    SharedPage::new(&settings).unwrap()
+    SharedPage::new(&Settings::example()).unwrap()
 }
 
 fn changes(seconds: f64) -> Changes {

@@ -11,7 +11,7 @@ use super::look::Looker;
 use super::state::{Prompt, Question, State, Wish};
 use super::view::View;
 use crate::output::failure::Failure;
-use crate::settings;
+use crate::settings::limit;
 use crate::trees::Tree;
 
 /// The first rates are shown sooner than later ones.
@@ -182,7 +182,7 @@ fn typed(state: &mut State, code: KeyCode, is_control: bool) -> Act {
 /// Applies the limit that was typed, or reports what is wrong with it.
 fn enter(state: &mut State, looker: &Looker) {
     let Some(prompt) = &mut state.prompt else { return };
-    match settings::read_limit(&prompt.text, settings::HOW, Some(prompt.supervisor)) {
+    match limit::read_limit(&prompt.text, limit::HOW, Some(prompt.supervisor)) {
         Err(failure) => prompt.error = Some(failure.text),
         Ok(limit) => {
             let supervisor = prompt.supervisor;
