@@ -8,38 +8,41 @@
 //! and watch processes without a keeper (`lookout`), and no growing list but that of the members. With
 //! `--spill` there are also the threads and lists of spilling (`spill/`).
 
+mod calls;
 mod dying;
 pub mod group;
 pub mod held;
 pub mod lookout;
+mod messages;
 mod pids;
+mod sample;
 mod tracers;
 pub mod tree;
 pub mod witness;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use memfold_proc::process::{self, Ending};
-use memfold_shared::page::{self, Shared};
+use memfold_shared::page::Shared;
 use memfold_shared::spill::Area;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
-use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::eventfd::EventFd;
 use nix::unistd::Pid;
 
-use crate::output::failure::say;
 use crate::report::record::Records;
-use crate::report::record::steps::Gauges;
 use crate::report::seen::Seen;
 use crate::settings::shared_page::SharedPage;
 use crate::spill::service::Service;
 use crate::sys;
 use crate::sys::signals::{Event, Signals};
+use calls::CALLED;
 use dying::Dying;
 use group::Group;
 use lookout::Known;
+use messages::Messages;
 use pids::Pids;
 use tracers::Tracers;
 use tree::Tree;
@@ -50,20 +53,6 @@ const NEAR: Duration = Duration::from_millis(10);
 /// The same near the limit while pages are shared by fork: every first write to one makes a copy, which only
 /// the supervisor sees as growth.
 const NEAR_SHARED: Duration = Duration::from_millis(3);
-/// Calls by processes are answered at most this often.
-const CALLED: Duration = Duration::from_millis(2);
-/// How often to look at a message that is being written before it is given up.
-const PATIENCE: u32 = 50;
-/// How long it may take until a lower limit is held.
-const SHRINKS: Duration = Duration::from_secs(5);
-/// Time between two looks for unmanaged memory, and before the first.
-const LOOK: Duration = Duration::from_millis(150);
-/// At most one part in this many of the time is spent on these looks, and only processes of at most this many
-/// bytes are examined.
-const LOOK_SHARE: u32 = 50;
-const LOOKED_AT: u64 = 16 << 30;
-/// Time between two looks at data that ended processes have spilled.
-const SWEEP: Duration = Duration::from_secs(1);
 /// Assumed growth of memory, bytes a second.
 const GROWTH: u64 = 4 << 30;
 
@@ -75,9 +64,7 @@ pub struct Supervisor<'a> {
     group: Option<&'a Group>,
     tree: Tree,
     begin: Instant,
-    messages_read: u32,
-    /// Number of looks in vain at the next message.
-    looks: u32,
+    messages: Messages,
     seen: Seen,
     /// For a report, if one is wanted.
     records: Option<Box<Records>>,
@@ -117,8 +104,7 @@ impl<'a> Supervisor<'a> {
             group,
             tree,
             begin,
-            messages_read: 0,
-            looks: 0,
+            messages: Messages::default(),
             seen: Seen::default(),
             records: wants_report.then(|| Box::new(Records::new(begin))),
             limit: page.page.limit_bytes.load(Relaxed),
@@ -141,7 +127,7 @@ impl<'a> Supervisor<'a> {
 
     /// Stays until the program ends.
     pub fn watch(mut self, witness: Option<Witness>) -> (Ending, Seen, Option<Box<Records>>) {
-        let calls = listen(self.shared);
+        let calls = calls::listen(self.shared);
         self.tree.not_of_it = witness.as_ref().map(Witness::pid);
         let ending = self.wait_for_end(calls.as_ref(), witness.as_ref());
         drop(witness);
@@ -258,182 +244,5 @@ impl<'a> Supervisor<'a> {
         let near = if self.tree.forks.counted_twice() > 0 { NEAR_SHARED } else { NEAR };
         let wanted = Duration::from_millis(room.saturating_mul(1000) / GROWTH).clamp(near, FAR);
         wanted.min(before * 2)
-    }
-
-    /// Looks at the tree once. Returns its resident memory.
-    fn sample(&mut self, now: Instant) -> u64 {
-        if let Some(service) = self.service.filter(|_| now.duration_since(self.swept) >= SWEEP) {
-            self.swept = now;
-            service.sweep();
-        }
-        let before = self.sum_of_gauges();
-        let copied = self.shared.copied.load(Relaxed);
-        if let Some(records) = &mut self.records {
-            records.drain(self.shared, now, false);
-        }
-        let mut managed = self.tree.sample(now);
-        if self.tree.scan_is_due(now) || self.tree.forks.is_due(now) {
-            for member in self.tree.scan(now) {
-                say(&format!(
-                    "'{}' (process {}) cannot be managed ({}): its memory counts towards the limit but is not compressed",
-                    member.name, member.pid, member.why
-                ));
-                if let Some(records) = &mut self.records {
-                    records.unmanaged(member.pid, member.why, now);
-                }
-            }
-            // Samples the same members that the scan has seen.
-            managed = self.tree.sample(now);
-        }
-        let shared = self.shared;
-        shared.unmanaged_resident.store(self.tree.unmanaged, Relaxed);
-        let twice = self.tree.forks.counted_twice();
-        shared.sharers.store(self.tree.forks.sharers(), Relaxed);
-        let sum = managed.known + self.tree.unmanaged;
-        let (resident, certain, correction) = match self.group.and_then(Group::resident) {
-            Some(inside) => {
-                // The gauges move while the kernel is asked: the correction that subtracts least is right.
-                let gauges = before.min(self.sum_of_gauges()) + self.tree.unmanaged;
-                let all = inside + self.tree.own;
-                (all, all, all as i64 - gauges as i64)
-            }
-            // A process has just begun or ended: the certain value is the least that it can be.
-            None if !self.tree.forks.is_exact() => {
-                (sum.saturating_sub(twice), managed.least + self.tree.unmanaged_least, -(twice as i64))
-            }
-            None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
-        };
-        shared.resident_correction.store(correction, Relaxed);
-        shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
-        shared.copied_seen.store(copied, Relaxed);
-        self.pids.tell(now, &shared.tasks_wanted);
-        self.seen.stopped |= shared.flags.load(Relaxed) & page::flags::TOLD_TASKS != 0;
-        shared.note_peaks();
-        self.note(now, certain);
-        self.print_messages();
-        self.tracers.look(now, shared, &self.tree);
-        if let Some(service) = self.service {
-            service.tell();
-        }
-        resident + managed.new
-    }
-
-    fn sum_of_gauges(&self) -> u64 {
-        self.shared.live_slots().map(|slot| slot.resident.load(Relaxed)).sum()
-    }
-
-    fn note(&mut self, now: Instant, resident: u64) {
-        let (mut evicted, mut payload, mut overhead, mut standby, mut spilled) = (0, 0, 0, 0, 0);
-        for slot in self.shared.live_slots() {
-            spilled += slot.spilled.load(Relaxed);
-            standby += slot.standby.load(Relaxed);
-            evicted += slot.evicted.load(Relaxed);
-            payload += slot.payload.load(Relaxed);
-            overhead += slot.overhead.load(Relaxed);
-            self.seen.stopped |= slot.state.load(Relaxed) == page::state::STOPPED;
-        }
-        let logical = resident.saturating_sub(payload + overhead) + evicted + spilled;
-        self.heed_limit(now, resident);
-        self.look_for_held(now, resident);
-        let (at, resident_then, logical_then) = std::mem::replace(&mut self.last, (now, resident, logical));
-        let seconds = now.duration_since(at).as_secs_f64();
-        self.seen.resident_seconds += (resident_then + resident) as f64 / 2.0 * seconds;
-        self.seen.logical_seconds += (logical_then + logical) as f64 / 2.0 * seconds;
-        self.seen.samples += 1;
-        self.seen.peak_resident = self.seen.peak_resident.max(resident);
-        self.seen.peak_logical = self.seen.peak_logical.max(logical);
-        if let (Some(records), Some(ended)) = (&mut self.records, &mut self.tree.ended) {
-            records.ended(ended, now);
-            let others = self.tree.unmanaged - self.tree.own;
-            let parts = Gauges::parts(resident, others, overhead + self.tree.own, payload, standby);
-            records.note(self.shared, &self.tree, now, Gauges { logical, limit: self.limit, ..parts });
-        }
-    }
-
-    /// The limit is exceeded: finds the part of the largest process that is not managed. The kernel walks its
-    /// page tables for that, so this is done seldom, and not at all where it would take seconds.
-    fn look_for_held(&mut self, now: Instant, resident: u64) {
-        let tolerated = self.limit + crate::settings::limit::tolerance(self.limit);
-        if resident <= tolerated || now.duration_since(self.looked) < LOOK {
-            return;
-        }
-        let begin = Instant::now();
-        let largest = self.shared.live_slots().max_by_key(|slot| slot.resident.load(Relaxed));
-        let largest = largest.filter(|slot| slot.resident.load(Relaxed) < LOOKED_AT);
-        let held = largest.and_then(|slot| self.tree.pid_of(slot)).and_then(held::look);
-        self.looked = Instant::now() + begin.elapsed() * LOOK_SHARE;
-        if held.is_some_and(|held| held.bytes >= self.seen.held.map_or(0, |before| before.bytes)) {
-            self.seen.held = held;
-        }
-    }
-
-    /// The limit may have been changed (`memfold limit`).
-    fn heed_limit(&mut self, now: Instant, resident: u64) {
-        let limit = self.shared.limit_bytes.load(Relaxed);
-        if limit != self.limit {
-            let before = self.seen.peak_resident.saturating_sub(self.limit);
-            self.seen.over_changed_limit.get_or_insert(before);
-            self.lowered = (limit < self.limit).then_some(now);
-            self.limit = limit;
-        }
-        let Some(over) = &mut self.seen.over_changed_limit else { return };
-        if self.lowered.is_some_and(|since| resident <= limit || now.duration_since(since) > SHRINKS) {
-            self.lowered = None;
-        }
-        if self.lowered.is_none() {
-            *over = (*over).max(resident.saturating_sub(limit));
-        }
-    }
-
-    /// Prints the messages that processes have left in the ring.
-    fn print_messages(&mut self) {
-        let head = self.shared.message_head.load(Acquire);
-        let oldest = head.wrapping_sub(page::MESSAGES as u32);
-        if head.wrapping_sub(self.messages_read) > page::MESSAGES as u32 {
-            let lost = oldest.wrapping_sub(self.messages_read);
-            say(&format!("{lost} messages came too fast and were lost"));
-            self.messages_read = oldest;
-        }
-        while self.messages_read != head {
-            let number = self.messages_read;
-            let message = &self.shared.messages[number as usize % page::MESSAGES];
-            if message.seq.load(Acquire) != number.wrapping_add(1) {
-                // It is still being written; or its writer was ended in the middle.
-                self.looks += 1;
-                if self.looks <= PATIENCE {
-                    return;
-                }
-                say("a message of a process that was ended in the middle of it is lost");
-                (self.looks, self.messages_read) = (0, number.wrapping_add(1));
-                continue;
-            }
-            self.looks = 0;
-            let mut buffer = [0; page::MESSAGE_BYTES];
-            let text = page::load_text(&message.text, &mut buffer);
-            say(&format!("process {}: {text}", message.pid.load(Relaxed)));
-            self.messages_read = number.wrapping_add(1);
-        }
-    }
-}
-
-/// A descriptor that becomes readable when a process calls.
-fn listen(shared: &'static Shared) -> Option<EventFd> {
-    let calls = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).ok()?;
-    let ours = calls.as_fd().try_clone_to_owned().ok()?;
-    sys::start_thread(move || wait_for_calls(shared, &ours)).ok()?;
-    Some(calls)
-}
-
-fn wait_for_calls(shared: &Shared, calls: &OwnedFd) {
-    let mut seen = shared.pressure.load(Relaxed);
-    loop {
-        sys::futex_wait(&shared.pressure, seen, Duration::from_secs(3600));
-        let now = shared.pressure.load(Relaxed);
-        if now != seen {
-            seen = now;
-            let _ = nix::unistd::write(calls, &1u64.to_ne_bytes());
-            // Calls come in bursts; each is answered by one sample.
-            std::thread::sleep(CALLED);
-        }
     }
 }

@@ -18,10 +18,9 @@ pub mod steps;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use memfold_shared::page::Shared;
+use memfold_shared::page::{Shared, Slot};
 use memfold_shared::trail::{Reader, What};
 
-use crate::supervisor::tree::Tree;
 use crate::sys;
 use latency::Latency;
 use names::Name;
@@ -134,12 +133,18 @@ impl Records {
         self.processes.unmanaged(pid, why, self.at_ns(now) as f64 / 1e9);
     }
 
-    /// Notes a sample; the trace buffer was drained at the same time.
-    pub fn note(&mut self, shared: &Shared, tree: &Tree, now: Instant, gauges: Gauges) {
+    /// Notes a sample; the trace buffer was drained at the same time. `pid_of` knows the process of a slot.
+    pub fn note(
+        &mut self,
+        shared: &Shared,
+        pid_of: impl Fn(&Slot) -> Option<i32>,
+        now: Instant,
+        gauges: Gauges,
+    ) {
         let at = self.at_ns(now);
         let seconds = at as f64 / 1e9;
         for slot in shared.live_slots() {
-            self.processes.note(slot, tree.pid_of(slot), seconds);
+            self.processes.note(slot, pid_of(slot), seconds);
         }
         let counts = counts(shared);
         self.steps.add(self.before.0, at, gauges, counts.since(self.before.1));
