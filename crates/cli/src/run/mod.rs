@@ -5,6 +5,7 @@ mod spawn;
 
 use std::ffi::OsString;
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
@@ -12,8 +13,11 @@ use std::time::Instant;
 use memfold_args::RunArgs;
 use memfold_proc::cgroup;
 use memfold_shared::page;
+use memfold_spill::Tier;
 
-use crate::checks::{filters, machine, preload, program, userfault};
+use crate::checks::filters::{self, Proven};
+use crate::checks::preload::{self, Library};
+use crate::checks::{machine, program, userfault};
 use crate::output::failure::{Failure, say};
 use crate::output::file::Output;
 use crate::report;
@@ -31,25 +35,41 @@ use crate::sys::{self, rlimits};
 use page_server::PageServer;
 use spawn::Start;
 
+/// Everything that can be refused, checked before anything starts.
+struct Checked {
+    settings: Settings,
+    path: PathBuf,
+    library: Library,
+    proven: Proven,
+    limits: rlimits::Inherited,
+    stats_file: Option<Output>,
+    report_file: Option<Output>,
+}
+
+impl Checked {
+    fn new(args: &RunArgs) -> Result<Self, Failure> {
+        machine::proc_must_be_mounted()?;
+        let proven = filters::prove()?;
+        let limits = rlimits::Inherited::raise()
+            .map_err(|e| Failure::new(format!("cannot block a signal: {}", e.desc())))?;
+        let settings = Settings::new(args)?;
+        let name = args.command.first().cloned().unwrap_or_default();
+        let path = program::find(&name)?;
+        program::check(&path, args.command.get(1..).unwrap_or_default())?;
+        userfault::must_work()?;
+        let library = preload::find()?;
+        if args.stats.is_some() && args.stats == args.report {
+            return Err(Failure::new("--stats and --report name the same file; give each its own"));
+        }
+        let stats_file = args.stats.as_deref().map(|path| Output::prepare(path, "--stats")).transpose()?;
+        let report_file = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
+        Ok(Self { settings, path, library, proven, limits, stats_file, report_file })
+    }
+}
+
 /// Runs the program and returns the exit status.
 pub fn run(args: RunArgs) -> Result<i32, Failure> {
-    machine::proc_must_be_mounted()?;
-    let proven = filters::prove()?;
-    let limits = rlimits::Inherited::raise()
-        .map_err(|e| Failure::new(format!("cannot block a signal: {}", e.desc())))?;
-    // Everything that can be refused is refused before anything starts.
-    let settings = Settings::new(&args)?;
-    let name = args.command.first().cloned().unwrap_or_default();
-    let path = program::find(&name)?;
-    program::check(&path, args.command.get(1..).unwrap_or_default())?;
-    userfault::must_work()?;
-    let library = preload::find()?;
-    if args.stats.is_some() && args.stats == args.report {
-        return Err(Failure::new("--stats and --report name the same file; give each its own"));
-    }
-    let stats_file = args.stats.as_deref().map(|path| Output::prepare(path, "--stats")).transpose()?;
-    let report_file = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
-
+    let Checked { settings, path, library, proven, limits, stats_file, report_file } = Checked::new(&args)?;
     let failed = |what: &str, e: nix::errno::Errno| Failure::new(format!("cannot {what}: {}", e.desc()));
     // No file opened from here on may become standard error, which messages go to. (The outputs are none of these
     // three.)
@@ -84,15 +104,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let own = own.chain(server.iter().flat_map(PageServer::descriptors));
     let_go_of_inherited(&own.chain(outputs).chain(connections).collect::<Vec<_>>());
 
-    let service = match (page.area, tier, &settings.spill) {
-        (Some(area), Some(tier), Some(spill)) => {
-            // The limit applies without spilling, too.
-            let cannot =
-                |e: &std::io::Error| say(&format!("nothing is spilled: no threads can be started: {e}"));
-            Service::start(area, tier, spill).inspect_err(cannot).ok()
-        }
-        _ => None,
-    };
+    let service = serve(&page, tier, &settings);
     let known = Known::new();
     let lookout = look_out(&page, &settings, waiting.pid().as_raw(), &known);
     if let Some(Err(e)) = server.as_ref().map(PageServer::serve) {
@@ -117,9 +129,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     }
     drop(group);
 
-    let words: Vec<String> =
-        args.command.iter().map(|word| memfold_escape::text(word.as_encoded_bytes()).into_owned()).collect();
-    let stats = Stats::new(page.page, &settings, &words, ending, &seen);
+    let stats = Stats::new(page.page, &settings, &words(&args.command), ending, &seen);
     write(stats_file, "statistics", stats.to_json().as_bytes());
     if let Some(records) = records {
         write(report_file, "report", report::page::page(page.page, &stats, &records).as_bytes());
@@ -132,6 +142,18 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         server.leave(page.page);
     }
     Ok(ending.status())
+}
+
+/// The words of the command, as they can be shown.
+fn words(command: &[OsString]) -> Vec<String> {
+    command.iter().map(|word| memfold_escape::text(word.as_encoded_bytes()).into_owned()).collect()
+}
+
+/// Starts serving the spill area, if there is one. Without threads for that, the limit applies all the same.
+fn serve(page: &SharedPage, tier: Option<Box<dyn Tier>>, settings: &Settings) -> Option<Service> {
+    let (area, tier, spill) = (page.area?, tier?, settings.spill.as_ref()?);
+    let cannot = |e: &std::io::Error| say(&format!("nothing is spilled: no threads can be started: {e}"));
+    Service::start(area, tier, spill).inspect_err(cannot).ok()
 }
 
 /// Watches processes from outside while they have no thread of memfold, if that is possible. Otherwise each
