@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use memfold::size::Grouped;
 use serde::{Serialize, Serializer};
 
 use super::failure::Failure;
@@ -28,23 +29,5 @@ pub fn json(value: &impl Serialize) -> String {
 
 /// 1234567 as 1,234,567.
 pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digits_in_groups() {
-        assert_eq!([0, 999, 1000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
-    }
+    Grouped(number).to_string()
 }

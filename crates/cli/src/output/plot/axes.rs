@@ -59,18 +59,22 @@ pub fn time_axis(seconds: f64) -> Vec<(f64, String)> {
 }
 
 /// The smallest of 1, 2 or 5 times a power of ten that gives no more than `most` steps.
-fn round_step(largest: f64, most: f64) -> f64 {
+pub fn round_step(largest: f64, most: f64) -> f64 {
     let power = 10f64.powf((largest / most).log10().floor());
     let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * power);
     steps.into_iter().find(|step| largest / step <= most * (1.0 + 1e-9)).unwrap_or(largest)
 }
 
-/// Powers of ten between two numbers and, if these are few, 2 and 5 times them.
-pub fn log_ticks(low: f64, high: f64) -> Vec<f64> {
-    let steps: &[f64] = if high / low > 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+/// The multiples of powers of ten by these steps that lie between two numbers.
+pub fn decades(low: f64, high: f64, steps: &[f64]) -> Vec<f64> {
     let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
     let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
     all.filter(|value| (low..=high).contains(value)).collect()
+}
+
+/// Powers of ten between two numbers and, if these are few, 2 and 5 times them.
+pub fn log_ticks(low: f64, high: f64) -> Vec<f64> {
+    decades(low, high, if high / low > 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] })
 }
 
 /// A time in microseconds, in words.

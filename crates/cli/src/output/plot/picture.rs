@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::axes::round_step;
 use crate::output::web::escape;
 
 const WIDTH: f64 = 960.0;
@@ -132,10 +133,7 @@ pub fn ratios(rows: &[(String, Vec<Mark>)]) -> String {
     let height = rows.len() as f64 * ROW + BOTTOM;
     let x = |ratio: f64| LEFT + (ratio - 1.0).max(0.0) / (most - 1.0) * (WIDTH - LEFT - 24.0);
     let mut svg = open(height, "Compression ratio by codec");
-    let step = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 50.0, 200.0]
-        .into_iter()
-        .find(|step| (most - 1.0) / step <= 10.0)
-        .unwrap_or(1000.0);
+    let step = round_step(most - 1.0, 10.0).max(0.1);
     let digits = usize::from(step < 1.0);
     let mut at = 1.0;
     while at <= most {

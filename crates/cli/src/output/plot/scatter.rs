@@ -16,6 +16,7 @@
 use svg::Document;
 use svg::node::element::{Circle, Group, Path, Rectangle, Style, Text, Title};
 
+use super::axes::{decades, round_step};
 use super::labels::{Box, place};
 
 const WIDTH: f64 = 1000.0;
@@ -138,20 +139,14 @@ impl Scale {
     /// Round speeds on the axis.
     fn speed_ticks(&self, most: usize) -> Vec<f64> {
         let steps: [&[f64]; 3] = [&[1.0, 2.0, 5.0], &[1.0, 3.0], &[1.0]];
-        let all = |steps: &[f64]| -> Vec<f64> {
-            (-4..8)
-                .flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)))
-                .filter(|speed| (self.speeds.0..=self.speeds.1).contains(&speed.log10()))
-                .collect()
-        };
+        let (low, high) = (10f64.powf(self.speeds.0), 10f64.powf(self.speeds.1));
+        let all = |steps: &[f64]| decades(low, high, steps);
         steps.map(all).into_iter().find(|ticks| ticks.len() <= most).unwrap_or_else(|| all(&[1.0]))
     }
 
     /// Round ratios on the axis.
     fn ratio_ticks(&self, most: usize) -> Vec<f64> {
-        let span = self.most - 1.0;
-        let steps = (-3..6).flat_map(|power| [1.0, 2.0, 5.0].map(|step| step * 10f64.powi(power)));
-        let step = steps.into_iter().find(|step| span / step <= most as f64).unwrap_or(span);
+        let step = round_step(self.most - 1.0, most as f64);
         let first = (1.0 / step).ceil() as u64;
         (first..).map(|i| i as f64 * step).take_while(|ratio| *ratio <= self.most).collect()
     }
