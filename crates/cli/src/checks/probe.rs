@@ -85,5 +85,5 @@ fn try_in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> nix::Resul
 }
 
 // The tests of this module go through the command: the tests of a crate run in threads, and a process with
-// threads cannot be forked. See tests/run/refusals.rs for trials that are killed, tests/tools/doctor.rs for those that
-// answer.
+// threads cannot be forked. See tests/run/refusals.rs for trials that are killed, tests/tools/doctor.rs for those
+// that answer.

@@ -19,9 +19,6 @@ use super::limit;
 use super::progress::Shown;
 use crate::output::failure::Failure;
 
-/// Default number of threads that read directories: more threads waiting for a disk help little.
-const THREADS: usize = 8;
-
 /// A tree, by where it is kept.
 pub enum Input<'s> {
     /// In the heap; the files that it shows can be changed.
@@ -92,12 +89,6 @@ pub fn is_directory(given: &Path) -> Result<(), Failure> {
     }
 }
 
-/// How many threads read directories.
-pub fn threads(args: &DuArgs) -> usize {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS));
-    args.threads.unwrap_or(cpus).clamp(1, 256)
-}
-
 /// How directories are read.
 pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
     let mut patterns: Vec<_> = args.exclude.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
@@ -114,7 +105,7 @@ pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
     }
     let exclude = Exclude::new(&patterns);
     Ok(scan::Options {
-        threads: threads(args),
+        threads: limit::threads(args),
         one_file_system: args.one_file_system,
         exclude,
         exclude_caches: args.exclude_caches,

@@ -7,8 +7,8 @@
 //!                  record + stats ──> page ( numbers ──> advice, charts, maps, tables )
 //! ```
 //!
-//! Every number on the page is also in `page::numbers`, which is embedded as JSON, and every number in the text is
-//! marked with its place there. So people and programs read the same numbers.
+//! Every number on the page is also in `page::fields`, which is embedded as JSON, and every number in the text
+//! is marked with its place there. So people and programs read the same numbers.
 
 mod closing;
 pub mod page;

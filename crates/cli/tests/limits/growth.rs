@@ -25,7 +25,8 @@ const DAMAGE: &str = include_str!("c/damage.c");
 /// Has `argv[1]` MiB filled by the kernel at once, three times; writes and reads them.
 const POPULATE: &str = include_str!("c/populate.c");
 
-/// Four times, a forked child unmaps the `argv[1]` MiB that it shares with its parent and fills as much of its own.
+/// Four times, a forked child unmaps the `argv[1]` MiB that it shares with its parent and fills as much of its
+/// own.
 const ANEW: &str = include_str!("c/anew.c");
 
 /// Makes a file of so many MiB and reads it back by as few system calls as the kernel lets it.

@@ -1,4 +1,4 @@
-//! Files and block devices that are spilled to: other bytes in them are no data, and what cannot be one is refused.
+//! Files and block devices that are spilled to: other bytes in them are no data, and other things are refused.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

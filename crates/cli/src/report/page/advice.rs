@@ -1,9 +1,8 @@
 //! Advice that follows from the measured numbers. Nothing is claimed that a second run would still have to show.
 
 use memfold::size::Human;
-use serde::Serialize;
 
-use super::numbers::Numbers;
+use super::fields::{Advice, Numbers};
 
 /// A larger share of the time spent waiting is worth mentioning.
 const STALL_MUCH: f64 = 0.01;
@@ -11,15 +10,6 @@ const STALL_MUCH: f64 = 0.01;
 const STALL_LITTLE: f64 = 0.001;
 /// If the pages with most faults have this share of all faults, they are worth a look.
 const HOT_SHARE: f64 = 0.25;
-
-/// One piece of advice.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Advice {
-    /// Its subject: a word that stays the same in all versions.
-    pub about: &'static str,
-    /// The text; commands to type are in backticks.
-    pub text: String,
-}
 
 /// All advice, the most important first.
 pub fn of(numbers: &Numbers) -> Vec<Advice> {

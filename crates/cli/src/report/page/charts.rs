@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::numbers::Numbers;
+use super::fields::Numbers;
 use crate::output::plot::axes::{bytes_axis, count_axis, short, time_axis};
 use crate::output::plot::frame::{Plot, SIDE};
 use crate::output::web::escape;

@@ -1,6 +1,39 @@
-//! The parts of [`Numbers`](super::numbers::Numbers), as they are in the JSON.
+//! The JSON of a report. The names are a contract (docs/report.md): new ones may be added, existing ones never
+//! change.
 
 use serde::Serialize;
+
+use crate::report::stats::Stats;
+
+/// All numbers of a report.
+#[allow(missing_docs)]
+#[derive(Debug, Serialize)]
+pub struct Numbers<'a> {
+    pub format: u32,
+    pub stats: &'a Stats,
+    /// The peak of the difference between the programs' logical size and their resident memory.
+    pub peak_saved_bytes: u64,
+    /// Stalled time divided by wall time.
+    pub stall_share: f64,
+    pub faults: Faults,
+    pub sizes: Sizes,
+    pub time: Time,
+    pub latency: Latencies,
+    pub space: Map,
+    pub processes: Vec<Row>,
+    pub processes_left_out: LeftOut,
+    pub pages: Pages,
+    pub advice: Vec<Advice>,
+}
+
+/// One piece of advice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// Its subject: a word that stays the same in all versions.
+    pub about: &'static str,
+    /// The text; commands to type are in backticks.
+    pub text: String,
+}
 
 /// Faults on compressed pages.
 #[allow(missing_docs)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::numbers::{Block, Numbers};
+use super::fields::{Block, Numbers};
 use crate::output::plot::axes::{count_axis, log_ticks, short, time_axis, us_text};
 use crate::output::plot::frame::{Cells, Plot, SIDE};
 use crate::output::text::grouped;

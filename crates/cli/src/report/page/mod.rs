@@ -12,7 +12,7 @@ use memfold_shared::page::Shared;
 use super::record::Records;
 use super::stats::Stats;
 use crate::output::web::{self, escape};
-use numbers::Numbers;
+use fields::Numbers;
 use tables::{bytes, count, percent, ratio, seconds, us};
 
 const STYLE: &str = include_str!("style.css");

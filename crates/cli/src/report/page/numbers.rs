@@ -1,15 +1,15 @@
-//! All numbers of a report, as its page embeds them: one JSON object. The names are a contract (docs/report.md):
-//! new ones may be added, existing ones never change.
+//! Collects all numbers of a report, which its page embeds as one JSON object.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use memfold_proc::PAGE;
 use memfold_shared::page::{Shared, bucket_start};
 use memfold_shared::trail;
-use serde::Serialize;
 
-use super::advice::{self, Advice};
-use super::fields::{Density, Faults, Latencies, LeftOut, Map, Page, Pages, Sizes, Time};
+use super::advice;
+use super::fields::{
+    Block, Density, Faults, Latencies, LeftOut, Map, Numbers, Page, Pages, Row, Sizes, Time,
+};
 use crate::report::record::Records;
 use crate::report::record::latency::{CLASSES, class_of, class_start};
 use crate::report::record::processes::{self, OTHERS, Process};
@@ -17,31 +17,8 @@ use crate::report::record::steps::{COLUMN, Counts, Gauges};
 use crate::report::stats::Stats;
 use crate::report::times::quantile_us;
 
-pub use crate::report::page::fields::Block;
-pub use crate::report::page::fields::Row;
-
 /// How many pages are listed.
 const PAGES: usize = 20;
-
-#[allow(missing_docs)]
-#[derive(Debug, Serialize)]
-pub struct Numbers<'a> {
-    pub format: u32,
-    pub stats: &'a Stats,
-    /// The peak of the difference between the programs' logical size and their resident memory.
-    pub peak_saved_bytes: u64,
-    /// Stalled time divided by wall time.
-    pub stall_share: f64,
-    pub faults: Faults,
-    pub sizes: Sizes,
-    pub time: Time,
-    pub latency: Latencies,
-    pub space: Map,
-    pub processes: Vec<Row>,
-    pub processes_left_out: LeftOut,
-    pub pages: Pages,
-    pub advice: Vec<Advice>,
-}
 
 impl<'a> Numbers<'a> {
     /// Collects all numbers.

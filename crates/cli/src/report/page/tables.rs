@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use memfold::size::Human;
 
-use super::numbers::{Numbers, Row};
+use super::fields::{Numbers, Row};
 use crate::output::plot::axes::us_text;
 use crate::output::text::grouped;
 use crate::output::web::escape;

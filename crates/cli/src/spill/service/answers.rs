@@ -133,7 +133,7 @@ impl State {
     /// The numbers of batches in a request's buffer.
     fn numbers_in(&self, number: usize) -> Vec<u64> {
         let (numbers, len) = (self.area.buffer(number).cast::<u64>(), Self::length(&self.area.posts[number]));
-        // SAFETY: `len` bytes of the request slot's buffer, which is mapped as long as the area, and page-aligned.
+        // SAFETY: `len` bytes of the request slot's buffer, which is page-aligned and mapped as long as the area.
         // Other processes of the tree could write there meanwhile: any bytes are valid.
         (0..len / 8).map(|index| unsafe { numbers.add(index).read() }).collect()
     }
