@@ -7,8 +7,12 @@
 //! counters (`memfold_shared::page`).
 //!
 //! ```text
-//! args -> run -> program (found, can be managed?) -> uffd (does it work?) -> preload (library found)
-//!           \-> supervisor -> spawn (the program) -> tree + shared page, sampled -> stats, report
+//! memfold_args ──> run ──> settings, checks (is anything refused?)
+//!                   ├────> run/spawn (the program), spill (serves its spilled memory)
+//!                   ├────> supervisor ──> tree + shared page, sampled
+//!                   └────> report (statistics, closing line, page)
+//! memfold_args ──> trees (top, limit), checks/doctor, analyze, bench, disk, du
+//! all of them  ──> output, sys
 //! ```
 //!
 //! There is no Rust `main`: the standard library's start-up code ignores SIGPIPE and opens closed standard

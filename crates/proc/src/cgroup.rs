@@ -137,7 +137,7 @@ mod tests {
         fs::write(top.path().join("user.slice/app.slice/memory.max"), "300000\n").unwrap();
         fs::write(top.path().join("user.slice/memory.max"), "500000\n").unwrap();
         let found =
-            find("0::/user.slice/app.slice/shell\n", &mounts("cgroup2", "/", top.path(), "nsdelegate"));
+            find("0::/user.slice/app.slice/shell\n", mounts("cgroup2", "/", top.path(), "nsdelegate"));
         assert_eq!(
             found,
             Some(Cgroup { version: 2, directory: deep, top: top.path().into(), limit: Some(300_000) })

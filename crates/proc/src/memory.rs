@@ -193,7 +193,7 @@ mod tests {
             ("memory.stat", stat),
         ];
         group(top.path(), "a/b/c", &high);
-        let found = group_of("0::/a/b/c\n", &mounts("cgroup2", top.path(), "x"), "").unwrap().unwrap();
+        let found = group_of("0::/a/b/c\n", mounts("cgroup2", top.path(), "x"), "").unwrap().unwrap();
         let room = |available, total| Room { available, total };
         // 1000 in use, of which 300 and half of 200 can be reclaimed.
         let rooms = [room(7400, 8000), room(4400, 5000), room(2000, 9000)];
@@ -218,7 +218,7 @@ mod tests {
         ];
         group(top.path(), "job", &files);
         let groups = "4:cpu,memory:/job\n0::/\n";
-        let found = group_of(groups, &mounts("cgroup", top.path(), "memory"), "").unwrap().unwrap();
+        let found = group_of(groups, mounts("cgroup", top.path(), "memory"), "").unwrap().unwrap();
         let rooms = [Room { available: 3600, total: 6000 }, Room { available: 2600, total: 4000 }];
         assert_eq!(of_group(&found), Some(rooms.to_vec()));
     }

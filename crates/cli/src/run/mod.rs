@@ -1,4 +1,12 @@
-//! `memfold run`.
+//! `memfold run`: starts the program, and stays as its supervisor.
+//!
+//! ```text
+//!   checked ──> shared page, tier opened ──> spawn (a process that waits) ──> page server, service, lookout
+//!                                              └─ goes on ──> supervisor ──> results written ──> exit status
+//! ```
+//!
+//! Everything that can be refused is refused before anything starts, and nothing that the program finds is
+//! changed but three variables of its environment.
 
 mod page_server;
 mod spawn;
@@ -114,9 +122,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let program = match waiting.go() {
         Ok(program) => program,
         Err(failure) => {
-            if let Some(service) = service {
-                service.end();
-            }
+            service.into_iter().for_each(Service::end);
             return Err(failure);
         }
     };
@@ -124,9 +130,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let supervisor =
         Supervisor::new(&page, program, begin, &signals, group.as_ref(), wants_report, service.as_ref());
     let (ending, seen, records) = supervisor.telling(known).watch(witness);
-    if let Some(lookout) = lookout {
-        lookout.end();
-    }
+    lookout.into_iter().for_each(Lookout::end);
     drop(group);
 
     let stats = Stats::new(page.page, &settings, &words(&args.command), ending, &seen);
@@ -135,9 +139,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         write(report_file, "report", report::page::page(page.page, &stats, &records).as_bytes());
     }
     close(&stats, args.quiet);
-    if let Some(service) = service {
-        service.end();
-    }
+    service.into_iter().for_each(Service::end);
     if let Some(server) = server {
         server.leave(page.page);
     }

@@ -1,4 +1,11 @@
-//! The supervisor's part of spilling, which serves the spill area.
+//! The supervisor's part of spilling: it serves the spill area (`memfold_shared::spill`), through which processes
+//! send batches to a tier and fetch them back.
+//!
+//! ```text
+//!   request slots ──> service (threads) ──> engine ──> tier
+//!                       ├─ holds  which process needs which batch, through forks and execs (who)
+//!                       └─ left   request slots that nobody waits at any more
+//! ```
 
 mod holds;
 mod left;

@@ -38,7 +38,7 @@ impl Dying {
 
 fn is_dying(program: i32) -> bool {
     process::stat(program).is_some_and(|stat| stat.state == b'Z' && stat.threads > 1)
-        && process::threads(program).into_iter().filter(|tid| *tid != program).all(|tid| {
+        && process::threads(program).filter(|tid| *tid != program).all(|tid| {
             // A thread that is gone by now does not count.
             process::signals(program, tid).is_none_or(|signals| signals.is_killed && signals.blocks_all)
         })
@@ -76,7 +76,7 @@ mod tests {
                 |signals: &process::Signals| !signals.is_killed && (tid != this || !signals.blocks_all);
             assert!(signals.as_ref().is_none_or(is_fine), "{tid}");
         }
-        assert!(process::threads(own).into_iter().any(|tid| tid == this));
+        assert!(process::threads(own).any(|tid| tid == this));
         assert!(!is_dying(own));
     }
 }

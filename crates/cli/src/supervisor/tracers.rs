@@ -62,9 +62,8 @@ fn who_waits(pid: i32) -> Option<Waiting> {
         return None;
     }
     let tracer = process::tracer(pid)?;
-    let tid =
-        process::threads(tracer).into_iter().find(|tid| process::waits_in(tracer, *tid, WAITS_FOR_A_PAGE))?;
-    let all = process::threads(pid).into_iter().all(|tid| process::thread_state(pid, tid) == Some(STOPPED));
+    let tid = process::threads(tracer).find(|tid| process::waits_in(tracer, *tid, WAITS_FOR_A_PAGE))?;
+    let all = process::threads(pid).all(|tid| process::thread_state(pid, tid) == Some(STOPPED));
     all.then_some(Waiting { tracer, tid, switches: process::switches(tracer, tid)? })
 }
 
