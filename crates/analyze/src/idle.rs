@@ -10,11 +10,11 @@
 //! round.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
+use memfold_proc::maps::{self, Mapping};
 use nix::errno::Errno;
 use serde::Serialize;
 
@@ -181,26 +181,20 @@ fn private_of(text: &str) -> HashMap<u64, (u64, u64)> {
     let mut start = None;
     let (mut referenced, mut resident) = (0, 0);
     for line in text.lines() {
-        if line.as_bytes().first().is_some_and(|byte| byte.is_ascii_hexdigit() && !byte.is_ascii_uppercase())
-        {
-            let mut words = line.split_ascii_whitespace();
-            let address = words.next().and_then(|range| range.split_once('-'));
-            let is_private = words.next().is_some_and(|word| word.ends_with('p'));
-            start = address.filter(|_| is_private).and_then(|(start, _)| u64::from_str_radix(start, 16).ok());
+        if let Some(mapping) = Mapping::parse(line.as_bytes()) {
+            start = mapping.is_private().then_some(mapping.start);
             (referenced, resident) = (0, 0);
             continue;
         }
-        let (Some(start), Some((key, rest))) = (start, line.split_once(':')) else { continue };
-        let bytes = || rest.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10;
-        match key {
-            "Rss" => resident = bytes(),
-            "Referenced" => referenced = bytes(),
+        let (Some(start), Some((name, bytes))) = (start, maps::figure(line)) else { continue };
+        match name {
+            "Rss" => resident = bytes,
+            "Referenced" => referenced = bytes,
             "Anonymous" => {
-                let anonymous = bytes();
                 // Some pages of a file's mapping belong to the file, and nothing tells which of them were used.
-                let used = referenced.saturating_sub(resident.saturating_sub(anonymous)).min(anonymous);
-                if anonymous > 0 {
-                    mappings.insert(start, (anonymous, used));
+                let used = referenced.saturating_sub(resident.saturating_sub(bytes)).min(bytes);
+                if bytes > 0 {
+                    mappings.insert(start, (bytes, used));
                 }
             }
             _ => {}

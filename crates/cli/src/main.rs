@@ -7,8 +7,12 @@
 //! counters (`memfold_shared::page`).
 //!
 //! ```text
-//! args -> run -> program (found, can be managed?) -> uffd (does it work?) -> preload (library found)
-//!           \-> supervisor -> spawn (the program) -> tree + shared page, sampled -> stats, report
+//! memfold_args ──> run ──> settings, checks (is anything refused?)
+//!                   ├────> run/spawn (the program), spill (serves its spilled memory)
+//!                   ├────> supervisor ──> tree + shared page, sampled
+//!                   └────> report (statistics, closing line, page)
+//! memfold_args ──> trees (top, limit), checks/doctor, analyze, bench, disk, du
+//! all of them  ──> output, sys
 //! ```
 //!
 //! There is no Rust `main`: the standard library's start-up code ignores SIGPIPE and opens closed standard
@@ -17,62 +21,26 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod analyze;
-mod args;
 mod bench;
-mod codecs;
-mod cpu;
+mod checks;
 mod disk;
-mod doctor;
 mod du;
-mod dying;
-mod elf;
-mod failure;
-mod filters;
-mod forks;
-mod group;
-mod held;
-mod limit;
-mod lookout;
-mod machine;
-mod namespace;
 mod output;
-mod page_server;
-mod pids;
-mod preload;
-mod probe;
-mod procfs;
-mod program;
 mod report;
-mod rlimits;
 mod run;
 mod settings;
-mod signals;
-mod spawn;
 mod spill;
-mod stats;
-mod stdout;
 mod supervisor;
 mod sys;
-mod top;
-mod trace;
-mod tracers;
-mod tree;
 mod trees;
-mod trials;
-mod uffd;
-mod unmanaged;
-mod userfault;
-mod web;
-mod witness;
 
 use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Parser;
-use memfold::size;
-use memfold_cgroup as cgroup;
+use memfold_args::{Cli, Command};
 
-use crate::failure::{FAILED, say};
+use crate::output::failure::{FAILED, say};
 
 /// The entry point that the C library calls.
 #[cfg(not(test))]
@@ -91,19 +59,19 @@ extern "C" fn main(count: std::ffi::c_int, words: *const *const std::ffi::c_char
 
 /// Runs the command and returns the exit status.
 fn command(words: Vec<OsString>) -> i32 {
-    let cli = match args::Cli::try_parse_from(&words) {
+    let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    let result = cpu::heed_environment().and_then(|()| match cli.command {
-        args::Command::Run(args) => run::run(args),
-        args::Command::Doctor(args) => doctor::doctor(&args),
-        args::Command::Analyze(args) => analyze::analyze(&args),
-        args::Command::Limit(args) => limit::limit(&args),
-        args::Command::Top(args) => top::top(&args),
-        args::Command::Bench(args) => bench::bench(&args),
-        args::Command::Disk(args) => disk::disk(&args),
-        args::Command::Du(args) => du::du(*args, &words),
+    let result = settings::cpu::heed_environment().and_then(|()| match cli.command {
+        Command::Run(args) => run::run(args),
+        Command::Doctor(args) => checks::doctor::doctor(&args),
+        Command::Analyze(args) => analyze::analyze(&args),
+        Command::Limit(args) => trees::limit::limit(&args),
+        Command::Top(args) => trees::top::top(&args),
+        Command::Bench(args) => bench::bench(&args),
+        Command::Disk(args) => disk::disk(&args),
+        Command::Du(args) => du::du(*args, &words),
     });
     result.unwrap_or_else(|failure| {
         say(&failure.text);

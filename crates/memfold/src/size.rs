@@ -115,6 +115,18 @@ impl fmt::Display for Human {
     }
 }
 
+/// A number with commas between groups of three digits: 1,234,567.
+pub struct Grouped(pub u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            small @ ..1000 => write!(f, "{small}"),
+            large => write!(f, "{},{:03}", Self(large / 1000), large % 1000),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::string::ToString;
@@ -167,5 +179,12 @@ mod tests {
         assert_eq!(Human((12 << 20) + (345 << 10)).to_string(), "12.3 MiB");
         assert_eq!(Human(3 << 29).to_string(), "1.50 GiB");
         assert_eq!(Human(1000 << 20).to_string(), "0.98 GiB");
+    }
+
+    #[test]
+    fn digits_in_groups() {
+        let numbers = [0, 999, 1000, 1_234_567, 1_000_007, u64::MAX];
+        let texts = ["0", "999", "1,000", "1,234,567", "1,000,007", "18,446,744,073,709,551,615"];
+        assert_eq!(numbers.map(|number| Grouped(number).to_string()), texts);
     }
 }

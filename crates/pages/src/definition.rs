@@ -3,9 +3,8 @@
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
-
-use crate::args::Cli;
-use crate::du::args::COLUMNS;
+use memfold_args::Cli;
+use memfold_args::du::COLUMNS;
 
 /// The definition for man pages.
 pub fn command() -> Command {

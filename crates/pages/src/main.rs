@@ -2,49 +2,22 @@
 //! the layout of a `share` directory.
 //!
 //! ```text
-//!   crates/cli: args, */args ───> definition ──────────┬─> completions
-//!   crates/du: browse/help; crates/cli: */columns ─────┴─> pages <── man/*.man, written by hand
+//!   crates/args ──> definition ──────┬─> completions
+//!   crates/du: browse/help ──────────┴─> pages <── man/*.man, written by hand
 //! ```
 //!
-//! These modules need only clap. So this program is built in seconds, and the command contains nothing of it.
+//! Both need only clap. So this program is built in seconds, and the command contains nothing of it.
 
 use std::io;
 use std::path::Path;
 
-#[path = "../../cli/src/analyze"]
-mod analyze {
-    #[allow(dead_code, missing_docs)]
-    pub mod args;
-}
-#[path = "../../cli/src/args.rs"]
-#[allow(dead_code)]
-mod args;
 mod completions;
 mod definition;
-#[path = "../../cli/src/disk"]
-mod disk {
-    #[allow(dead_code, missing_docs)]
-    pub mod args;
-    #[allow(dead_code, missing_docs)]
-    pub mod columns;
-}
-#[path = "../../cli/src/du"]
-mod du {
-    #[allow(dead_code, missing_docs)]
-    pub mod args;
-}
 #[path = "../../du/src/browse/help.rs"]
 mod help;
 mod pages;
 #[cfg(test)]
 mod tests;
-#[path = "../../cli/src/top"]
-mod top {
-    #[allow(dead_code, missing_docs)]
-    pub mod args;
-    #[allow(dead_code, missing_docs)]
-    pub mod columns;
-}
 
 fn main() {
     let mut arguments = std::env::args_os().skip(1);

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use clap::Command;
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, bold, roman};
+use memfold_args::disk::columns as disk;
+use memfold_args::top::columns;
 
-use crate::disk::columns as disk;
-use crate::top::columns;
 use crate::{definition, help};
 
 /// For each command: its name, and what its page contains after the options.

@@ -4,6 +4,8 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use memfold_args::top::columns;
+
 use super::*;
 
 /// The output of a program, if it is installed.
@@ -104,8 +106,8 @@ fn the_page_of_top_has_all_definitions() {
     let pages = pages::all();
     let page = pages.iter().find(|(name, _)| name == "memfold-top").unwrap();
     let text = String::from_utf8(page.1.clone()).unwrap();
-    let columns = top::columns::COLUMNS.iter().map(|column| (column.title, column.definition));
-    let all = columns.chain(top::columns::TREE).chain(top::columns::BELOW).chain(top::columns::KEYS);
+    let columns = columns::COLUMNS.iter().map(|column| (column.title, column.definition));
+    let all = columns.chain(columns::TREE).chain(columns::BELOW).chain(columns::KEYS);
     for (thing, meaning) in all {
         let roff = |text: &str| text.replace('-', r"\-").replace('\'', r"\(aq");
         assert!(text.contains(&format!("\\fB{}\\fR\n{}\n", roff(thing), roff(meaning))), "{thing}");

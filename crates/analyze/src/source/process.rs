@@ -10,6 +10,7 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use memfold_proc::maps;
 use nix::errno::Errno;
 
 use super::Source;
@@ -109,17 +110,9 @@ impl Memory {
 /// The range of a line of `maps`, if it can contain private anonymous pages: written pages of private file
 /// mappings are such pages, too.
 fn private(line: &[u8]) -> Option<Private> {
-    let mut words = line.splitn(6, |byte| *byte == b' ');
-    let (start, end) = str::from_utf8(words.next()?).ok()?.split_once('-')?;
-    let permissions = words.next()?;
-    // Names may contain blanks: the name is everything after the first five words.
-    let name = words.nth(3).unwrap_or_default().trim_ascii_start();
-    let special = name.starts_with(b"[v") || name.starts_with(b"/dev/");
-    if !permissions.ends_with(b"p") || special {
-        return None;
-    }
-    let address = |text| u64::from_str_radix(text, 16).ok();
-    Some(Private { start: address(start)?, end: address(end)?, name: name.to_owned() })
+    let mapping = maps::Mapping::parse(line).filter(maps::Mapping::is_private)?;
+    let special = mapping.name.starts_with(b"[v") || mapping.name.starts_with(b"/dev/");
+    (!special).then(|| Private { start: mapping.start, end: mapping.end, name: mapping.name.to_owned() })
 }
 
 /// The argument of the kernel's search for pages (`struct pm_scan_arg`).

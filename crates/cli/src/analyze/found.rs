@@ -90,7 +90,7 @@ pub struct Ratio {
 #[derive(Debug, Clone, Serialize)]
 pub struct Part {
     /// Its name.
-    #[serde(serialize_with = "crate::stdout::name")]
+    #[serde(serialize_with = "crate::output::text::name")]
     pub name: Vec<u8>,
     /// Its first address.
     pub start: u64,

@@ -2,36 +2,32 @@
 //!
 //! The crate `memfold-analyze` does the work; this module calls it, paces it, and shows and prints the results.
 
-pub mod args;
 mod found;
 mod page;
-mod picture;
+mod subject;
 mod text;
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use memfold::size::{self, Human};
 use memfold_analyze::advice::{self, Outlooks};
-use memfold_analyze::idle::{self, WorkingSet};
+use memfold_analyze::idle::WorkingSet;
 use memfold_analyze::index::{self, Index};
 use memfold_analyze::measure::Measure;
 use memfold_analyze::odds::Odds;
 use memfold_analyze::sample::{self, Order};
-use memfold_analyze::source::several::{self, Processes};
-use memfold_analyze::source::{self, Source};
-use memfold_analyze::{Error, PAGE, depend};
+use memfold_analyze::source::{Source, several};
+use memfold_analyze::{PAGE, depend};
+use memfold_args::AnalyzeArgs;
 use memfold_codec::{Codec, codec};
-use memfold_escape::shown;
+use memfold_proc::memory;
 
-use self::args::AnalyzeArgs;
-use self::found::{Analysis, OddsRow, Part, Pattern, Ratio};
-use crate::failure::{Failure, say};
-use crate::output::Output;
-use crate::size::{self, Human};
-use crate::stdout::{json, print};
-use crate::{cgroup, procfs, trace};
+use crate::output::failure::Failure;
+use crate::output::file::Output;
+use crate::output::text::{json, print};
+use found::{Analysis, OddsRow, Part, Pattern, Ratio};
+use subject::{Opened, Subject};
 
 /// Codecs that are compared page by page, and codecs that are compared on larger blocks.
 const BY_PAGE: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "pbpm", "wkdm", "auto", "auto:dense"];
@@ -54,15 +50,9 @@ const IN_USE: [f64; 4] = [0.1, 0.25, 0.5, 0.75];
 /// The exit status if some of several subjects could not be analysed, as with `ls` and `du`.
 const SOME_FAILED: i32 = 1;
 
-/// What is analysed.
-enum Subject {
-    Processes(Vec<i32>),
-    Files(Vec<OsString>),
-}
-
 /// Runs the analysis and returns the exit status.
 pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
-    let subject = subject(&args.what)?;
+    let subject = Subject::named(&args.what)?;
     let main = codec(&args.codec).map_err(|error| {
         Failure::new(format!(
             "--codec '{}': {error}; 'memfold bench --codec all' shows all there are",
@@ -79,91 +69,17 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     let begin = Instant::now();
     let bar = bar(args.quiet);
 
-    // Before the processes end.
-    let names = subject.names();
-    let mut failed = BTreeMap::new();
-    // Before pages are read, because reading counts as use.
-    let watched = match &subject {
-        Subject::Processes(pids) if args.idle > 0.0 => {
-            bar.set_message("seeing what is in use");
-            let progress = |share: f64| bar.set_position((share * 500.0) as u64);
-            Some(idle::watch(pids, Duration::from_secs_f64(args.idle), progress))
-        }
-        _ => None,
-    };
-    let watched = watched.map(|mut watched| {
-        failed.extend(watched.failed.drain(..).map(|(place, error)| (place, failure(error))));
-        watched
-    });
-    bar.set_message("finding the pages");
-    let (source, kind, unopened): (Box<dyn Source>, _, _) = match &subject {
-        Subject::Processes(pids) => {
-            let places = pids.iter().copied().enumerate();
-            let left: Vec<_> = places.filter(|(place, _)| !failed.contains_key(place)).collect();
-            let (processes, unopened) = Processes::open(&left);
-            (Box::new(processes), "process", unopened)
-        }
-        Subject::Files(paths) => {
-            let is_core = matches!(&paths[..], [path] if source::is_core(path.as_ref()).is_ok_and(|it| it));
-            let (files, unopened) = source::open(paths);
-            (files, if is_core { "core" } else { "pages" }, unopened)
-        }
-    };
-    failed.extend(unopened.into_iter().map(|(place, error)| (place, failure(error))));
-    let is_failed = |place: usize| failed.contains_key(&place);
-    // Analyse what is available, and report the others.
-    let mut told = failed.values().cloned();
-    let last = if failed.len() == names.len() { told.next_back() } else { None };
-    bar.suspend(|| told.for_each(|failure| say(&failure.text)));
-    if let Some(last) = last {
-        bar.finish_and_clear();
-        return Err(last);
-    }
-    let set = watched.map(|watched| watched.set(|place| !is_failed(place)));
-    let left =
-        names.iter().enumerate().filter(|(place, _)| !is_failed(*place)).map(|(_, name)| name.as_str());
-    let what = subject.said(&left.collect::<Vec<_>>());
-
-    let index = Index::new(source.mappings());
+    let opened = subject.open(args.idle, &bar)?;
+    let index = Index::new(opened.source.mappings());
     let sampling = Instant::now();
     bar.set_message("compressing");
-    let (measure, order) = measure(&*source, &index, main, args.time, &bar)?;
+    let (measure, order) = measure(&*opened.source, &index, main, args.time, &bar)?;
     bar.finish_and_clear();
     if measure.pages.is_empty() {
-        return Err(match subject {
-            Subject::Processes(pids) if pids.len() == failed.len() + 1 => {
-                let only = pids.iter().enumerate().find(|(place, _)| !is_failed(*place));
-                failure(Error::Vanished(only.map_or(0, |(_, pid)| *pid)))
-            }
-            _ => Failure::new(format!("no page of {what} could be read")),
-        });
+        return Err(subject.vanished(&opened));
     }
-
-    let mut analysis = Analysis {
-        version: env!("CARGO_PKG_VERSION"),
-        kind,
-        what,
-        pages: index.pages(),
-        bytes: index.pages() * PAGE as u64,
-        sampled_pages: measure.pages.len() as u64,
-        sampling_seconds: sampling.elapsed().as_secs_f64(),
-        seconds: 0.0,
-        zero_share: measure.zeros as f64 / measure.pages.len() as f64,
-        same_filled_share: measure.same as f64 / measure.pages.len() as f64,
-        patterns: shares(memfold_codec::patterns::NAMES.into_iter().zip(measure.patterns.shares())),
-        pbpm_codes: shares(measure.patterns.coded()),
-        ratios: ratios(&measure, order.clusters()),
-        mappings: mappings(&*source, &measure, &set, order.clusters()),
-        mappings_in_all: source.mappings().len(),
-        size_histogram: histogram(&measure),
-        dependence: depend::measure(&measure.pages, index.pages()),
-        odds: Vec::new(),
-        working_set: set,
-        limits: Vec::new(),
-        recommended: None,
-        asked: None,
-        needs: Vec::new(),
-    };
+    let failed = !opened.failed.is_empty();
+    let mut analysis = found(opened, &index, &measure, order.clusters(), sampling.elapsed());
     foretell(&mut analysis, &measure, order.clusters(), limit, args.slowdown / 100.0);
     analysis.seconds = begin.elapsed().as_secs_f64();
 
@@ -173,64 +89,37 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
             .write(page::write(&analysis).as_bytes())
             .map_err(|error| Failure::new(format!("the report could not be written: {error}")))?;
     }
-    Ok(if failed.is_empty() { 0 } else { SOME_FAILED })
+    Ok(if failed { SOME_FAILED } else { 0 })
 }
 
-impl Subject {
-    /// The name of each subject.
-    fn names(&self) -> Vec<String> {
-        match self {
-            Subject::Processes(pids) => {
-                let named = |pid: &i32| {
-                    let name = procfs::name(*pid).unwrap_or_default();
-                    format!("{pid} ({})", shown(&name))
-                };
-                pids.iter().map(named).collect()
-            }
-            Subject::Files(paths) => paths.iter().map(|path| shown(path.as_encoded_bytes())).collect(),
-        }
-    }
-
-    /// Names several of them together.
-    fn said(&self, names: &[&str]) -> String {
-        let all = names.join(", ");
-        match (self, names.len()) {
-            (Subject::Processes(_), 1) => format!("process {all}"),
-            (Subject::Processes(_), _) => format!("processes {all}"),
-            (Subject::Files(_), _) => all,
-        }
-    }
-}
-
-/// A number is a process; everything else is a file.
-fn subject(what: &[OsString]) -> Result<Subject, Failure> {
-    let number = |word: &OsString| {
-        word.to_str().filter(|it| it.bytes().all(|byte| byte.is_ascii_digit())).map(str::to_owned)
-    };
-    let numbers: Vec<_> = what.iter().filter_map(number).collect();
-    match (&numbers[..], what.len()) {
-        ([], _) => Ok(Subject::Files(what.to_vec())),
-        (all, count) if all.len() == count => {
-            let mut pids = Vec::new();
-            for text in all {
-                match text.parse::<i32>() {
-                    Ok(pid) if pid > 0 && pids.contains(&pid) => {}
-                    Ok(pid) if pid > 0 => pids.push(pid),
-                    _ => {
-                        return Err(Failure::new(format!(
-                            "{text} is no process id; a file of that name is ./{text}"
-                        )));
-                    }
-                }
-            }
-            if pids.len() > several::MOST {
-                return Err(Failure::new(format!("give {} processes at most", several::MOST)));
-            }
-            Ok(Subject::Processes(pids))
-        }
-        ([pid, ..], _) => Err(Failure::new(format!(
-            "'{pid}' is a process, which is not analysed together with files: leave them out, or give ./{pid} if it is a file"
-        ))),
+/// What was measured, without what follows from it.
+fn found(opened: Opened, index: &Index, measure: &Measure, clusters: u64, sampling: Duration) -> Analysis {
+    let share = |count: u64| count as f64 / measure.pages.len() as f64;
+    let source = &*opened.source;
+    Analysis {
+        version: env!("CARGO_PKG_VERSION"),
+        kind: opened.kind,
+        what: opened.what,
+        pages: index.pages(),
+        bytes: index.pages() * PAGE as u64,
+        sampled_pages: measure.pages.len() as u64,
+        sampling_seconds: sampling.as_secs_f64(),
+        seconds: 0.0,
+        zero_share: share(measure.zeros),
+        same_filled_share: share(measure.same),
+        patterns: shares(memfold_codec::patterns::NAMES.into_iter().zip(measure.patterns.shares())),
+        pbpm_codes: shares(measure.patterns.coded()),
+        ratios: ratios(measure, clusters),
+        mappings: mappings(source, measure, &opened.set, clusters),
+        mappings_in_all: source.mappings().len(),
+        size_histogram: histogram(measure),
+        dependence: depend::measure(&measure.pages, index.pages()),
+        odds: Vec::new(),
+        working_set: opened.set,
+        limits: Vec::new(),
+        recommended: None,
+        asked: None,
+        needs: Vec::new(),
     }
 }
 
@@ -240,17 +129,7 @@ fn limit(text: &str) -> Result<u64, Failure> {
             "the limit '{text}' {why}; give a size like 512M, 1.5G, or 50% of this machine's memory"
         ))
     })?;
-    Ok(size.of(cgroup::memory_that_counts().unwrap_or(0)))
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::Process(pid, error) => trace::refused(pid, &error, &format!("sudo memfold analyze {pid}")),
-        Error::Vanished(pid) if !procfs::has_ended(pid) => Failure::new(format!(
-            "process {pid} has no memory of its own that could be compressed; a thread of the kernel has none"
-        )),
-        other => Failure::new(other.to_string()),
-    }
+    Ok(size.of(memory::usable().unwrap_or(0)))
 }
 
 fn bar(quiet: bool) -> ProgressBar {
@@ -392,25 +271,4 @@ fn ratio_words(ratio: &Ratio) -> String {
 /// Like `Human`, for tables.
 fn human(bytes: u64) -> String {
     Human(bytes).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn words(words: &[&str]) -> Vec<OsString> {
-        words.iter().map(OsString::from).collect()
-    }
-
-    #[test]
-    fn numbers_are_processes() {
-        assert!(matches!(subject(&words(&["17"])), Ok(Subject::Processes(pids)) if pids == [17]));
-        assert!(
-            matches!(subject(&words(&["17", "4", "17"])), Ok(Subject::Processes(pids)) if pids == [17, 4])
-        );
-        assert!(matches!(subject(&words(&["./17"])), Ok(Subject::Files(_))));
-        assert!(matches!(subject(&words(&["a", "b"])), Ok(Subject::Files(files)) if files.len() == 2));
-        assert!(subject(&words(&["17", "a"])).is_err_and(|it| it.text.contains("./17")));
-        assert!(subject(&words(&["0"])).is_err() && subject(&words(&["99999999999"])).is_err());
-    }
 }

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use memfold_analyze::advice::Outlook;
 
 use super::found::Analysis;
-use super::picture::{self, Bar, Lines};
 use super::text::{by_codec, slowdown};
 use super::{human, ratio_words};
-use crate::web;
+use crate::output::plot::picture::{self, Bar, Lines};
+use crate::output::web;
 
 /// The colours of block sizes.
 const COLOURS: [char; 4] = ['a', 'c', 'e', 'f'];

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
+use memfold_analyze::advice::Outlook;
+
 use super::found::{Analysis, Ratio};
 use super::{human, ratio_words};
-use memfold_analyze::advice::Outlook;
 
 /// Writes the whole text.
 pub fn write(found: &Analysis) -> String {

@@ -11,18 +11,17 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
+use memfold::size::Human;
 use memfold_analyze::PAGE;
 use memfold_analyze::source::process::{Memory, Region};
 use memfold_codec::same_filled;
 use serde::Serialize;
 
-use crate::bench::plan::Plan;
-use crate::failure::{Failure, say};
-use crate::output::Output;
-use crate::size::Human;
-use crate::stats::grouped;
-use crate::stdout::{self, print};
-use crate::trace;
+use super::plan::Plan;
+use crate::checks::trace;
+use crate::output::failure::{Failure, say};
+use crate::output::file::Output;
+use crate::output::text::{self, grouped, print};
 
 /// How many pages are read at once.
 const TOGETHER: usize = 64;
@@ -82,7 +81,7 @@ pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i3
     output.finish().map_err(|e| cannot_write(path, &e))?;
     say(&captured.sentence());
     if json {
-        print(&stdout::json(&captured))?;
+        print(&text::json(&captured))?;
     }
     Ok(0)
 }

@@ -15,13 +15,13 @@ use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
+use memfold::size::Human;
 use memfold_codec::same_filled;
 use memfold_escape::shown;
+use memfold_proc::memory;
 
-use crate::bench::plan::Plan;
-use crate::cgroup;
-use crate::failure::Failure;
-use crate::size::Human;
+use super::plan::Plan;
+use crate::output::failure::Failure;
 
 /// A file in memory, and its blocks by number.
 #[derive(Debug)]
@@ -123,7 +123,7 @@ pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
 
 /// The largest file that fits into memory together with its compressed forms, in bytes.
 fn room() -> u64 {
-    cgroup::memory_that_counts().map_or(u64::MAX, |bytes| bytes / 2)
+    memory::usable().map_or(u64::MAX, |bytes| bytes / 2)
 }
 
 /// Reads a whole file. A pipe tells its length only as it is read, and may never end.
@@ -175,9 +175,10 @@ pub fn short_names(paths: &[PathBuf]) -> Vec<String> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::*;
-    use crate::args::{Cli, Command};
     use clap::Parser;
+    use memfold_args::{Cli, Command};
+
+    use super::*;
 
     /// The plan of these options.
     pub(crate) fn plan(options: &[&str]) -> Plan {

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use memfold_codec::{Codec, Compressed, ScratchBuf};
 
-use crate::bench::plan::Threshold;
-use crate::bench::subject::{Subject, Trained};
+use super::plan::Threshold;
+use super::subject::{Subject, Trained};
 
 /// Default number of passes.
 pub const PASSES: usize = 7;
@@ -90,16 +90,9 @@ pub fn measure(
         compress.push(start.elapsed().saturating_sub(subject.aside()));
 
         let start = Instant::now();
-        let mut left = &forms[..];
-        for (number, (block, size)) in blocks.iter().zip(&sizes).enumerate() {
-            if let Some(size) = *size {
-                let (form, others) = left.split_at(size);
-                codec
-                    .decompress(form, &mut again[..block.len()], &mut decompress_scratch)
-                    .map_err(|_| Mismatch(number))?;
-                left = others;
-            }
-        }
+        each_form(blocks, &sizes, &forms, |form, block| {
+            codec.decompress(form, &mut again[..block.len()], &mut decompress_scratch).is_ok()
+        })?;
         decompress.push(start.elapsed());
         let made = compress.len();
         let wanted = passes.unwrap_or_else(|| affordable(begin.elapsed() / made as u32));
@@ -108,23 +101,35 @@ pub fn measure(
         }
     }
 
-    let mut left = &forms[..];
-    for (number, (block, size)) in blocks.iter().zip(&sizes).enumerate() {
+    each_form(blocks, &sizes, &forms, |form, block| {
+        let dst = &mut again[..block.len()];
+        // Every byte that the decoder fails to write is wrong.
+        dst.iter_mut().zip(block).for_each(|(to, byte)| *to = !byte);
+        codec.decompress(form, dst, &mut decompress_scratch).is_ok() && dst == block
+    })?;
+    let passes = compress.len();
+    let trained = subject.trained();
+    Ok(Measured { sizes, compress: median(compress), decompress: median(decompress), passes, trained })
+}
+
+/// Calls `comes_back` with each compressed form and its block, which must come back.
+fn each_form(
+    blocks: &[&[u8]],
+    sizes: &[Option<usize>],
+    forms: &[u8],
+    mut comes_back: impl FnMut(&[u8], &[u8]) -> bool,
+) -> Result<(), Mismatch> {
+    let mut left = forms;
+    for (number, (block, size)) in blocks.iter().zip(sizes).enumerate() {
         if let Some(size) = *size {
             let (form, others) = left.split_at(size);
-            let dst = &mut again[..block.len()];
-            // Every byte that the decoder fails to write is wrong.
-            dst.iter_mut().zip(*block).for_each(|(to, byte)| *to = !byte);
-            let done = codec.decompress(form, dst, &mut decompress_scratch);
-            if done.is_err() || dst != *block {
+            if !comes_back(form, block) {
                 return Err(Mismatch(number));
             }
             left = others;
         }
     }
-    let passes = compress.len();
-    let trained = subject.trained();
-    Ok(Measured { sizes, compress: median(compress), decompress: median(decompress), passes, trained })
+    Ok(())
 }
 
 /// How many passes of this length fit the budget: an odd number, so that the median is one of them.
@@ -141,9 +146,10 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use memfold_codec::{CodecId, Malformed, Scratch, codec};
+
     use super::*;
     use crate::bench::corpus::tests::plan;
-    use memfold_codec::{CodecId, Malformed, Scratch, codec};
 
     /// Depending on its number, it changes a byte, refuses its own form, or writes nothing.
     struct Broken(u8);

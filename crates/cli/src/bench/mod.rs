@@ -24,13 +24,13 @@ use std::io::{IsTerminal, Read};
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use memfold_args::BenchArgs;
 use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::args::BenchArgs;
-use crate::failure::{Failure, say};
-use crate::output::Output;
-use crate::stdout::{json, print};
+use crate::output::failure::{Failure, say};
+use crate::output::file::Output;
+use crate::output::text::{json, print};
 use corpus::Corpus;
 use measure::measure;
 use plan::Plan;
@@ -139,7 +139,7 @@ fn measure_file(file: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Vec<Row>,
     let (mut rows, mut sizes) = (Vec::new(), Vec::new());
     for &contender in &plan.contenders {
         bar.set_message(format!("{}: {}", memfold_escape::line(&name), contender.codec.name()));
-        crate::cpu::force(contender.path, "--cpu")?;
+        crate::settings::cpu::force(contender.path, "--cpu")?;
         let measured = measure(contender.codec, &blocks, longest, plan.threshold, plan.passes);
         let measured = measured.map_err(|mismatch| {
             Failure::new(format!(

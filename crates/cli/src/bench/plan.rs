@@ -1,11 +1,11 @@
 //! What is to be measured: the options of `memfold bench`, checked.
 
+use memfold::size::{self, Size};
+use memfold_args::BenchArgs;
 use memfold_codec::cpu::{self, Path};
 use memfold_codec::{Codec, MAX_BLOCK, all, codec};
 
-use crate::args::BenchArgs;
-use crate::failure::Failure;
-use crate::size::{self, Size};
+use crate::output::failure::Failure;
 
 /// Smaller blocks are not worth compressing.
 const SMALLEST_BLOCK: usize = 64;
@@ -76,7 +76,7 @@ impl Plan {
     pub fn new(args: &BenchArgs) -> Result<Self, Failure> {
         let codecs = codecs(&args.codec)?;
         let paths = match &args.cpu {
-            Some(list) => crate::cpu::parse_list(list)?,
+            Some(list) => crate::settings::cpu::parse_list(list)?,
             None => vec![cpu::path()],
         };
         let contenders =
@@ -125,7 +125,7 @@ fn codecs(list: &str) -> Result<Vec<&'static dyn Codec>, Failure> {
             found.push(codec);
         }
     };
-    for name in crate::codecs::split(list) {
+    for name in crate::settings::codecs::split(list) {
         match name.trim() {
             "default" => DEFAULT.split(',').flat_map(codec).for_each(&mut add),
             "all" => all().filter(|codec| stands_for_its_family(codec.name())).for_each(&mut add),

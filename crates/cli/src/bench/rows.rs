@@ -3,10 +3,10 @@
 
 use serde::Serialize;
 
-use crate::bench::corpus::Counts;
-use crate::bench::measure::Measured;
-use crate::bench::plan::{Contender, Plan};
-use crate::bench::sums::{Sums, harmonic_mean};
+use super::corpus::Counts;
+use super::measure::Measured;
+use super::plan::{Contender, Plan};
+use super::sums::{Sums, harmonic_mean};
 
 /// The name of the row in which each block takes its best form.
 pub const VIRTUAL_BEST: &str = "virtual-best";

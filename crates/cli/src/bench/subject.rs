@@ -106,11 +106,12 @@ impl Drop for Subject<'_> {
 
 #[cfg(test)]
 mod tests {
+    use memfold_codec::codec;
+
     use super::*;
     use crate::bench::corpus::tests::plan;
     use crate::bench::measure::measure;
     use crate::bench::sums::Sums;
-    use memfold_codec::codec;
 
     /// Similar lines, in a different order in each block.
     fn blocks(count: u64) -> Vec<Vec<u8>> {

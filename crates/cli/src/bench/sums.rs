@@ -12,7 +12,7 @@
 
 use std::iter::Sum;
 
-use crate::bench::measure::Measured;
+use super::measure::Measured;
 
 /// Bytes and seconds. The bytes are those of the blocks given to the codecs.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use memfold::size::Human;
 use unicode_width::UnicodeWidthStr;
 
-use crate::bench::plan::Plan;
-use crate::bench::rows::{Report, Row, Total};
-use crate::size::Human;
+use super::plan::Plan;
+use super::rows::{Report, Row, Total};
 
 /// A column: its title, and whether its cells are left-aligned.
 struct Column {

@@ -2,12 +2,11 @@
 
 use std::os::unix::ffi::OsStrExt;
 
+use memfold::size::Human;
+use memfold_args::disk::columns::Is;
 use memfold_disk::status::address;
 use memfold_escape::shown;
 use serde_json::Value;
-
-use super::columns::Is;
-use crate::size::Human;
 
 /// The format of cells.
 #[derive(Debug, Clone, Copy)]

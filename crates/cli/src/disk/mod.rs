@@ -1,8 +1,6 @@
 //! `memfold disk`: a compressed RAM disk for NBD clients or as a file, and the status of the devices that run.
 
-pub mod args;
 mod cells;
-pub mod columns;
 mod mount;
 mod mount_points;
 mod nbd;
@@ -11,12 +9,12 @@ mod status;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use memfold_args::{DiskArgs, DiskCommand};
 use memfold_disk::settings::Settings;
+use memfold_proc::memory;
 use memfold_spill::Target;
 
-use crate::cgroup;
-use crate::failure::Failure;
-use args::{DiskArgs, DiskCommand};
+use crate::output::failure::Failure;
 
 /// Runs the command and returns the exit status.
 pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
@@ -85,7 +83,7 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
 }
 
 fn memory() -> u64 {
-    cgroup::memory_that_counts().unwrap_or(1 << 30)
+    memory::usable().unwrap_or(1 << 30)
 }
 
 /// The path in a form that does not depend on the current directory.

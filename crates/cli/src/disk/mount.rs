@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use memfold_args::DiskArgs;
 use memfold_disk::fuse::{Mounted, NAME};
 use memfold_disk::settings::Settings;
 use memfold_disk::status::{About, Server};
 use memfold_disk::{Disk, Maintenance, swap};
+use memfold_proc::mounts;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::args::DiskArgs;
-use super::mount_points::Mount;
-use crate::failure::{Failure, say};
+use crate::output::failure::{Failure, say};
 
 /// Serves until the directory is unmounted.
 pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -> Result<i32, Failure> {
@@ -108,9 +108,7 @@ fn place_of(directory: &Path) -> PathBuf {
 /// asked, because the mounted file system may not answer.
 fn top_mount(directory: &Path) -> Option<(Vec<u8>, bool)> {
     let place = place_of(directory);
-    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
-    let mut mounts = mounts.split(|byte| *byte == b'\n').filter_map(Mount::parse);
-    let mount = mounts.rfind(|mount| mount.place == place.as_os_str().as_bytes())?;
+    let mount = mounts::all().into_iter().rfind(|mount| mount.place == place.as_os_str().as_bytes())?;
     let is_ours = mount.kind.starts_with(b"fuse") && mount.source == b"memfold";
     Some((mount.device, is_ours))
 }

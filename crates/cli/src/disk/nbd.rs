@@ -9,11 +9,11 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use memfold_args::DiskArgs;
 use nix::fcntl::OFlag;
 use nix::libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::args::DiskArgs;
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 use crate::sys::{self, Fork};
 
 /// The most bytes of a line that are written together.

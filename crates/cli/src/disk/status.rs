@@ -1,16 +1,16 @@
 //! `memfold disk status`.
 
+use memfold_args::StatusArgs;
+use memfold_args::disk::columns::{COLUMNS, Is, SHOWN, named};
 use memfold_disk::status::{address, ask, sockets};
 use memfold_escape::{shown, text};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-use super::args::StatusArgs;
 use super::cells::{Style, cell};
-use super::columns::{COLUMNS, Is, SHOWN, named};
 use super::mount_points::MountPoints;
-use crate::failure::{Failure, say};
-use crate::stdout::{json, print};
+use crate::output::failure::{Failure, say};
+use crate::output::text::{json, print};
 
 /// Asks all devices and prints their answers.
 pub fn status(args: &StatusArgs) -> Result<i32, Failure> {

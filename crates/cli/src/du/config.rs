@@ -11,10 +11,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use clap::Parser;
+use memfold_args::{Cli, Command, DuArgs};
 
-use super::args::DuArgs;
-use crate::args::{Cli, Command};
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 
 /// The machine's file.
 const SYSTEM: &str = "/etc/memfold/du.conf";
@@ -138,8 +137,9 @@ fn one_line(error: &clap::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use memfold_args::du::{Color, Column, May};
+
     use super::*;
-    use crate::du::args::{Color, Column, May};
 
     /// The result of files with these contents and a command line.
     fn all(files: &[&str], line: &[&str]) -> Result<DuArgs, Failure> {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use memfold::heap::{Heap, Session};
+use memfold_args::DuArgs;
 use memfold_du::Error;
 use memfold_du::file::{self, File};
 use memfold_du::json::{self, ReadError};
@@ -14,13 +15,9 @@ use memfold_du::scan::{self, Progress};
 use memfold_du::source::Source;
 use memfold_du::tree::Tree;
 
-use super::args::DuArgs;
 use super::limit;
 use super::progress::Shown;
-use crate::failure::Failure;
-
-/// Default number of threads that read directories: more threads waiting for a disk help little.
-const THREADS: usize = 8;
+use crate::output::failure::Failure;
 
 /// A tree, by where it is kept.
 pub enum Input<'s> {
@@ -92,12 +89,6 @@ pub fn is_directory(given: &Path) -> Result<(), Failure> {
     }
 }
 
-/// How many threads read directories.
-pub fn threads(args: &DuArgs) -> usize {
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS));
-    args.threads.unwrap_or(cpus).clamp(1, 256)
-}
-
 /// How directories are read.
 pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
     let mut patterns: Vec<_> = args.exclude.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
@@ -114,7 +105,7 @@ pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
     }
     let exclude = Exclude::new(&patterns);
     Ok(scan::Options {
-        threads: threads(args),
+        threads: limit::threads(args),
         one_file_system: args.one_file_system,
         exclude,
         exclude_caches: args.exclude_caches,

@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use memfold::heap::{Heap, Limit};
+use memfold::size::{self, Size};
+use memfold_args::DuArgs;
 use memfold_du::scan::Progress;
+use memfold_proc::memory;
 
-use super::args::DuArgs;
-use super::input;
-use crate::cgroup;
-use crate::failure::Failure;
-use crate::size::{self, Size};
+use crate::output::failure::Failure;
 
+/// Default number of threads that read directories: more threads waiting for a disk help little.
+const THREADS: usize = 8;
 /// Resident blocks while a tree is read, in addition to two for each thread: reading returns only to what was
 /// read last. More blocks make a million entries no faster, and would be most of the memory that is not the
 /// tree's.
@@ -19,9 +20,15 @@ const RESIDENT: u32 = 12;
 /// of 20 million entries take half as much time again.
 const ENTRIES: u64 = 1 << 17;
 
+/// How many threads read directories.
+pub fn threads(args: &DuArgs) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS));
+    args.threads.unwrap_or(cpus).clamp(1, 256)
+}
+
 /// The limit while the tree is read.
 fn to_read(args: &DuArgs, items: u64) -> Limit {
-    let threads = input::threads(args) as u32;
+    let threads = threads(args) as u32;
     Limit::Blocks((RESIDENT + 2 * threads).max(u32::try_from(items / ENTRIES).unwrap_or(u32::MAX)))
 }
 
@@ -33,7 +40,7 @@ pub fn at_first(args: &DuArgs) -> Result<Limit, Failure> {
     let size = size::parse(text).map_err(|why| bad(&why))?;
     let memory = match size {
         Size::Bytes(_) => u64::MAX,
-        Size::Percent(_) => cgroup::memory_that_counts()
+        Size::Percent(_) => memory::usable()
             .ok_or_else(|| bad(&"is a share of the machine's memory, which is not known here"))?,
     };
     // With less, the heap would not report how much it needs.

@@ -5,14 +5,12 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
-use memfold_du::Error;
+use memfold_args::DuArgs;
 use memfold_du::browse::{Actions, Control, Event, Step};
-use memfold_du::delete;
 use memfold_du::scan::{self, Progress};
 use memfold_du::source::Source;
 use memfold_du::tree::Tree;
-
-use super::args::DuArgs;
+use memfold_du::{Error, delete};
 
 /// Holds how deeply shells are nested, as in ncdu.
 const LEVEL: &str = "NCDU_LEVEL";

@@ -8,7 +8,6 @@
 //!   our own file ─────────┴─> (looked at there) ───┴── summary
 //! ```
 
-pub mod args;
 mod config;
 mod input;
 mod limit;
@@ -22,16 +21,15 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use memfold::heap::{Heap, Options};
-use memfold_du::Error;
+use memfold_args::du::{Color, Column, DuArgs, SharedColumn};
 use memfold_du::browse::{self, Colours, End, Graph, Links, ReadOnly};
-use memfold_du::file;
 use memfold_du::json::{self, Export};
 use memfold_du::source::Source;
+use memfold_du::{Error, file};
 
-use crate::failure::{Failure, say};
-use crate::output::Output;
+use crate::output::failure::{Failure, say};
+use crate::output::file::Output;
 use crate::sys;
-use args::{Color, Column, DuArgs, SharedColumn};
 use input::Input;
 use live::Live;
 use progress::Shown;

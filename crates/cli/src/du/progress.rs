@@ -2,12 +2,12 @@
 
 use std::io::Stderr;
 
+use memfold_args::DuArgs;
 use memfold_du::Error;
 use memfold_du::browse::{Options, ProgressLine, Screen, Step};
 use memfold_du::scan::Progress;
 
-use super::args::DuArgs;
-use crate::failure::Failure;
+use crate::output::failure::Failure;
 
 /// Where it is shown.
 pub enum Shown {

@@ -6,6 +6,8 @@ use std::collections::{BinaryHeap, HashSet};
 use std::io::{BufWriter, Write};
 
 use memfold::heap::Heap;
+use memfold::size::Human;
+use memfold_args::DuArgs;
 use memfold_du::Error;
 use memfold_du::browse::Ranked;
 use memfold_du::entry::{BLOCK, Kind, Sum};
@@ -13,15 +15,13 @@ use memfold_du::source::{ROOT, Source};
 use memfold_du::tree::below::{Below, Step};
 use memfold_du::tree::flags;
 use memfold_escape::shown;
+use memfold_proc::process;
 use serde::ser::{Error as _, SerializeSeq};
 use serde::{Serialize, Serializer};
 
-use super::args::DuArgs;
 use super::input::Input;
 use super::order;
-use crate::failure::{Failure, say};
-use crate::machine;
-use crate::size::Human;
+use crate::output::failure::{Failure, say};
 
 /// A path with its sizes.
 #[derive(Serialize)]
@@ -111,15 +111,12 @@ pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failur
     let written = if args.json {
         let mut out = Escaped(&mut out);
         let stats = heap.stats();
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let peak =
-            machine::status_field(&status, "VmHWM:").and_then(|text| text.split(' ').next()?.parse().ok());
         let page = Page {
             version: 1,
             root: directory(source, ROOT).map_err(failed)?,
             failures: source.row(ROOT).map_err(failed)?.failures.into(),
             memory: Memory {
-                peak_resident_bytes: peak.map(|kib: u64| kib << 10),
+                peak_resident_bytes: process::own_peak(),
                 heap_bytes: stats.memory_bytes(),
                 payload_bytes: stats.payload_bytes,
             },

@@ -1,10 +1,9 @@
 //! The identity of a process: its number alone may belong to another process by now, or the process may have
 //! become another program.
 
+use memfold_proc::process;
 use nix::errno::Errno;
 use nix::unistd::Pid;
-
-use crate::procfs;
 
 /// A program in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +17,7 @@ pub struct Who {
 impl Who {
     /// The process that has that number now; `None` if there is none, or it is unknown.
     pub fn of(pid: u32) -> Option<Self> {
-        let stat = procfs::stat(i32::try_from(pid).ok()?)?;
+        let stat = process::stat(i32::try_from(pid).ok()?)?;
         let image = stat.image.is_known().then_some(stat.image.stack);
         Some(Who { start_time: stat.start_time, image })
     }
@@ -34,14 +33,14 @@ impl Who {
 pub fn is_gone(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
     let asked = nix::sys::signal::kill(Pid::from_raw(pid), None);
-    asked == Err(Errno::ESRCH) || procfs::stat(pid).is_some() && procfs::has_ended(pid)
+    asked == Err(Errno::ESRCH) || process::stat(pid).is_some() && process::has_ended(pid)
 }
 
 /// The children of a process; `None` if the kernel does not reveal them.
 pub fn children(pid: u32) -> Option<Vec<u32>> {
     let pid = i32::try_from(pid).ok()?;
     let mut children = Vec::new();
-    let is_told = procfs::children(pid, procfs::stat(pid)?.threads, &mut children);
+    let is_told = process::children(pid, process::stat(pid)?.threads, &mut children);
     is_told.then(|| children.into_iter().filter_map(|child| u32::try_from(child).ok()).collect())
 }
 
@@ -59,7 +58,7 @@ mod tests {
         let pid = child.id();
         let wait_for = |name: &str| {
             loop {
-                let is_named = procfs::name(pid as i32).as_deref() == Some(name.as_bytes());
+                let is_named = process::name(pid as i32).as_deref() == Some(name.as_bytes());
                 // The name changes a moment before the image can be read.
                 let who = Who::of(pid).unwrap();
                 if is_named && who.image.is_some() {

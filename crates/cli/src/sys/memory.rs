@@ -5,10 +5,9 @@ use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
+use memfold_proc::PAGE;
 use nix::libc;
 use nix::sys::mman::{MapFlags, ProtFlags};
-
-use super::PAGE;
 
 /// Zeroed memory that stays for ever and that this process shares with its children.
 ///

@@ -5,5 +5,6 @@ mod command;
 #[path = "../common/mod.rs"]
 mod common;
 mod exclude;
+mod refused;
 #[path = "../../../du/tests/all/terminal.rs"]
 mod terminal;

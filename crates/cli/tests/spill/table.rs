@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 
+use crate::common::{self, compile, run_with, said};
+
 #[cfg(feature = "servers")]
 use nix::unistd::Pid;
-
-use crate::common::{self, compile, run_with, said};
 
 /// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but for every page B, which is all alike), says "filled", and waits for lines (after `argv[3]` seconds, if that is given):
 /// `look`: reads all of it. `touch N`: changes, and looks at, N pages. `fork N`: so many children do both, and drop half of it. `free`: gives back

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use memfold::size::Grouped;
 
 use crate::entry::{BLOCK, MOST_BLOCKS};
 
@@ -32,15 +33,7 @@ pub fn size(bytes: u64, si: bool) -> String {
 
 /// A number with commas between groups of three digits.
 pub fn number(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    Grouped(number).to_string()
 }
 
 /// A count in six columns.

@@ -5,7 +5,7 @@
 //!                |..floor|         Free: half of this; All: all of it; always at least an eighth of free memory
 //! ```
 //!
-//! Each bound says what is free (`memfold_cgroup::rooms`): the machine, and each limited cgroup above the
+//! Each bound says what is free (`memfold_proc::memory::rooms`): the machine, and each limited cgroup above the
 //! process. The strictest one decides. Existing frames count as free, so the result does not depend on how
 //! many there are.
 //!
@@ -28,7 +28,7 @@ use std::sync::{LazyLock, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use std::vec::Vec;
 
-use memfold_cgroup::Room;
+use memfold_proc::memory::Room;
 
 use crate::heap::core::{Core, locked};
 use crate::heap::error::Error;
@@ -77,7 +77,8 @@ impl Machine {
     }
 
     fn current() -> &'static Self {
-        static PROCESS: LazyLock<Machine> = LazyLock::new(|| Machine::new(Box::new(memfold_cgroup::rooms)));
+        static PROCESS: LazyLock<Machine> =
+            LazyLock::new(|| Machine::new(Box::new(memfold_proc::memory::rooms)));
         #[cfg(test)]
         if let Some(made_up) = crate::heap::tests::free::machine() {
             return made_up;

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use memfold_cgroup::Room;
+use memfold_proc::memory::Room;
 
 use super::*;
 use crate::heap::residency::headroom::Machine;

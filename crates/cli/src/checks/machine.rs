@@ -1,0 +1,125 @@
+//! Facts about this machine and this process that decide what is possible.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+
+use memfold_proc::{field, number, process};
+
+use super::uffd;
+use crate::output::failure::Failure;
+
+/// What may prevent userfaultfd from working, and how to fix it.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Kernel release, as the kernel reports it.
+    pub kernel: String,
+    /// Its first two numbers.
+    pub kernel_version: (u32, u32),
+    /// Effective user.
+    pub user: u32,
+    /// That user's name, or the number if it has none.
+    pub user_name: String,
+    /// CAP_SYS_PTRACE is effective.
+    pub may_trace: bool,
+    /// `vm.unprivileged_userfaultfd`, if the setting exists.
+    pub unprivileged: Option<bool>,
+    /// Mode and owner of the device.
+    pub device: Option<(u32, u32)>,
+    /// A seccomp filter is installed.
+    pub filtered: bool,
+    /// Signs of a container.
+    pub container: Option<Container>,
+}
+
+/// Kinds of containers whose options differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Container {
+    /// Docker, or something that looks like it.
+    Docker,
+    /// Podman.
+    Podman,
+    /// Kubernetes.
+    Kubernetes,
+    /// Any other.
+    Other,
+}
+
+impl Machine {
+    /// Collects them.
+    pub fn new() -> Self {
+        let status = process::status("self").unwrap_or_default();
+        let user = nix::unistd::geteuid();
+        let name = nix::unistd::User::from_uid(user).ok().flatten().map(|user| user.name);
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        Self {
+            kernel_version: version(&kernel),
+            kernel,
+            user: user.as_raw(),
+            user_name: name.unwrap_or_else(|| user.to_string()),
+            may_trace: has_capability(&status, 19),
+            unprivileged: number::<i64>("/proc/sys/vm/unprivileged_userfaultfd").map(|value| value != 0),
+            device: device(),
+            filtered: field(&status, "Seccomp:") == Some("2"),
+            container: container(),
+        }
+    }
+}
+
+/// Fails if `/proc` is not mounted.
+pub fn proc_must_be_mounted() -> Result<(), Failure> {
+    if std::path::Path::new("/proc/self/status").exists() {
+        return Ok(());
+    }
+    Err(Failure::new(
+        "there is no /proc here, and memfold reads in it what processes use; mount it first (mount -t proc proc /proc)",
+    ))
+}
+
+fn has_capability(status: &str, number: u32) -> bool {
+    let effective = field(status, "CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok());
+    effective.is_some_and(|set| set >> number & 1 != 0)
+}
+
+fn device() -> Option<(u32, u32)> {
+    let meta = fs::metadata(uffd::DEVICE).ok()?;
+    meta.file_type().is_char_device().then(|| (meta.mode() & 0o777, meta.uid()))
+}
+
+fn version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn container() -> Option<Container> {
+    let exists = |path: &str| std::path::Path::new(path).exists();
+    if std::env::var_os("KUBERNETES_SERVICE_HOST").is_some() {
+        Some(Container::Kubernetes)
+    } else if exists("/run/.containerenv") {
+        Some(Container::Podman)
+    } else if exists("/.dockerenv") {
+        Some(Container::Docker)
+    } else if std::env::var_os("container").is_some() || exists("/run/systemd/container") {
+        Some(Container::Other)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        assert_eq!(version("6.1.0-18-amd64"), (6, 1));
+        assert_eq!(version("5.15"), (5, 15));
+        assert_eq!(version("x"), (0, 0));
+    }
+
+    #[test]
+    fn capabilities() {
+        assert!(has_capability("CapPrm:\t0\nCapEff:\t0000000000080000\n", 19));
+        assert!(!has_capability("CapEff:\t0000000000040000\n", 19));
+        assert!(!has_capability("", 19));
+    }
+}

@@ -1,0 +1,42 @@
+//! Why a process's memory may not be read, and how to fix it.
+
+use std::io::{Error, ErrorKind};
+
+use memfold_escape::shown;
+use memfold_proc::process;
+use nix::errno::Errno;
+
+use crate::output::failure::Failure;
+
+/// The message for the user; `again` is a command to type instead.
+pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            return Failure::new(format!("there is no process {pid}; 'ps -e' lists those that there are"));
+        }
+        ErrorKind::PermissionDenied => {}
+        _ if error.raw_os_error() == Some(Errno::ESRCH as i32) => return no_memory(pid),
+        _ => return Failure::new(format!("cannot read the memory of process {pid}: {error}")),
+    }
+    let name = shown(&process::name(pid).unwrap_or_default());
+    let own = nix::unistd::geteuid();
+    let user = process::user(pid).unwrap_or(own.as_raw());
+    let scope = memfold_proc::number("/proc/sys/kernel/yama/ptrace_scope").unwrap_or(0);
+    let remedy = if own.is_root() {
+        "a container or a security module stands in the way: run it outside of the container, or give that SYS_PTRACE".to_owned()
+    } else if user != own.as_raw() {
+        format!("it belongs to user {user}: try {again}")
+    } else if scope > 0 {
+        "kernel.yama.ptrace_scope keeps even your own processes from you: run this with sudo, or, until the next start of the \
+         machine, sudo sysctl -w kernel.yama.ptrace_scope=0"
+            .to_owned()
+    } else {
+        format!("it has more rights than you, or does not let itself be traced: try {again}")
+    };
+    Failure::new(format!("you may not read the memory of process {pid} ({name}); {remedy}"))
+}
+
+/// The message for a process without memory of its own.
+pub fn no_memory(pid: i32) -> Failure {
+    Failure::new(format!("process {pid} has no memory of its own: it has ended, or it is part of the kernel"))
+}

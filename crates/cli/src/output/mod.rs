@@ -1,0 +1,8 @@
+//! How the command speaks: text and JSON on standard output, its own lines on standard error, files that are
+//! written at the end, and pages with plots.
+
+pub mod failure;
+pub mod file;
+pub mod plot;
+pub mod text;
+pub mod web;

@@ -1,0 +1,14 @@
+//! Plots: one set of axes, and three ways to draw over them.
+//!
+//! ```text
+//!   axes     round steps, their labels, and numbers in words
+//!   frame    a plot that is stretched to the window, with labels that are not; maps of cells
+//!   picture  a picture of fixed proportions: bars, histograms, ratios, lines
+//!   scatter  marks in a file of its own, with names where there is room (labels)
+//! ```
+
+pub mod axes;
+pub mod frame;
+mod labels;
+pub mod picture;
+pub mod scatter;

@@ -1,0 +1,33 @@
+//! What the tools print: text for people, and JSON.
+
+use std::io::Write;
+
+use memfold::size::Grouped;
+use serde::{Serialize, Serializer};
+
+use super::failure::Failure;
+
+/// Prints a text. Names in it that may span several lines have been through [`memfold_escape::shown`]; anything
+/// else that a terminal would interpret is escaped here.
+pub fn print(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(memfold_escape::lines(text).as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
+}
+
+/// A name in JSON.
+pub fn name<S: Serializer>(name: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    memfold_escape::text(name).serialize(to)
+}
+
+/// A JSON document that may be printed to a terminal, with a line end.
+pub fn json(value: &impl Serialize) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
+    memfold_escape::json(&text).into_owned() + "\n"
+}
+
+/// 1234567 as 1,234,567.
+pub fn grouped(number: u64) -> String {
+    Grouped(number).to_string()
+}

@@ -1,0 +1,125 @@
+//! The closing line: the result of a run in a sentence.
+
+use memfold::size::Human;
+
+use super::seen::Held;
+use super::stats::Stats;
+use crate::output::text::grouped;
+use crate::settings::limit::tolerance;
+
+impl Stats {
+    /// Whether anything was evicted at all.
+    pub fn did_evict(&self) -> bool {
+        self.pages_compressed > 0 || self.blocks_evicted > 0
+    }
+
+    /// Whether the total exceeded the limit by more than the tolerance.
+    pub fn passed_limit(&self) -> bool {
+        self.over_limit_bytes > tolerance(self.limit_bytes)
+    }
+
+    /// The memory that is never managed, if the limit would have been kept without it.
+    fn held(&self) -> Option<Held> {
+        self.held.filter(|held| held.bytes >= self.over_limit_bytes / 2)
+    }
+
+    /// The closing line.
+    pub fn closing_line(&self) -> String {
+        let limit = Human(self.limit_bytes);
+        let peak = Human(self.peak_resident_bytes);
+        if !self.did_evict() {
+            return match self.passed_limit() {
+                false => {
+                    format!("nothing had to be compressed: {peak} at most were in use, of {limit} allowed")
+                }
+                true => match self.held() {
+                    Some(Held { bytes, what }) => format!(
+                        "the limit of {limit} was passed: {peak} were in use, of which {} {what}: such memory is never compressed",
+                        Human(bytes)
+                    ),
+                    None => format!(
+                        "the limit of {limit} was passed: {peak} were in use, and nothing could be compressed"
+                    ),
+                },
+            };
+        }
+        let mut line = match self.stall_target {
+            None => format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes)),
+            Some(_) => format!(
+                "{} were kept in {} on average ({peak} at most), for which {} waited {:.1} s",
+                Human(self.mean_logical_bytes),
+                Human(self.mean_resident_bytes),
+                if self.processes > 1 { "processes" } else { "it" },
+                self.stalled_seconds
+            ),
+        };
+        if self.passed_limit() {
+            line += &match (self.held(), self.is_full, self.is_partly_managed) {
+                (Some(Held { bytes, what }), _, false) => format!(
+                    ", which is more than the limit: {} {what}, and such memory is never compressed",
+                    Human(bytes)
+                ),
+                (_, _, true) => {
+                    ", which is more than the limit: not every process was managed all the time".into()
+                }
+                (_, true, _) => ", which is more than the limit: nothing more could be compressed".into(),
+                _ => String::from(
+                    ", for a moment more than the limit: memory grew faster than it could be compressed",
+                ),
+            };
+        }
+        line += &format!("; {} pages compressed", grouped(self.pages_compressed));
+        if let Some(ratio) = self.compression_ratio {
+            line += &format!(" to 1/{ratio:.1}");
+        }
+        line += &format!(", {} brought back", grouped(self.pages_faulted));
+        if let (Some(half), Some(most)) = (self.fault_us.p50, self.fault_us.p99) {
+            line += &format!(" ({half:.0} µs each, 99 % within {most:.0} µs)");
+        }
+        line += &format!(
+            "; cost: {:.1} s of CPU by memfold",
+            self.runtime_cpu_seconds + self.supervisor_cpu_seconds
+        );
+        // The kernel does not report the CPU time of processes that nobody waited for.
+        let program = self.user_seconds + self.system_seconds - self.runtime_cpu_seconds;
+        if program > 0.0 {
+            line += &format!(" beside {program:.1} s by the program");
+        }
+        if self.throttled_seconds >= 0.05 {
+            line += &format!(", {:.1} s of waiting for room", self.throttled_seconds);
+        }
+        line + &format!(", {:.1} s in all", self.wall_seconds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::super::seen::Seen;
+    use super::super::stats::tests::stats;
+    use crate::settings::Settings;
+    use crate::settings::shared_page::SharedPage;
+
+    #[test]
+    fn closing_lines() {
+        let shared = SharedPage::new(&Settings::example()).unwrap();
+        let page = shared.page;
+        let seen = Seen { peak_resident: 12 << 20, ..Seen::default() };
+        let quiet = stats(page, &seen).closing_line();
+        assert!(quiet.contains("nothing had to be compressed") && quiet.contains("12 MiB"), "{quiet}");
+
+        let slot = page.take_slot(1).unwrap();
+        slot.counters.pages_compressed.store(123_456, Relaxed);
+        slot.evicted.store(300 << 20, Relaxed);
+        slot.payload.store(100 << 20, Relaxed);
+        page.note_peaks();
+        let line = stats(page, &Seen { peak_resident: 99 << 20, ..Seen::default() }).closing_line();
+        assert!(line.contains("123,456 pages compressed to 1/3.0") && !line.contains("more than"), "{line}");
+        let line = stats(page, &Seen { peak_resident: 200 << 20, ..Seen::default() }).closing_line();
+        assert!(line.contains("more than the limit") && line.contains("for a moment"), "{line}");
+        let stopped = Seen { peak_resident: 200 << 20, stopped: true, ..Seen::default() };
+        let line = stats(page, &stopped).closing_line();
+        assert!(line.contains("not every process was managed") && !line.contains("for a moment"), "{line}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Advice that follows from the measured numbers. Nothing is claimed that a second run would still have to show.
+
+use memfold::size::Human;
+
+use super::fields::{Advice, Numbers};
+
+/// A larger share of the time spent waiting is worth mentioning.
+const STALL_MUCH: f64 = 0.01;
+/// A smaller share goes unnoticed.
+const STALL_LITTLE: f64 = 0.001;
+/// If the pages with most faults have this share of all faults, they are worth a look.
+const HOT_SHARE: f64 = 0.25;
+
+/// All advice, the most important first.
+pub fn of(numbers: &Numbers) -> Vec<Advice> {
+    let mut all = Vec::new();
+    let mut say = |about, text| all.push(Advice { about, text });
+    let stats = numbers.stats;
+    if stats.processes == 0 {
+        say("unmanaged", "The program never loaded memfold's library, so nothing was managed: it is static, or clears its environment.".into());
+        return all;
+    }
+    passed(numbers, &mut say);
+    unmanaged(numbers, &mut say);
+    if !stats.did_evict() {
+        idle(numbers, &mut say);
+        return all;
+    }
+    limit(numbers, &mut say);
+    data(numbers, &mut say);
+    pages(numbers, &mut say);
+    let own = stats.runtime_cpu_seconds + stats.supervisor_cpu_seconds;
+    let all_cpu = stats.user_seconds + stats.system_seconds + stats.supervisor_cpu_seconds;
+    // The kernel does not report the CPU time of processes that nobody waited for.
+    if own > 0.2 * all_cpu && own < all_cpu {
+        say(
+            "cpu",
+            format!(
+                "memfold took {own:.1} s of the {all_cpu:.1} s of CPU time. On a machine whose CPUs are all busy that slows the program down; a larger limit lessens it."
+            ),
+        );
+    }
+    if numbers.faults.seen < numbers.faults.timed {
+        say(
+            "lost",
+            format!(
+                "{} events came faster than they could be read: the maps over time and the list of pages show {:.1} % of the faults. Counters, quantiles and the density have all.",
+                numbers.faults.events_lost,
+                numbers.faults.seen as f64 / numbers.faults.timed.max(1) as f64 * 100.0
+            ),
+        );
+    }
+    if all.is_empty() {
+        all.push(Advice { about: "nothing", text: "Nothing: the limit was held, at a small price.".into() });
+    }
+    all
+}
+
+fn passed(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
+    let stats = numbers.stats;
+    if !stats.passed_limit() {
+        return;
+    }
+    let over = Human(stats.over_limit_bytes);
+    let why = match (stats.is_full, stats.is_partly_managed) {
+        (_, true) => {
+            "not every process was managed all the time. The table of processes says which, and why."
+        }
+        (true, _) => {
+            "nothing more could be compressed. Give it a larger limit, or a denser second codec: `--codec auto:fast,auto:max`."
+        }
+        _ => {
+            "memory grew faster than it could be compressed, for a moment. If that must never be, put the program into a cgroup with a limit a little higher, too."
+        }
+    };
+    say("passed", format!("The limit was passed by {over}: {why}"));
+}
+
+fn unmanaged(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
+    for process in numbers.processes.iter().filter(|process| process.state == "not managed").take(3) {
+        let why = process.why.as_deref().unwrap_or("it never said why");
+        say(
+            "unmanaged",
+            format!(
+                "Process {} ({}) was not managed: {why}. Its {} counted towards the limit and could not be compressed. If it can be linked dynamically, or run as the same user, it is managed.",
+                process.pid,
+                short(&process.command),
+                Human(process.peak_resident_bytes)
+            ),
+        );
+    }
+    for process in numbers.processes.iter().filter(|process| process.state == "stopped").take(3) {
+        say(
+            "stopped",
+            format!(
+                "memfold stopped in process {} ({}), or never began: all of it stayed resident from then on. A line on standard error says why.",
+                process.pid,
+                short(&process.command)
+            ),
+        );
+    }
+}
+
+fn short(command: &str) -> String {
+    let word = command.split(' ').next().unwrap_or("").rsplit('/').next().unwrap_or("");
+    if word.is_empty() { "ended early".to_owned() } else { word.chars().take(30).collect() }
+}
+
+fn idle(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
+    let stats = numbers.stats;
+    if stats.passed_limit() {
+        return;
+    }
+    let wanted = stats.peak_resident_bytes * 3 / 4;
+    let mut text = format!(
+        "Nothing had to be compressed: {} were in use at most, of {} allowed. With this limit memfold is not needed.",
+        Human(stats.peak_resident_bytes),
+        Human(stats.limit_bytes)
+    );
+    if wanted > memfold_shared::page::SMALLEST_LIMIT {
+        text += &format!(" To save memory set it below what is used: try `--limit {}`.", megabytes(wanted));
+    }
+    say("unneeded", text);
+}
+
+fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
+    let stats = numbers.stats;
+    let share = numbers.stall_share;
+    if let Some(target) = stats.stall_target {
+        say(
+            "stall",
+            format!(
+                "Memory was taken though there was room, for waiting of up to {:.2} % of the time of a process; it was {:.2} %, all processes added up. With a smaller `--stall` they wait less, with a larger one more is saved.",
+                target * 100.0,
+                share * 100.0
+            ),
+        );
+        return;
+    }
+    // Eviction begins when less than this is left below the limit; the supervisor's own memory counts.
+    let spare = (stats.peak_logical_bytes / 32).max(8 << 20) + stats.supervisor_resident_bytes;
+    let fits = stats.peak_logical_bytes + spare;
+    if share > STALL_MUCH {
+        let between = stats.limit_bytes + fits.saturating_sub(stats.limit_bytes) / 2;
+        let all = if stats.processes > 1 { ", all processes added up" } else { "" };
+        let mut text = format!("Programs waited for memfold in {:.1} % of the time{all}", share * 100.0);
+        let room = stats.throttled_seconds / stats.stalled_seconds.max(1e-9);
+        if room > 0.5 {
+            text += ", mostly for room: memory grew, or came back, faster than it could be compressed. A faster first codec (`--codec lz4,auto`) or more CPUs help with that";
+        }
+        if fits > stats.limit_bytes {
+            text += &format!(
+                ". A larger limit lessens it: try `--limit {}`; from {} on nothing would be compressed",
+                megabytes(between),
+                megabytes(fits)
+            );
+        }
+        say("raise", text + ".");
+        let came_back = stats.pages_faulted + stats.pages_prefetched;
+        if came_back as f64 > 0.8 * stats.pages_compressed as f64 {
+            say(
+                "working-set",
+                format!(
+                    "For 100 pages compressed {:.0} came back: what the programs use all the time is larger than the limit leaves room for.",
+                    came_back as f64 / stats.pages_compressed.max(1) as f64 * 100.0
+                ),
+            );
+        }
+    } else if share < STALL_LITTLE && numbers.peak_saved_bytes > 0 {
+        let lower = (stats.limit_bytes * 3 / 4).max(memfold_shared::page::SMALLEST_LIMIT);
+        if lower < stats.limit_bytes {
+            say(
+                "lower",
+                format!(
+                    "Waiting took {:.2} % of the time, {} pages came back: the limit can be lower. Try `--limit {}`.",
+                    share * 100.0,
+                    stats.pages_faulted,
+                    megabytes(lower)
+                ),
+            );
+        }
+    }
+}
+
+fn data(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
+    let stats = numbers.stats;
+    let sizes = &numbers.sizes;
+    let all = sizes.zeros + sizes.repeated + sizes.pages.iter().sum::<u64>();
+    let raw = sizes.incompressible as f64 / all.max(1) as f64;
+    let ratio = stats.compression_ratio.unwrap_or(f64::INFINITY);
+    if raw > 0.5 {
+        say(
+            "incompressible",
+            format!(
+                "{:.0} % of the pages did not become smaller: compressed, encrypted or random data. No codec helps with those; a limit below them costs time and saves nothing.",
+                raw * 100.0
+            ),
+        );
+    } else if ratio < 1.5 {
+        say(
+            "codec",
+            format!(
+                "Data compressed to 1/{ratio:.2} only. `memfold analyze PID` shows what other codecs would make of them; a denser one is chosen by `--codec auto,auto:max`, at more CPU time."
+            ),
+        );
+    }
+    let zeros = sizes.zeros as f64 / all.max(1) as f64;
+    if zeros > 0.3 {
+        say(
+            "zeros",
+            format!(
+                "{:.0} % of the pages that went were nothing but zeros: memory that the program took and never filled, or cleared. It might do without.",
+                zeros * 100.0
+            ),
+        );
+    }
+}
+
+fn pages(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
+    let pages = &numbers.pages.list;
+    let sum: u64 = pages.iter().map(|page| page.faults).sum();
+    let seen = numbers.faults.seen;
+    if seen >= 1000 && sum as f64 > HOT_SHARE * seen as f64 {
+        say(
+            "hot-pages",
+            format!(
+                "{} pages had {:.0} % of all faults: they are used all the time, and taken away all the same. The list of pages says where they lie; a little more room keeps them.",
+                pages.len(),
+                sum as f64 / seen as f64 * 100.0
+            ),
+        );
+    }
+}
+
+/// In the form of an option's value, rounded up.
+fn megabytes(bytes: u64) -> String {
+    format!("{}M", bytes.div_ceil(1 << 20))
+}

@@ -1,0 +1,114 @@
+//! Limits of memory: how they are written, and how far they may be exceeded.
+
+use memfold::size::{self, Human, Size};
+use memfold_proc::memory;
+use memfold_shared::page;
+
+use crate::output::failure::{Failure, say};
+
+/// The value of `--limit` that is not a size.
+pub const AUTO: &str = "auto";
+/// The fraction of the machine's memory, or the cgroup's, that is left to others if the user gave no limit.
+const SPARE: u64 = 16;
+
+/// The limit if only idle memory is to be compressed.
+pub(super) fn most(whose: Option<i32>) -> Result<u64, Failure> {
+    let memory = memory::usable_by(whose).ok_or_else(|| {
+        Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
+    })?;
+    Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
+}
+
+/// How to write a limit where it is not an option.
+pub const HOW: &str = "give a size like 512M, 1.5G, a bare number of bytes, or 50%, or auto";
+
+/// The limit of `memfold run`, with a warning if something may prevent it from being held.
+pub(super) fn limit(text: Option<&str>) -> Result<u64, Failure> {
+    const HOW: &str =
+        "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
+    let Some(text) = text else {
+        return Err(Failure::new(format!("there is no limit to hold; {HOW}")));
+    };
+    let limit = read_limit(text, HOW, None)?;
+    limit.warning.iter().for_each(|warning| say(warning));
+    Ok(limit.bytes)
+}
+
+/// A limit that can be set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// In bytes.
+    pub bytes: u64,
+    /// Only as much as the programs need is kept resident, even if there is room.
+    pub is_auto: bool,
+    /// What may prevent it from being held.
+    pub warning: Option<String>,
+}
+
+/// Reads a limit; `how` explains the syntax for the error message. Percentages refer to the memory available
+/// to process `whose`, or to this one.
+pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Failure> {
+    if text.trim() == AUTO {
+        return Ok(Limit { bytes: most(whose)?, is_auto: true, warning: None });
+    }
+    let size = size::parse(text).map_err(|why| Failure::new(format!("the limit '{text}' {why}; {how}")))?;
+    let memory = match memory::usable_by(whose) {
+        Some(memory) => memory,
+        None if matches!(size, Size::Bytes(_)) => u64::MAX,
+        None => {
+            return Err(Failure::new(format!(
+                "the limit '{text}' is a share of the machine's memory, and /proc/meminfo does not say how much there is; give it in bytes, for example 512M"
+            )));
+        }
+    };
+    let bytes = size.of(memory);
+    if bytes < page::SMALLEST_LIMIT {
+        return Err(Failure::new(format!(
+            "the limit '{text}' ({}) is less than memfold itself needs to work; give at least {}",
+            Human(bytes),
+            Human(page::SMALLEST_LIMIT)
+        )));
+    }
+    if bytes > page::LARGEST_LIMIT {
+        return Err(Failure::new(format!("the limit '{text}' is more than any machine has; {how}")));
+    }
+    let warning = (bytes > memory).then(|| {
+        format!(
+            "the limit of {} is more than the {} that this machine or cgroup has: something else may end the program first",
+            Human(bytes),
+            Human(memory)
+        )
+    });
+    Ok(Limit { bytes, is_auto: false, warning })
+}
+
+/// How far the total may exceed a limit.
+pub fn tolerance(limit: u64) -> u64 {
+    limit / 20 + (8 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::failure::FAILED;
+
+    #[test]
+    fn limits_that_are_refused() {
+        for (text, word) in [
+            (None, "no limit"),
+            (Some("lots"), "not a size"),
+            (Some("0"), "zero"),
+            (Some("0%"), "zero"),
+            (Some("7M"), "at least 8 MiB"),
+            (Some("120%"), "more than"),
+            (Some("10E"), "more than any machine"),
+            (Some("1152921504606846977"), "more than any machine"),
+        ] {
+            let failure = limit(text).unwrap_err();
+            assert_eq!(failure.status, FAILED);
+            assert!(failure.text.contains(word), "{failure}");
+        }
+        assert_eq!(limit(Some("8M")), Ok(8 << 20));
+        assert_eq!(limit(Some("50%")), Ok(memory::usable().unwrap() / 2));
+    }
+}

@@ -1,0 +1,442 @@
+//! The lookout: a thread of the supervisor that watches processes without a thread of memfold. It reads the
+//! resident size of each, writes it to the process's slot, tells the process how near the limit is, and gives
+//! it a keeper when it grows just by touching memory (`doors`).
+//!
+//! It sleeps for the time that it would take to fill the remaining room, as keepers do
+//! (`memfold_shared::near`): 1 to 100 ms. A process with a keeper watches itself. When the supervisor ends
+//! before its tree, each remaining process gets a keeper.
+//!
+//! ```text
+//!  slots without a keeper ──(statm)──> resident ──> room ──> call: FAR, NEAR, NOW ──> the library (`begin.rs`)
+//!                                                    └─────> doors
+//! ```
+
+#[cfg_attr(not(target_arch = "x86_64"), path = "lookout/none.rs")]
+mod doors;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, fence};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use memfold_proc::process::{self, Statm};
+use memfold_shared::page::{SLOTS, Shared, Slot, call, flags, state};
+use memfold_shared::{door, near};
+
+use crate::sys;
+use doors::{Doors, Sent};
+
+pub use crate::supervisor::lookout::doors::are_possible;
+
+/// Looks may take one part in this many of the time.
+const SHARE: u32 = 12;
+/// Processes that can grow by no more than this without calling the library need a look only every few ms,
+/// bytes.
+const LITTLE: u64 = 4 << 20;
+/// A process that may grow much just by touching memory gets a keeper near the limit if it is older than
+/// this: short-lived processes are left alone.
+const YOUNG: Duration = Duration::from_millis(50);
+/// How long after a thread was sent through a door, or was refused, the next try comes.
+const AFTER: Duration = Duration::from_millis(100);
+/// The same after all candidate threads were stopped in vain: they must get to run in between.
+const BETWEEN: Duration = Duration::from_millis(2);
+/// Number of looks in vain for a running thread, after which a sleeping one is accepted.
+const IN_VAIN: u32 = 16;
+/// How often peaks are recorded.
+const PEAKS: Duration = Duration::from_millis(10);
+/// How long memory counts as recently freed.
+const LATELY: Duration = Duration::from_millis(500);
+/// When the supervisor ends: how long it tries to give keepers to the remaining processes.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// What the walk of the tree has found out about slots, for the lookout.
+pub struct Known {
+    /// The process of a slot, as this process knows it: a process in a pid namespace of its own writes the id
+    /// that it has there.
+    outer: [AtomicI32; SLOTS],
+    /// The program image with which a slot no longer belongs to its process, which continues as a program
+    /// that is not managed.
+    left: [AtomicU64; SLOTS],
+}
+
+impl Known {
+    /// Nothing is known yet.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            outer: [const { AtomicI32::new(0) }; SLOTS],
+            left: [const { AtomicU64::new(0) }; SLOTS],
+        })
+    }
+
+    /// Records which process a slot belongs to, and whether that process still runs the program that took the
+    /// slot.
+    pub fn note(&self, number: usize, slot: &Slot, pid: i32, managed: bool) {
+        self.outer[number].store(pid, Relaxed);
+        self.left[number].store(if managed { 0 } else { slot.image.load(Relaxed) }, Relaxed);
+    }
+
+    fn has_left(&self, number: usize, image: u64) -> bool {
+        image != 0 && self.left[number].load(Relaxed) == image
+    }
+}
+
+/// The thread, as seen by its creator.
+pub struct Lookout {
+    ends: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Lookout {
+    /// Starts it; processes are told that they are watched once it has looked for the first time. `None` if
+    /// there can be no thread.
+    pub fn start(shared: &'static Shared, known: Arc<Known>) -> Option<Self> {
+        let ends = Arc::new(AtomicBool::new(false));
+        let seen = ends.clone();
+        let mut watcher = Watcher::new(shared, known);
+        watcher.look();
+        let thread = sys::start_thread_that_ends(move || watcher.run(&seen)).ok()?;
+        shared.flags.fetch_or(flags::OUTSIDE, Relaxed);
+        Some(Self { ends, thread })
+    }
+
+    /// Ends it: the remaining processes of the tree watch themselves from now on.
+    pub fn end(self) {
+        self.ends.store(true, Release);
+        self.thread.thread().unpark();
+        let _ = self.thread.join();
+    }
+}
+
+/// One process without a keeper.
+struct Watched {
+    said: u32,
+    image: u64,
+    pid: i32,
+    /// Its `statm`, kept open if there are enough descriptors.
+    statm: Option<Statm>,
+    since: Instant,
+    resident: u64,
+    /// Memory that it may write to and has not touched.
+    untouched: u64,
+    /// It cannot be traced: its own threads must start its keeper.
+    refuses: bool,
+    /// The time before which no thread of it is sent through a door; and the number of looks that found no
+    /// suitable thread.
+    next_try: Instant,
+    in_vain: u32,
+}
+
+/// A process with a keeper, near the limit.
+struct Kept {
+    said: u32,
+    pid: i32,
+    /// `None` if the process is not the expected one.
+    statm: Option<Statm>,
+}
+
+struct Watcher {
+    shared: &'static Shared,
+    known: Arc<Known>,
+    watched: HashMap<usize, Watched>,
+    /// Processes with a keeper, by slot.
+    kept: HashMap<usize, Kept>,
+    /// Values of `Shared::freed`, with their times.
+    freed: VecDeque<(Instant, u64)>,
+    doors: Doors,
+    cpus: u64,
+    tree_before: u64,
+    quiet_looks: u32,
+    noted: Instant,
+}
+
+impl Watcher {
+    fn new(shared: &'static Shared, known: Arc<Known>) -> Self {
+        Self {
+            shared,
+            known,
+            watched: HashMap::new(),
+            kept: HashMap::new(),
+            freed: VecDeque::new(),
+            doors: Doors::new(),
+            cpus: std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64),
+            tree_before: 0,
+            quiet_looks: 0,
+            noted: Instant::now(),
+        }
+    }
+
+    fn run(&mut self, ends: &AtomicBool) {
+        // Others depend on it: it must run when its time has come.
+        sys::shorten_slice();
+        sys::hurry_this_thread();
+        while !ends.load(Acquire) {
+            let begin = sys::cpu_time();
+            let next = self.look();
+            let cost = sys::cpu_time().saturating_sub(begin);
+            std::thread::park_timeout(next.max(cost * SHARE));
+        }
+        self.say_farewell();
+    }
+
+    /// Looks once. Returns the time until the next look.
+    fn look(&mut self) -> Duration {
+        let shared = self.shared;
+        shared.got.store(0, Relaxed);
+        self.read_all();
+        let limit = shared.limit_bytes.load(Relaxed);
+        self.look_for_ends(limit);
+        let room = limit.saturating_sub(shared.tree_resident_least());
+        shared.room.store(room, Relaxed);
+        shared.near.store(u32::from(room < near::near_room(self.cpus)), Relaxed);
+        shared.looked_ns.store(sys::now_ns(), Relaxed);
+        shared.looks.fetch_add(1, Relaxed);
+        let now = Instant::now();
+        if now.duration_since(self.noted) >= PEAKS {
+            self.noted = now;
+            shared.note_peaks();
+        }
+        self.doors.go_on();
+        // Pages that forked processes share may become pages of their own, and none of their counters
+        // changes.
+        let copies = shared.tree_resident_unshared().saturating_sub(shared.tree_resident_least());
+        let could_copy = copies >= near::floor(limit) && shared.copies_could_exceed();
+        let mut may_grow = 0u64;
+        for (number, one) in &mut self.watched {
+            let slot = &shared.slots[*number];
+            let unseen = one.untouched.saturating_add(copies.min(one.resident));
+            let mut wanted = wanted(shared, one, unseen, room, self.cpus, now);
+            // Protecting shared pages takes a while, so it starts before processes write to them.
+            if could_copy && wanted.call != call::NOW && one.is_settled(shared, now) {
+                wanted = Wanted { call: call::NOW, is_urgent: false };
+            }
+            slot.call.store(wanted.call, Relaxed);
+            may_grow = may_grow.saturating_add(unseen);
+            if wanted.call == call::NOW {
+                one.send(shared, &mut self.doors, slot, now, wanted.is_urgent);
+            }
+        }
+        self.next_look(room, may_grow)
+    }
+
+    /// Near the limit, notices the end of processes with a keeper. The walk of the tree would notice it
+    /// later.
+    fn look_for_ends(&mut self, limit: u64) {
+        let (shared, now) = (self.shared, Instant::now());
+        if shared.tree_resident() + near::start_room(self.cpus) > limit {
+            for (number, slot) in shared.used().iter().enumerate() {
+                if self.has_just_ended(number, slot) {
+                    shared.note_freed(slot);
+                    self.kept.remove(&number);
+                }
+            }
+        } else {
+            self.kept.clear();
+        }
+        let freed = shared.freed.load(Relaxed);
+        self.freed.push_back((now, freed));
+        while self.freed.len() > 1 && now.duration_since(self.freed[1].0) > LATELY {
+            self.freed.pop_front();
+        }
+        shared.freed_lately.store(freed - self.freed[0].1, Relaxed);
+    }
+
+    fn has_just_ended(&mut self, number: usize, slot: &Slot) -> bool {
+        let said = slot.pid.load(Acquire);
+        if said == 0 || slot.keeper.load(Acquire) == 0 || slot.resident.load(Relaxed) == 0 {
+            self.kept.remove(&number);
+            return false;
+        }
+        if self.kept.get(&number).is_none_or(|one| one.said != said) {
+            let outer = self.known.outer[number].load(Relaxed);
+            let pid = if outer > 0 { outer } else { said as i32 };
+            let image = slot.image.load(Relaxed);
+            let is_it = process::stat(pid).is_some_and(|stat| stat.image.stack == image);
+            let statm = is_it.then(|| Statm::open(pid)).flatten();
+            self.kept.insert(number, Kept { said, pid, statm });
+        }
+        let Some(Kept { pid, statm: Some(statm), .. }) = self.kept.get(&number) else { return false };
+        let is_empty = match statm.memory() {
+            Ok(memory) => memory.is_some_and(|memory| memory.anonymous == 0),
+            Err(_) => true,
+        };
+        // A process of which only the first thread has ended reads as empty, too.
+        is_empty && process::has_ended(*pid) && slot.pid.load(Acquire) == said
+    }
+
+    fn next_look(&mut self, room: u64, may_grow: u64) -> Duration {
+        let tree = self.shared.tree_resident();
+        let quiet = tree.abs_diff(self.tree_before) < near::QUIET;
+        self.tree_before = tree;
+        self.quiet_looks = if quiet { self.quiet_looks.saturating_add(1) } else { 0 };
+        let is_slow = self.quiet_looks > near::QUIET_LOOKS || may_grow < LITTLE;
+        let fastest = if is_slow && self.doors.is_idle() { near::QUIET_LOOK } else { near::FASTEST_LOOK };
+        Duration::from_nanos(near::next_look(room, self.cpus, fastest))
+    }
+
+    /// Reads the memory of each process that does not watch itself.
+    fn read_all(&mut self) {
+        let (shared, now) = (self.shared, Instant::now());
+        let mut unmeasured = 0;
+        for (number, slot) in shared.used().iter().enumerate() {
+            let said = slot.pid.load(Acquire);
+            if said == 0 {
+                self.watched.remove(&number);
+                continue;
+            }
+            let inherited = slot.inherited.load(Relaxed);
+            if self.watches(number, slot, said, now) && !self.read(number, slot) {
+                self.watched.remove(&number);
+            }
+            unmeasured += inherited.min(slot.resident.load(Relaxed));
+        }
+        shared.unmeasured.store(unmeasured, Relaxed);
+    }
+
+    /// Whether the process of a slot is to be watched; if so, it is known afterwards.
+    fn watches(&mut self, number: usize, slot: &Slot, said: u32, now: Instant) -> bool {
+        let image = slot.image.load(Relaxed);
+        let alone = slot.keeper.load(Acquire) != 0
+            || slot.state.load(Relaxed) != state::WATCHING
+            || self.known.has_left(number, image);
+        if alone {
+            self.watched.remove(&number);
+            return false;
+        }
+        if self.watched.get(&number).is_some_and(|one| one.said == said && one.image == image) {
+            return true;
+        }
+        self.watched.remove(&number);
+        let runs = |pid: i32| process::stat(pid).is_some_and(|stat| stat.image.stack == image);
+        let outer = self.known.outer[number].load(Relaxed);
+        let (pid, refuses) = match () {
+            () if image == 0 => return false,
+            () if runs(said as i32) => (said as i32, false),
+            () if outer > 0 && runs(outer) => (outer, false),
+            // The kernel does not reveal which program it runs, so it cannot be traced either: its own
+            // threads must start its keeper.
+            () if outer > 0 => (outer, true),
+            () => {
+                slot.call.store(call::NOW, Relaxed);
+                return false;
+            }
+        };
+        let statm = Statm::open(pid);
+        let (next_try, in_vain) = (now, 0);
+        let one = Watched {
+            said,
+            image,
+            pid,
+            statm,
+            since: now,
+            resident: 0,
+            untouched: 0,
+            refuses,
+            next_try,
+            in_vain,
+        };
+        self.watched.insert(number, one);
+        true
+    }
+
+    /// Reads a process's memory; `false` if the process is gone.
+    fn read(&mut self, number: usize, slot: &Slot) -> bool {
+        let shared = self.shared;
+        let Some(one) = self.watched.get_mut(&number) else { return false };
+        let read = |statm: &Statm| statm.memory().ok().flatten();
+        let memory = match &one.statm {
+            Some(statm) => read(statm),
+            None => Statm::open(one.pid).as_ref().and_then(read),
+        };
+        let Some(memory) = memory else { return false };
+        if memory.anonymous == 0 {
+            let is_it = slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said;
+            if is_it && process::has_ended(one.pid) {
+                shared.note_freed(slot);
+            }
+            return false;
+        }
+        (one.resident, one.untouched) =
+            (memory.anonymous, memory.writable.saturating_sub(memory.anonymous + near::OWN_UNTOUCHED));
+        // It may have just got a keeper, which writes this itself.
+        if slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said {
+            slot.resident.store(memory.anonymous, Relaxed);
+        }
+        true
+    }
+
+    fn say_farewell(&mut self) {
+        let shared = self.shared;
+        shared.flags.fetch_and(!flags::OUTSIDE, Relaxed);
+        // A process that is just starting sees this, or is seen here (`Runtime::is_watched`).
+        fence(SeqCst);
+        let begin = Instant::now();
+        loop {
+            self.read_all();
+            self.doors.go_on();
+            for (number, one) in &mut self.watched {
+                let slot = &shared.slots[*number];
+                slot.call.store(call::NOW, Relaxed);
+                one.send(shared, &mut self.doors, slot, Instant::now(), false);
+            }
+            let done = self.watched.values().all(|one| one.refuses) && self.doors.is_idle();
+            if done || begin.elapsed() > FAREWELL {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Watched {
+    /// It is neither small nor young.
+    fn is_settled(&self, shared: &Shared, now: Instant) -> bool {
+        self.resident >= shared.least_managed() && now.duration_since(self.since) >= YOUNG
+    }
+
+    /// Gives the process a keeper, if it is time to try.
+    fn send(&mut self, shared: &Shared, doors: &mut Doors, slot: &Slot, now: Instant, is_urgent: bool) {
+        if self.refuses || now < self.next_try {
+            return;
+        }
+        if slot.door.load(Acquire) == door::SANITIZER {
+            // Its threads may never call the library, which would report it.
+            if slot.state.swap(state::STOPPED, Relaxed) != state::STOPPED {
+                shared.say(self.said, door::SANITIZED);
+            }
+            return;
+        }
+        match doors.send(self.pid, slot, !is_urgent || self.in_vain > IN_VAIN, is_urgent) {
+            Sent::Yes => (self.in_vain, self.next_try) = (0, now + AFTER),
+            Sent::NotNow => {
+                self.in_vain = self.in_vain.saturating_add(1);
+                self.next_try = now + BETWEEN;
+            }
+            Sent::No => self.next_try = now + AFTER,
+        }
+    }
+}
+
+struct Wanted {
+    call: u32,
+    /// It grows, or will grow, in a running thread. Otherwise a sleeping one is accepted, too.
+    is_urgent: bool,
+}
+
+/// What to tell a process that can grow by `unseen` bytes without calling the library.
+fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now: Instant) -> Wanted {
+    let limit = shared.limit_bytes.load(Relaxed);
+    let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;
+    let is_large = one.resident >= shared.least_managed();
+    // While tasks are scarce, only large processes get threads.
+    let has_tasks = is_large || shared.tasks_wanted.load(Relaxed) == 0;
+    if (is_large || may_grow && has_tasks) && room < near::start_room_of(unseen, cpus, limit) {
+        return Wanted { call: call::NOW, is_urgent: true };
+    }
+    if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE && has_tasks {
+        return Wanted { call: call::NOW, is_urgent: false };
+    }
+    let call = if room < near::near_room(cpus) { call::NEAR } else { call::FAR };
+    Wanted { call, is_urgent: false }
+}

@@ -1,0 +1,50 @@
+//! Messages of processes, which the supervisor prints: they may have no standard error of their own.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use memfold_shared::page::{self, Shared};
+
+use crate::output::failure::say;
+
+/// How often to look at a message that is being written before it is given up.
+const PATIENCE: u32 = 50;
+
+/// How far the ring was read.
+#[derive(Debug, Default)]
+pub struct Messages {
+    read: u32,
+    /// Number of looks in vain at the next message.
+    looks: u32,
+}
+
+impl Messages {
+    /// Prints the messages that processes have left in the ring.
+    pub fn print(&mut self, shared: &Shared) {
+        let head = shared.message_head.load(Acquire);
+        let oldest = head.wrapping_sub(page::MESSAGES as u32);
+        if head.wrapping_sub(self.read) > page::MESSAGES as u32 {
+            let lost = oldest.wrapping_sub(self.read);
+            say(&format!("{lost} messages came too fast and were lost"));
+            self.read = oldest;
+        }
+        while self.read != head {
+            let number = self.read;
+            let message = &shared.messages[number as usize % page::MESSAGES];
+            if message.seq.load(Acquire) != number.wrapping_add(1) {
+                // It is still being written; or its writer was ended in the middle.
+                self.looks += 1;
+                if self.looks <= PATIENCE {
+                    return;
+                }
+                say("a message of a process that was ended in the middle of it is lost");
+                (self.looks, self.read) = (0, number.wrapping_add(1));
+                continue;
+            }
+            self.looks = 0;
+            let mut buffer = [0; page::MESSAGE_BYTES];
+            let text = page::load_text(&message.text, &mut buffer);
+            say(&format!("process {}: {text}", message.pid.load(Relaxed)));
+            self.read = number.wrapping_add(1);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! One look at the tree: how much memory it has resident, what processes are told about that, and what is
+//! recorded.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use memfold_shared::page::{self, Slot};
+
+use super::group::Group;
+use super::{Supervisor, held};
+use crate::output::failure::say;
+use crate::report::record::steps::Gauges;
+use crate::settings::limit::tolerance;
+
+/// How long it may take until a lower limit is held.
+const SHRINKS: Duration = Duration::from_secs(5);
+/// Time between two looks for unmanaged memory, and before the first.
+const LOOK: Duration = Duration::from_millis(150);
+/// At most one part in this many of the time is spent on these looks, and only processes of at most this many
+/// bytes are examined.
+const LOOK_SHARE: u32 = 50;
+const LOOKED_AT: u64 = 16 << 30;
+/// Time between two looks at data that ended processes have spilled.
+const SWEEP: Duration = Duration::from_secs(1);
+
+impl Supervisor<'_> {
+    /// Looks at the tree once. Returns its resident memory.
+    pub(super) fn sample(&mut self, now: Instant) -> u64 {
+        if let Some(service) = self.service.filter(|_| now.duration_since(self.swept) >= SWEEP) {
+            self.swept = now;
+            service.sweep();
+        }
+        let before = self.sum_of_gauges();
+        let copied = self.shared.copied.load(Relaxed);
+        if let Some(records) = &mut self.records {
+            records.drain(self.shared, now, false);
+        }
+        let mut managed = self.tree.sample(now);
+        if self.tree.scan_is_due(now) || self.tree.forks.is_due(now) {
+            for member in self.tree.scan(now) {
+                say(&format!(
+                    "'{}' (process {}) cannot be managed ({}): its memory counts towards the limit but is not compressed",
+                    member.name, member.pid, member.why
+                ));
+                if let Some(records) = &mut self.records {
+                    records.unmanaged(member.pid, member.why, now);
+                }
+            }
+            // Samples the same members that the scan has seen.
+            managed = self.tree.sample(now);
+        }
+        let shared = self.shared;
+        shared.unmanaged_resident.store(self.tree.unmanaged, Relaxed);
+        let twice = self.tree.forks.counted_twice();
+        shared.sharers.store(self.tree.forks.sharers(), Relaxed);
+        let sum = managed.known + self.tree.unmanaged;
+        let (resident, certain, correction) = match self.group.and_then(Group::resident) {
+            Some(inside) => {
+                // The gauges move while the kernel is asked: the correction that subtracts least is right.
+                let gauges = before.min(self.sum_of_gauges()) + self.tree.unmanaged;
+                let all = inside + self.tree.own;
+                (all, all, all as i64 - gauges as i64)
+            }
+            // A process has just begun or ended: the certain value is the least that it can be.
+            None if !self.tree.forks.is_exact() => {
+                (sum.saturating_sub(twice), managed.least + self.tree.unmanaged_least, -(twice as i64))
+            }
+            None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
+        };
+        shared.resident_correction.store(correction, Relaxed);
+        shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
+        shared.copied_seen.store(copied, Relaxed);
+        self.pids.tell(now, &shared.tasks_wanted);
+        self.seen.stopped |= shared.flags.load(Relaxed) & page::flags::TOLD_TASKS != 0;
+        shared.note_peaks();
+        self.note(now, certain);
+        self.messages.print(shared);
+        self.tracers.look(now, shared, &self.tree);
+        if let Some(service) = self.service {
+            service.tell();
+        }
+        resident + managed.new
+    }
+
+    fn sum_of_gauges(&self) -> u64 {
+        self.shared.live_slots().map(|slot| slot.resident.load(Relaxed)).sum()
+    }
+
+    fn note(&mut self, now: Instant, resident: u64) {
+        let (mut evicted, mut payload, mut overhead, mut standby, mut spilled) = (0, 0, 0, 0, 0);
+        for slot in self.shared.live_slots() {
+            spilled += slot.spilled.load(Relaxed);
+            standby += slot.standby.load(Relaxed);
+            evicted += slot.evicted.load(Relaxed);
+            payload += slot.payload.load(Relaxed);
+            overhead += slot.overhead.load(Relaxed);
+            self.seen.stopped |= slot.state.load(Relaxed) == page::state::STOPPED;
+        }
+        let logical = resident.saturating_sub(payload + overhead) + evicted + spilled;
+        self.heed_limit(now, resident);
+        self.look_for_held(now, resident);
+        let (at, resident_then, logical_then) = std::mem::replace(&mut self.last, (now, resident, logical));
+        let seconds = now.duration_since(at).as_secs_f64();
+        self.seen.resident_seconds += (resident_then + resident) as f64 / 2.0 * seconds;
+        self.seen.logical_seconds += (logical_then + logical) as f64 / 2.0 * seconds;
+        self.seen.samples += 1;
+        self.seen.peak_resident = self.seen.peak_resident.max(resident);
+        self.seen.peak_logical = self.seen.peak_logical.max(logical);
+        if let (Some(records), Some(ended)) = (&mut self.records, &mut self.tree.ended) {
+            records.ended(ended, now);
+            let others = self.tree.unmanaged - self.tree.own;
+            let parts = Gauges::parts(resident, others, overhead + self.tree.own, payload, standby);
+            let pid_of = |slot: &Slot| self.tree.pid_of(slot);
+            records.note(self.shared, pid_of, now, Gauges { logical, limit: self.limit, ..parts });
+        }
+    }
+
+    /// The limit is exceeded: finds the part of the largest process that is not managed. The kernel walks its
+    /// page tables for that, so this is done seldom, and not at all where it would take seconds.
+    fn look_for_held(&mut self, now: Instant, resident: u64) {
+        let tolerated = self.limit + tolerance(self.limit);
+        if resident <= tolerated || now.duration_since(self.looked) < LOOK {
+            return;
+        }
+        let begin = Instant::now();
+        let largest = self.shared.live_slots().max_by_key(|slot| slot.resident.load(Relaxed));
+        let largest = largest.filter(|slot| slot.resident.load(Relaxed) < LOOKED_AT);
+        let held = largest.and_then(|slot| self.tree.pid_of(slot)).and_then(held::look);
+        self.looked = Instant::now() + begin.elapsed() * LOOK_SHARE;
+        if held.is_some_and(|held| held.bytes >= self.seen.held.map_or(0, |before| before.bytes)) {
+            self.seen.held = held;
+        }
+    }
+
+    /// The limit may have been changed (`memfold limit`).
+    fn heed_limit(&mut self, now: Instant, resident: u64) {
+        let limit = self.shared.limit_bytes.load(Relaxed);
+        if limit != self.limit {
+            let before = self.seen.peak_resident.saturating_sub(self.limit);
+            self.seen.over_changed_limit.get_or_insert(before);
+            self.lowered = (limit < self.limit).then_some(now);
+            self.limit = limit;
+        }
+        let Some(over) = &mut self.seen.over_changed_limit else { return };
+        if self.lowered.is_some_and(|since| resident <= limit || now.duration_since(since) > SHRINKS) {
+            self.lowered = None;
+        }
+        if self.lowered.is_none() {
+            *over = (*over).max(resident.saturating_sub(limit));
+        }
+    }
+}

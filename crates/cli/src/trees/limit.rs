@@ -1,0 +1,45 @@
+//! `memfold limit`: shows or changes the limit of a running tree.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use memfold::size::Human;
+use memfold_args::LimitArgs;
+
+use crate::output::failure::{Failure, say};
+use crate::output::text::print;
+use crate::settings::limit::{HOW, read_limit};
+use crate::trees;
+
+/// Shows or changes the limit, and returns the exit status.
+pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
+    // Parse first: a mistyped value is an error whatever is running.
+    let read = |whose| args.size.as_deref().map(|size| read_limit(size, HOW, whose)).transpose();
+    read(None)?;
+    let tree = trees::of(args.pid)?;
+    let new = read(Some(tree.supervisor))?;
+    let text = match new {
+        None => {
+            let auto = if tree.is_auto() { ", auto" } else { "" };
+            format!("{}{auto}\n", Human(tree.page.limit_bytes.load(Relaxed)))
+        }
+        Some(new) => {
+            new.warning.iter().for_each(|warning| say(warning));
+            if tree.kills() && new.bytes < tree.page.tree_resident() {
+                say(
+                    "it runs with --on-full kill: if its data do not compress enough for this limit, it is ended",
+                );
+            }
+            let before = tree.set_limit(&new);
+            format!(
+                "'{}' (supervisor {}) may have {} now, before {}; {} are resident\n",
+                memfold_escape::shown(&tree.command()),
+                tree.supervisor,
+                Human(new.bytes),
+                Human(before),
+                Human(tree.page.tree_resident())
+            )
+        }
+    };
+    print(&text)?;
+    Ok(0)
+}

@@ -1,0 +1,220 @@
+use memfold_args::top::columns::{COLUMNS, KEYS};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+
+use super::*;
+use crate::trees::top::look::{Group, Look, Memory, Rates, Row, Totals, Unseen};
+
+fn look() -> Look {
+    let memory = Memory {
+        logical_bytes: 900 * MIB,
+        resident_bytes: 280 * MIB,
+        saved_bytes: 620 * MIB as i64,
+        ..Memory::default()
+    };
+    let rates = Rates { faults_per_second: Some(420.0), fault_us: Some(8.4), stall_share: Some(0.5) };
+    let row = |pid| Row {
+        pid,
+        state: "paging",
+        memory,
+        rates,
+        command: "evil\x1b[2J 文件".into(),
+        totals: Totals::default(),
+    };
+    let tree = |supervisor: i32, limit: u64| Group {
+        supervisor,
+        user: nix::unistd::Uid::effective().as_raw(),
+        command: format!("program\n{}", "with many words ".repeat(9)).into(),
+        limit_bytes: limit,
+        stall_target: None,
+        idle_seconds: None,
+        unmanaged_bytes: 0,
+        memory,
+        rates,
+        totals: Totals::default(),
+        processes: (1..=9).map(|i| row(supervisor * 10 + i)).collect(),
+    };
+    let unseen = |supervisor, reason| Unseen { supervisor, user: 0, reason };
+    Look {
+        trees: vec![tree(1, 300 * MIB), tree(2, 270 * MIB), tree(3, 0)],
+        hidden: vec![unseen(7, "user"), unseen(8, "version")],
+        ..Look::default()
+    }
+}
+
+fn drawn(state: &mut State, columns: u16, lines: u16, colours: bool) -> Vec<String> {
+    let mut terminal = Terminal::new(TestBackend::new(columns, lines)).unwrap();
+    terminal.draw(|frame| View { colours, interval: 1.0 }.draw(frame, state)).unwrap();
+    let buffer = terminal.backend().buffer().clone();
+    (0..lines)
+        .map(|y| (0..columns).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned())
+        .collect()
+}
+
+fn press(state: &mut State, code: KeyCode) -> Act {
+    key_pressed(state, code.into())
+}
+
+#[test]
+fn every_size_is_drawn_in_every_state() {
+    let prompt = Prompt { supervisor: 1, text: "300Q".into(), error: Some("is not a size ".repeat(9)) };
+    let changes: [&dyn Fn(&mut State); 8] = [
+        &|state| state.question = Some(Question { supervisor: 1, user: 12_345, wish: Wish::Type }),
+        &|_| {},
+        &|state| state.move_by(isize::MAX),
+        &|state| state.help = Some(usize::MAX / 2),
+        &|state| {
+            state.prompt =
+                Some(Prompt { text: "300Q".into(), error: prompt.error.clone(), ..Prompt::default() })
+        },
+        &|state| state.message = Some("limit of 1: 300 MiB, before 200 MiB".repeat(3)),
+        &|state| (state.is_paused, state.has_ended) = (true, true),
+        &|state| state.take(Look::default()),
+    ];
+    for change in changes {
+        for (columns, lines) in
+            (0..=130).flat_map(|columns| [0, 1, 2, 3, 5, 8, 15, 24, 40].map(|lines| (columns, lines)))
+        {
+            let mut state = State::new();
+            state.take(look());
+            change(&mut state);
+            drawn(&mut state, columns, lines, columns % 2 == 0);
+        }
+    }
+}
+
+#[test]
+fn trees_of_others_are_changed_after_a_question_only() {
+    let mut state = State::new();
+    let mut seen = look();
+    seen.trees[1].user = 12_345;
+    state.take(seen);
+    // One's own at once.
+    assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(1, 5));
+    state.chosen = Some(super::super::state::Line::Tree(2));
+    for key in ['+', '-', 'l'] {
+        assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
+        let lines = drawn(&mut state, 80, 24, false).join("\n");
+        assert!(
+            lines.contains("the tree of 2 is user 12345's: change its limit?")
+                && lines.contains("until top ends"),
+            "{lines}"
+        );
+        // The same key once more is no answer.
+        assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
+        assert!(state.question.is_none() && state.prompt.is_none(), "{key}");
+        assert_eq!(state.message.as_deref(), Some("its limit stays"));
+    }
+    assert_eq!(press(&mut state, KeyCode::Char('-')), Act::Nothing);
+    assert_eq!(press(&mut state, KeyCode::Char('y')), Act::Change(2, -5));
+    // It was answered for this tree, and for no other.
+    assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(2, 5));
+    assert_eq!((press(&mut state, KeyCode::Char('l')), state.prompt.is_some()), (Act::Nothing, true));
+}
+
+#[test]
+fn nothing_is_changed_if_only_to_be_read() {
+    let mut state = State::new();
+    state.take(look());
+    state.is_read_only = true;
+    for key in ['+', '-', '=', 'l'] {
+        assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
+        assert!(state.prompt.is_none() && state.question.is_none(), "{key}");
+        assert!(state.message.as_ref().unwrap().contains("--read-only"));
+    }
+}
+
+#[test]
+fn a_small_screen_has_what_matters() {
+    let mut state = State::new();
+    state.take(look());
+    let lines = drawn(&mut state, 80, 24, false);
+    assert!(lines[0].starts_with(" memfold top  3 trees, 27 processes: 2.64 GiB in 840 MiB "), "{lines:#?}");
+    assert!(lines[0].ends_with(" every 1 s") && !lines[0].contains("saved"), "{lines:#?}");
+    for title in ["PID", "LOGICAL", "RESIDENT", "SAVED▾", "FAULTS/s", "STALL", "COMMAND"] {
+        assert!(lines[1].contains(title), "{title}: {lines:#?}");
+    }
+    assert!(
+        lines[2].starts_with(" 1 program\\nwith many") && lines[2].ends_with("280 MiB of 300 MiB"),
+        "{lines:#?}"
+    );
+    assert!(lines[3].contains("420") && lines[3].contains("50.0 %"), "{lines:#?}");
+    // Nothing that a program calls itself moves the cursor.
+    assert!(lines[3].contains("evil\\u{1b}"), "{lines:#?}");
+    let hint = lines[20..].join(" ");
+    assert!(hint.contains("1 tree of another user (7 of root): try 'sudo memfold top'"), "{lines:#?}");
+    assert!(hint.contains("another version of memfold (8)") && lines[23].contains("q quit"), "{lines:#?}");
+    // The chosen line stays in sight.
+    state.move_by(isize::MAX);
+    let lines = drawn(&mut state, 40, 6, false);
+    assert!(lines.iter().any(|line| line.trim_start().starts_with("39 ")), "{lines:#?}");
+    // Where there is but one line.
+    assert!(drawn(&mut state, 40, 1, false)[0].contains("39 "));
+}
+
+#[test]
+fn definitions_can_all_be_reached() {
+    for (columns, lines) in [(80, 24), (40, 10), (200, 60)] {
+        let mut state = State::new();
+        state.take(look());
+        press(&mut state, KeyCode::Char('?'));
+        let mut seen = Vec::<String>::new();
+        for _ in 0..200 {
+            seen.extend(drawn(&mut state, columns, lines, false));
+            press(&mut state, KeyCode::Down);
+        }
+        for word in COLUMNS.iter().map(|column| column.title).chain(KEYS.iter().map(|(key, _)| *key)) {
+            assert!(
+                seen.iter().any(|line| line.trim_start().starts_with(word)),
+                "{word} in {columns}x{lines}"
+            );
+        }
+        press(&mut state, KeyCode::Char('q'));
+        assert_eq!(state.help, None);
+    }
+}
+
+#[test]
+fn a_limit_is_typed() {
+    let mut state = State::new();
+    state.take(look());
+    assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(1, 5));
+    assert_eq!(press(&mut state, KeyCode::Char('-')), Act::Change(1, -5));
+    press(&mut state, KeyCode::Char('l'));
+    // Letters are no keys now.
+    for key in "30q".chars() {
+        assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
+    }
+    assert!(drawn(&mut state, 80, 24, false)[23].contains("limit of 1, now 300 MiB: 30q▏"));
+    assert_eq!(press(&mut state, KeyCode::Enter), Act::Enter);
+    enter(&mut state, &Looker::new(None));
+    let lines = drawn(&mut state, 80, 24, false);
+    assert!(lines[21].contains("the limit '30q' is not a size; give a size like"), "{lines:#?}");
+    press(&mut state, KeyCode::Backspace);
+    assert_eq!(
+        state.prompt.as_ref().map(|prompt| (prompt.text.as_str(), prompt.error.is_none())),
+        Some(("30", false))
+    );
+    press(&mut state, KeyCode::Char('M'));
+    assert_eq!(press(&mut state, KeyCode::Enter), Act::Enter);
+    // The tree is not there any more.
+    enter(&mut state, &Looker::new(None));
+    assert!(state.prompt.is_none() && state.message.as_ref().unwrap().contains("has ended"));
+    press(&mut state, KeyCode::Char('l'));
+    press(&mut state, KeyCode::Char('1'));
+    assert_eq!((press(&mut state, KeyCode::Esc), state.prompt.is_none()), (Act::Nothing, true));
+    assert_eq!(press(&mut state, KeyCode::Char('q')), Act::Quit);
+}
+
+#[test]
+fn nothing_can_be_changed_where_nothing_is() {
+    let mut state = State::new();
+    state.take(Look::default());
+    for key in "l+-=r s".chars() {
+        press(&mut state, KeyCode::Char(key));
+    }
+    assert!(state.prompt.is_none() && state.is_paused);
+    assert_eq!(press(&mut state, KeyCode::Char(' ')), Act::Look);
+    let lines = drawn(&mut state, 80, 24, false);
+    assert!(lines.iter().any(|line| line.contains("memfold run --limit 512M -- PROGRAM")), "{lines:#?}");
+}

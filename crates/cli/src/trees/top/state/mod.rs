@@ -1,0 +1,284 @@
+//! The state of the screen: the last look, the history, the selection, and what is being typed.
+
+use std::cmp::Ordering;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use memfold_args::top::columns::{COLUMNS, Is};
+use nix::unistd::Uid;
+
+use super::look::{Group, Look, Rates, Row};
+
+/// How many looks are kept: more than a screen is wide.
+const KEPT: usize = 512;
+
+/// The subject of a line. A process is named together with its tree, because its id may be reused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Line {
+    /// A tree, by its supervisor.
+    Tree(i32),
+    /// A process of it.
+    Process(i32, i32),
+}
+
+impl Line {
+    /// The supervisor of its tree.
+    pub fn supervisor(self) -> i32 {
+        match self {
+            Line::Tree(supervisor) | Line::Process(supervisor, _) => supervisor,
+        }
+    }
+}
+
+/// What a line shows.
+pub enum Shown<'a> {
+    /// A tree.
+    Tree(&'a Group),
+    /// A process.
+    Process(&'a Row),
+}
+
+/// The history of a line, one value per look.
+#[derive(Debug, Default, Clone)]
+pub struct History {
+    /// Bytes.
+    pub resident: VecDeque<u64>,
+    /// In thousandths.
+    pub stall: VecDeque<u64>,
+}
+
+/// A limit that is being typed.
+#[derive(Debug, Default)]
+pub struct Prompt {
+    /// For the tree of this supervisor.
+    pub supervisor: i32,
+    /// The text typed so far.
+    pub text: String,
+    /// What is wrong with what was entered.
+    pub error: Option<String>,
+}
+
+/// Asks the user to confirm a new limit for another user's tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Question {
+    /// The supervisor of that tree.
+    pub supervisor: i32,
+    /// The tree's user.
+    pub user: u32,
+    /// The change that was requested.
+    pub wish: Wish,
+}
+
+/// A change requested by a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// A limit that is typed.
+    Type,
+    /// This many percent more, or less.
+    Change(i64),
+}
+
+/// The state; see the module.
+#[derive(Debug)]
+pub struct State {
+    /// The last look; if the single tree shown has ended, the last look that found it.
+    pub look: Look,
+    histories: HashMap<Line, History>,
+    /// The last look with processes, with its histories and selection: a supervisor outlives its processes for a
+    /// moment.
+    last: Option<(Look, HashMap<Line, History>, Option<Line>)>,
+    /// The selected line.
+    pub chosen: Option<Line>,
+    /// The sort column.
+    pub sort: usize,
+    /// Sorted in the reverse of the column's usual order.
+    pub is_reversed: bool,
+    /// The definitions are shown, beginning at this line.
+    pub help: Option<usize>,
+    /// A limit is being typed.
+    pub prompt: Option<Prompt>,
+    /// A question that waits for an answer.
+    pub question: Option<Question>,
+    /// No limit may be changed.
+    pub is_read_only: bool,
+    /// The user who looks: trees of other users are changed only after a question.
+    pub user: u32,
+    /// Other users' trees for which the user has confirmed it.
+    pub allowed: HashSet<i32>,
+    /// A message about the last action.
+    pub message: Option<String>,
+    /// No looks are taken.
+    pub is_paused: bool,
+    /// The single tree shown has ended.
+    pub has_ended: bool,
+    /// Number of lines of the table when it was last drawn.
+    pub visible: usize,
+}
+
+impl State {
+    /// Starts sorted by what is saved.
+    pub fn new() -> Self {
+        State {
+            look: Look::default(),
+            histories: HashMap::new(),
+            last: None,
+            chosen: None,
+            sort: COLUMNS.iter().position(|column| column.is == Is::Saved).unwrap_or(0),
+            is_reversed: false,
+            help: None,
+            prompt: None,
+            question: None,
+            is_read_only: false,
+            user: Uid::effective().as_raw(),
+            allowed: HashSet::new(),
+            message: None,
+            is_paused: false,
+            has_ended: false,
+            visible: 1,
+        }
+    }
+
+    /// Takes over a new look.
+    pub fn take(&mut self, look: Look) {
+        let at = self.chosen_at();
+        let mut histories = HashMap::new();
+        let mut note = |line: Line, resident: u64, rates: &Rates| {
+            let mut history = self.histories.get(&line).cloned().unwrap_or_default();
+            push(&mut history.resident, resident);
+            push(&mut history.stall, (rates.stall_share.unwrap_or(0.0) * 1000.0).round() as u64);
+            histories.insert(line, history);
+        };
+        for tree in &look.trees {
+            note(Line::Tree(tree.supervisor), tree.memory.resident_bytes, &tree.rates);
+            for row in &tree.processes {
+                note(Line::Process(tree.supervisor, row.pid), row.memory.resident_bytes, &row.rates);
+            }
+        }
+        let (had, has) = (has_processes(&self.look), has_processes(&look));
+        let histories = std::mem::replace(&mut self.histories, histories);
+        let before = std::mem::replace(&mut self.look, look);
+        if has {
+            self.last = None;
+        } else if had {
+            self.last = Some((before, histories, self.chosen));
+        }
+        let lines = self.names();
+        if !self.chosen.is_some_and(|chosen| lines.contains(&chosen)) {
+            // Initially the first process; later the line that is now where the selected one was.
+            let at = at.unwrap_or(1).min(lines.len().saturating_sub(1));
+            self.chosen = lines.get(at).copied();
+        }
+    }
+
+    /// The single tree shown has ended: its last numbers stay.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+        if let Some(last) = self.last.take() {
+            (self.look, self.histories, self.chosen) = last;
+        }
+    }
+
+    /// The lines of the table, in order.
+    pub fn lines(&self) -> Vec<(Line, Shown<'_>)> {
+        let mut lines = Vec::new();
+        for tree in &self.look.trees {
+            lines.push((Line::Tree(tree.supervisor), Shown::Tree(tree)));
+            let mut rows: Vec<&Row> = tree.processes.iter().collect();
+            rows.sort_by(|a, b| self.order(a, b));
+            let line = |row: &Row| Line::Process(tree.supervisor, row.pid);
+            lines.extend(rows.into_iter().map(|row| (line(row), Shown::Process(row))));
+        }
+        lines
+    }
+
+    fn names(&self) -> Vec<Line> {
+        self.lines().into_iter().map(|(line, _)| line).collect()
+    }
+
+    /// Numbers in descending order, names and process ids in ascending order.
+    fn order(&self, a: &Row, b: &Row) -> Ordering {
+        let is = COLUMNS[self.sort].is;
+        let order = match is {
+            Is::Pid => a.pid.cmp(&b.pid),
+            Is::State => a.state.cmp(b.state),
+            Is::Command => a.command.cmp(&b.command),
+            _ => number(b, is).total_cmp(&number(a, is)),
+        };
+        let order = if self.is_reversed { order.reverse() } else { order };
+        order.then(a.pid.cmp(&b.pid))
+    }
+
+    /// The index of the selected line.
+    pub fn chosen_at(&self) -> Option<usize> {
+        let chosen = self.chosen?;
+        self.names().iter().position(|line| *line == chosen)
+    }
+
+    /// Selects another line, `by` lines further down.
+    pub fn move_by(&mut self, by: isize) {
+        let lines = self.names();
+        let at = self.chosen_at().unwrap_or(0).saturating_add_signed(by);
+        self.chosen = lines.get(at.min(lines.len().saturating_sub(1))).copied();
+    }
+
+    /// Sorts by another column, `by` columns to the right.
+    pub fn sort_by(&mut self, by: isize) {
+        self.sort = (self.sort as isize + by).rem_euclid(COLUMNS.len() as isize) as usize;
+        self.is_reversed = false;
+    }
+
+    /// The selected tree, or the tree of the selected process.
+    pub fn tree(&self) -> Option<&Group> {
+        let supervisor = self.chosen?.supervisor();
+        self.look.trees.iter().find(|tree| tree.supervisor == supervisor)
+    }
+
+    /// Name and history of the selected line.
+    pub fn history(&self) -> Option<(String, &History)> {
+        let chosen = self.chosen?;
+        let name = match chosen {
+            Line::Tree(supervisor) => format!("tree {supervisor}"),
+            Line::Process(_, pid) => pid.to_string(),
+        };
+        Some((name, self.histories.get(&chosen)?))
+    }
+
+    /// A limit was changed: show it at once.
+    pub fn limit_is(&mut self, supervisor: i32, bytes: u64) {
+        for tree in self.look.trees.iter_mut().filter(|tree| tree.supervisor == supervisor) {
+            tree.limit_bytes = bytes;
+        }
+    }
+}
+
+fn has_processes(look: &Look) -> bool {
+    look.trees.iter().any(|tree| !tree.processes.is_empty())
+}
+
+fn push(values: &mut VecDeque<u64>, value: u64) {
+    if values.len() == KEPT {
+        values.pop_front();
+    }
+    values.push_back(value);
+}
+
+/// The number of a column; unknown values sort last.
+fn number(row: &Row, is: Is) -> f64 {
+    let (memory, rates) = (&row.memory, &row.rates);
+    match is {
+        Is::Logical => memory.logical_bytes as f64,
+        Is::Resident => memory.resident_bytes as f64,
+        Is::Standby => memory.standby_bytes as f64,
+        Is::Payload => memory.payload_bytes as f64,
+        Is::Overhead => memory.overhead_bytes as f64,
+        Is::Spilled => memory.spilled_bytes as f64,
+        Is::Saved => memory.saved_bytes as f64,
+        Is::Ratio => memory.compression_ratio.unwrap_or(-1.0),
+        Is::Faults => rates.faults_per_second.unwrap_or(-1.0),
+        Is::Fault => rates.fault_us.unwrap_or(-1.0),
+        Is::Stall => rates.stall_share.unwrap_or(-1.0),
+        Is::Pid | Is::State | Is::Command => 0.0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

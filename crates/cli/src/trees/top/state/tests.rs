@@ -1,0 +1,121 @@
+use super::*;
+use crate::trees::top::look::{Memory, Totals};
+
+fn row(pid: i32, saved: i64, command: &str) -> Row {
+    let memory = Memory { saved_bytes: saved, resident_bytes: pid as u64, ..Memory::default() };
+    let rates = Rates { stall_share: Some(0.25), ..Rates::default() };
+    Row { pid, state: "paging", memory, rates, command: command.into(), totals: Totals::default() }
+}
+
+fn tree(supervisor: i32, processes: Vec<Row>) -> Group {
+    Group {
+        supervisor,
+        user: 0,
+        command: "program".into(),
+        limit_bytes: 100 << 20,
+        stall_target: None,
+        idle_seconds: None,
+        unmanaged_bytes: 0,
+        memory: Memory::default(),
+        rates: Rates::default(),
+        totals: Totals::default(),
+        processes,
+    }
+}
+
+fn look(trees: Vec<Group>) -> Look {
+    Look { trees, ..Look::default() }
+}
+
+fn pids(state: &State) -> Vec<i32> {
+    let pid = |line: &Line| match line {
+        Line::Tree(supervisor) => *supervisor,
+        Line::Process(_, pid) => *pid,
+    };
+    state.names().iter().map(pid).collect()
+}
+
+#[test]
+fn processes_are_sorted_within_their_trees() {
+    let mut state = State::new();
+    state.take(look(vec![
+        tree(1, vec![row(10, 5, "b"), row(11, 7, "a"), row(12, -1, "c")]),
+        tree(2, vec![row(20, 99, "d")]),
+    ]));
+    assert_eq!(pids(&state), [1, 11, 10, 12, 2, 20]);
+    state.is_reversed = true;
+    assert_eq!(pids(&state), [1, 12, 10, 11, 2, 20]);
+    let by = |state: &mut State, is: Is| {
+        while COLUMNS[state.sort].is != is {
+            state.sort_by(1);
+        }
+        pids(state)
+    };
+    assert_eq!(by(&mut state, Is::Command), [1, 11, 10, 12, 2, 20]);
+    assert_eq!(by(&mut state, Is::Pid), [1, 10, 11, 12, 2, 20]);
+    assert_eq!(by(&mut state, Is::Resident), [1, 12, 11, 10, 2, 20]);
+    state.sort = 0;
+    state.sort_by(-1);
+    assert_eq!(COLUMNS[state.sort].is, Is::Command);
+}
+
+#[test]
+fn what_is_chosen_stays_or_its_place_does() {
+    let mut state = State::new();
+    state.take(look(Vec::new()));
+    assert_eq!((state.chosen, state.history().is_none()), (None, true));
+    state.move_by(1);
+    let all = || tree(1, vec![row(10, 3, "a"), row(11, 2, "b"), row(12, 1, "c")]);
+    state.take(look(vec![all()]));
+    assert_eq!(state.chosen, Some(Line::Process(1, 10)));
+    state.move_by(1);
+    // Another tree comes before it.
+    state.take(look(vec![tree(0, vec![row(11, 9, "x")]), all()]));
+    assert_eq!((state.chosen, state.chosen_at()), (Some(Line::Process(1, 11)), Some(4)));
+    // It ends: the next one is in its line.
+    state.take(look(vec![tree(0, vec![row(11, 9, "x")]), tree(1, vec![row(10, 3, "a"), row(12, 1, "c")])]));
+    assert_eq!(state.chosen, Some(Line::Process(1, 12)));
+    state.move_by(isize::MAX);
+    assert_eq!(state.chosen, Some(Line::Process(1, 12)));
+    state.move_by(isize::MIN);
+    assert_eq!(state.chosen, Some(Line::Tree(0)));
+    assert_eq!(state.tree().map(|tree| tree.supervisor), Some(0));
+    state.take(look(Vec::new()));
+    assert_eq!(state.chosen, None);
+}
+
+#[test]
+fn history_is_that_of_the_chosen_line() {
+    let mut state = State::new();
+    for _ in 0..KEPT + 3 {
+        state.take(look(vec![tree(1, vec![row(10, 3, "a"), row(11, 2, "b")])]));
+    }
+    let (name, history) = state.history().unwrap();
+    assert_eq!((name.as_str(), history.resident.len()), ("10", KEPT));
+    assert_eq!((history.resident.back(), history.stall.back()), (Some(&10), Some(&250)));
+    // One that comes anew has none, even if its number was another's.
+    state.take(look(vec![tree(2, vec![row(10, 3, "a")])]));
+    assert_eq!(state.history().unwrap().1.resident.len(), 1);
+    state.move_by(-1);
+    assert_eq!(state.history().unwrap().0, "tree 2");
+}
+
+#[test]
+fn the_last_numbers_of_a_tree_that_has_ended_stay() {
+    let mut state = State::new();
+    let all = || look(vec![tree(1, vec![row(10, 3, "a"), row(11, 2, "b")])]);
+    state.take(all());
+    state.move_by(1);
+    // Its supervisor is there for a moment more.
+    (0..2).for_each(|_| state.take(look(vec![tree(1, Vec::new())])));
+    assert_eq!(pids(&state), [1]);
+    state.end();
+    assert_eq!((pids(&state), state.chosen), (vec![1, 10, 11], Some(Line::Process(1, 11))));
+    assert!(state.has_ended && state.history().is_some());
+    // Processes have come again in between.
+    let mut state = State::new();
+    let fewer = || look(vec![tree(1, vec![row(12, 3, "c")])]);
+    [all(), look(vec![tree(1, Vec::new())]), fewer()].into_iter().for_each(|look| state.take(look));
+    state.end();
+    assert_eq!(pids(&state), [1, 12]);
+}

@@ -1,0 +1,177 @@
+//! Sentences on the screen, and the window of definitions.
+
+use memfold::size::Human;
+use memfold_args::top::columns::{BELOW, COLUMNS, KEYS};
+use memfold_du::browse::width;
+use nix::unistd::{Uid, User};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+
+use super::look::Look;
+use super::paint::put;
+use super::state::Question;
+
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+
+/// The first line, shortened to fit.
+pub fn summary(look: &Look, columns: usize) -> String {
+    if look.trees.is_empty() {
+        return "nothing to be seen".into();
+    }
+    let (mut logical, mut resident, mut processes) = (0_u64, 0_u64, 0);
+    for tree in &look.trees {
+        logical = logical.saturating_add(tree.memory.logical_bytes);
+        resident = resident.saturating_add(tree.memory.resident_bytes);
+        processes += tree.processes.len();
+    }
+    let saved = logical.saturating_sub(resident);
+    let (trees, processes) =
+        (counted(look.trees.len(), "tree", "trees"), counted(processes, "process", "processes"));
+    let kept = format!("{} in {}", Human(logical), Human(resident));
+    let all = format!("{trees}, {processes}: {kept}, {} saved", Human(saved));
+    [all, format!("{trees}, {processes}: {kept}")]
+        .into_iter()
+        .find(|text| text.len() <= columns)
+        .unwrap_or(kept)
+}
+
+fn counted(count: usize, one: &str, more: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { more })
+}
+
+/// The text if there is no tree.
+pub fn nothing(look: &Look, columns: usize) -> Vec<String> {
+    let mut lines = vec![
+        String::new(),
+        "  Nothing runs under memfold that you may see.".into(),
+        String::new(),
+        "  Start something:  memfold run --limit 512M -- PROGRAM".into(),
+        "  Would it help?    memfold analyze PID".into(),
+    ];
+    if let Some(hint) = hidden(look) {
+        lines.push(String::new());
+        lines.extend(wrapped(&hint, columns.saturating_sub(3)).map(|line| format!("  {line}")));
+    }
+    lines
+}
+
+/// What cannot be seen, and how to see it.
+pub fn hidden(look: &Look) -> Option<String> {
+    let of = |reason: &str| {
+        let unseen = look.hidden.iter().filter(|unseen| unseen.reason == reason);
+        unseen.map(|unseen| (unseen.supervisor, unseen.user)).collect::<Vec<_>>()
+    };
+    let (others, old) = (of("user"), of("version"));
+    let mut text = Vec::new();
+    if !others.is_empty() {
+        let all: Vec<_> = others.iter().map(|(pid, user)| format!("{pid} of {}", user_name(*user))).collect();
+        let count = counted(others.len(), "tree of another user", "trees of other users");
+        text.push(format!("{count} ({}): try 'sudo memfold top'.", all.join(", ")));
+    }
+    if !old.is_empty() {
+        let all: Vec<_> = old.iter().map(|(pid, _)| pid.to_string()).collect();
+        let count = counted(old.len(), "tree", "trees");
+        let all = all.join(", ");
+        text.push(format!(
+            "{count} under another version of memfold ({all}): use the command that started it."
+        ));
+    }
+    (!text.is_empty()).then(|| text.join(" "))
+}
+
+fn user_name(user: u32) -> String {
+    let known = User::from_uid(Uid::from_raw(user)).ok().flatten();
+    known.map_or_else(|| format!("user {user}"), |user| memfold_escape::shown(user.name.as_bytes()))
+}
+
+/// The question before another user's tree gets a new limit.
+pub fn question(question: &Question) -> String {
+    let Question { supervisor, user, .. } = question;
+    format!(
+        "the tree of {supervisor} is {}'s: change its limit? y, which holds for this tree until top ends, or any other key",
+        user_name(*user)
+    )
+}
+
+/// The most important keys, as far as there is room.
+pub fn keys(columns: usize) -> String {
+    let mut text = String::new();
+    for key in [
+        "q quit",
+        "? columns",
+        "l limit",
+        "↑↓ choose",
+        "←→ sort",
+        "+- limit by 5 %",
+        "space pause",
+        "r reverse",
+    ] {
+        if width(&text) + 2 + width(key) > columns {
+            break;
+        }
+        text += if text.is_empty() { " " } else { "  " };
+        text += key;
+    }
+    text
+}
+
+/// Wraps a text to this many columns; a longer word is cut when it is drawn.
+pub fn wrapped(text: &str, columns: usize) -> impl Iterator<Item = String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) if width(line) + 1 + width(word) <= columns => line.extend([" ", word]),
+            _ => lines.push(word.into()),
+        }
+    }
+    lines.into_iter()
+}
+
+/// Draws the definitions from a line on; returns the line that it really began at, since fewer lines may be left
+/// below.
+pub fn draw_help(buffer: &mut Buffer, area: Rect, from: usize) -> usize {
+    let indent = if area.width < 50 { 4 } else { 17 };
+    let mut lines = Vec::new();
+    let columns = COLUMNS.iter().map(|column| (column.title, column.definition));
+    for (heading, list) in [("Columns", columns.chain(BELOW).collect::<Vec<_>>()), ("Keys", KEYS.to_vec())] {
+        lines.push((heading.to_owned(), String::new()));
+        for (thing, meaning) in list {
+            let mut thing = thing.to_owned();
+            if thing.len() + 1 > indent {
+                lines.push((std::mem::take(&mut thing), String::new()));
+            }
+            for line in wrapped(meaning, usize::from(area.width).saturating_sub(indent + 1)) {
+                lines.push((std::mem::take(&mut thing), line));
+            }
+        }
+        lines.push((String::new(), String::new()));
+    }
+    lines.pop();
+    let height = usize::from(area.height.saturating_sub(1));
+    let from = from.min(lines.len().saturating_sub(height));
+    for (y, (thing, meaning)) in (area.y..area.bottom().saturating_sub(1)).zip(&lines[from..]) {
+        put(buffer, area, area.x + 1, y, thing, BOLD);
+        if !meaning.is_empty() {
+            put(buffer, area, area.x + indent as u16, y, meaning, Style::new());
+        }
+    }
+    let more = if from + height < lines.len() {
+        "↑↓ more   "
+    } else if from > 0 {
+        "↑↓ back   "
+    } else {
+        ""
+    };
+    let foot = format!(" {more}any other key goes back");
+    put(
+        buffer,
+        area,
+        area.x,
+        area.bottom().saturating_sub(1),
+        &foot,
+        Style::new().add_modifier(Modifier::REVERSED),
+    );
+    from
+}

@@ -1,0 +1,197 @@
+//! What becomes of a limit: held while a program grows at full speed on all
+//! CPUs, given up when the data do not compress, and what a damaged block does.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::common::{alone, compile, finish, run_with, start, stats, watched};
+
+const MIB: u64 = 1 << 20;
+
+/// Fills `argv[1]` MiB in blocks of 1 MiB, by two threads; every page differs,
+/// and `argv[2]` of 64 words are random. Reads all of it back.
+const GROW: &str = include_str!("c/grow.c");
+
+/// Fills `argv[1]` MiB, of which 10 of 64 words are random, and forks
+/// `argv[2]` children. They and the parent write to every page at once, and
+/// look three times whether all the rest is as it was.
+const SHARE: &str = include_str!("c/table.c");
+
+/// Fills 4 MiB of pages of which three quarters are noise, which LZ4 keeps as it is, and then far more of what
+/// compresses; looks for those pages of noise that are away, flips a bit in each copy of one outside of
+/// its own memory, and reads it.
+const DAMAGE: &str = include_str!("c/damage.c");
+
+/// Has `argv[1]` MiB filled by the kernel at once, three times; writes and reads them.
+const POPULATE: &str = include_str!("c/populate.c");
+
+/// Four times, a forked child unmaps the `argv[1]` MiB that it shares with its parent and fills as much of its
+/// own.
+const ANEW: &str = include_str!("c/anew.c");
+
+/// Makes a file of so many MiB and reads it back by as few system calls as the kernel lets it.
+const READ: &str = include_str!("c/read.c");
+
+fn program(directory: &Path) -> Option<String> {
+    Some(compile(directory, "grow", GROW, &["-pthread"])?.to_str()?.to_owned())
+}
+
+/// Samples the memory of what was started until it ends, and insists that it
+/// gives the right answer and holds its limit. Returns the number of samples.
+fn holds(limit: u64, child: Child) -> usize {
+    let (samples, peak, said) = watched(child);
+    assert!(peak > limit / 2, "{peak} bytes at most: nothing was tried");
+    assert!(peak <= limit * 105 / 100 + 8 * MIB, "{peak} bytes at most, {}", said.err);
+    assert!(!said.err.contains("more than the limit"), "{}", said.err);
+    assert!(!said.err.contains("not managed"), "{}", said.err);
+    samples
+}
+
+#[test]
+fn growth_at_full_speed() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(grow) = program(here.path()) else { return };
+    let json = here.path().join("s.json");
+    let samples = holds(
+        64 * MIB,
+        start(&["--limit", "64M", "--stats", json.to_str().unwrap(), "--"], &[&grow, "192", "12"]),
+    );
+    assert!(samples > 10, "{samples} samples");
+    let stats = stats(&json);
+    assert!(stats["peak_logical_bytes"].as_u64().unwrap() > 190 * MIB, "{stats}");
+}
+
+#[test]
+fn memory_that_the_kernel_fills_at_once() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(populate) = compile(here.path(), "populate", POPULATE, &[]) else { return };
+    holds(64 * MIB, start(&["--limit", "64M", "--"], &[populate.to_str().unwrap(), "160"]));
+}
+
+/// A thread in a system call cannot be stopped. So paging starts before a call that could exceed the limit, even
+/// where the limit is too far away to be watched closely.
+#[test]
+fn a_file_that_is_read_at_once() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(read) = compile(here.path(), "read", READ, &["-w"]) else { return };
+    for limit in [64, 200, 400] {
+        let options = ["--limit", &format!("{limit}M"), "--"];
+        holds(limit * MIB, start(&options, &[read.to_str().unwrap(), &(limit + 80).to_string()]));
+    }
+}
+
+/// Copies that the kernel makes, without telling, when forked processes write to what they share.
+#[test]
+fn copies_after_a_fork() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(share) = compile(here.path(), "share", SHARE, &[]) else { return };
+    for round in 0..2 {
+        let samples =
+            holds(64 * MIB, start(&["--limit", "64M", "--"], &[share.to_str().unwrap(), "40", "3"]));
+        assert!(samples > 10, "round {round}: {samples} samples");
+    }
+}
+
+/// The parent still has what the child unmaps, so what the child fills afterwards comes on top.
+#[test]
+fn a_forked_child_unmaps_what_it_shares_and_fills_as_much() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(anew) = compile(here.path(), "anew", ANEW, &[]) else { return };
+    for _ in 0..3 {
+        holds(64 * MIB, start(&["--limit", "64M", "--"], &[anew.to_str().unwrap(), "50"]));
+    }
+}
+
+#[test]
+fn little_address_space() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(populate) = compile(here.path(), "populate", POPULATE, &[]) else { return };
+    let folded = run_with(&["--limit", "64M", "--"], &[populate.to_str().unwrap(), "160"]);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 1000000; exec \"$@\"", "sh"]).arg(folded.get_program());
+    command.args(folded.get_args()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    holds(64 * MIB, command.spawn().unwrap());
+}
+
+#[test]
+fn data_that_do_not_compress() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(grow) = program(here.path()) else { return };
+    let words = [grow.as_str(), "160", "64"];
+    let said = finish(run_with(&["--limit", "48M", "--"], &words));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    assert!(said.err.contains("nothing more could be compressed"), "{}", said.err);
+
+    // It passes its limit for longer than half a second.
+    let words = [grow.as_str(), "640", "64"];
+    let said = finish(run_with(&["--limit", "48M", "--on-full", "kill", "--"], &words));
+    assert_eq!((said.status, said.out.as_str()), (128 + 6, ""), "{}", said.err);
+    assert!(said.err.contains("--on-full grow") && said.err.contains("higher limit"), "{}", said.err);
+}
+
+#[test]
+fn every_fill_ratio_and_no_reserve() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(grow) = program(here.path()) else { return };
+    for option in [&["--fill-ratio", "16/64"][..], &["--fill-ratio", "64/64"], &["--no-reserve"]] {
+        let options = [&["--limit", "32M"], option, &["--"]].concat();
+        let said = finish(run_with(&options, &[&grow, "64", "12"]));
+        assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{option:?}: {}", said.err);
+    }
+}
+
+#[test]
+fn evicting_all_the_time() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(grow) = program(here.path()) else { return };
+    let json = here.path().join("s.json");
+    let options = ["--limit", "4G", "--paranoid", "--stats", json.to_str().unwrap(), "--"];
+    // Long enough that the compressor gets its turn on a busy machine.
+    let said = finish(run_with(&options, &[&grow, "400", "12"]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+    assert!(stats(&json)["pages_compressed"].as_u64().unwrap() > 20_000, "far below the limit too");
+}
+
+#[test]
+fn a_damaged_block_is_never_handed_out() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(damage) = compile(here.path(), "damage", DAMAGE, &[]) else { return };
+    let said = finish(run_with(&["--limit", "48M", "--codec", "lz4", "--"], &[damage.to_str().unwrap()]));
+    assert_eq!((said.status, said.out.as_str()), (128 + 6, ""), "{}", said.err);
+    assert!(said.err.contains("copies") && said.err.contains("damaged"), "{}", said.err);
+}
+
+#[test]
+fn a_program_that_forks_keeps_what_was_evicted() {
+    let _alone = alone();
+    let Some(python) = ["/usr/bin/python3", "python3"].into_iter().find(|name| {
+        Command::new(name).args(["-c", "pass"]).output().is_ok_and(|output| output.status.success())
+    }) else {
+        eprintln!("skipped: there is no python3");
+        return;
+    };
+    let script = "
+import os
+data = [bytes(str(i), 'ascii') * 300 for i in range(40000)]
+for child in range(3):
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if all(d == bytes(str(i), 'ascii') * 300 for i, d in enumerate(data)) else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    data.append(b'parent' * 500000)
+    assert data.pop() and all(d == bytes(str(i), 'ascii') * 300 for i, d in enumerate(data))
+print('right')
+";
+    let said = finish(run_with(&["--limit", "24M", "--"], &[python, "-c", script]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+}

@@ -1,0 +1,9 @@
+//! Limits: held while programs grow, exceeded where nothing else is possible, never worse than without memfold.
+//!
+//! Most of these tests depend on timing and run one at a time (`common::alone`).
+
+mod bounds;
+#[path = "../common/mod.rs"]
+mod common;
+mod growth;
+mod relatives;
