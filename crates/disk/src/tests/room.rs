@@ -218,7 +218,7 @@ fn blocks_that_are_wanted_twice_come_back_and_a_scan_brings_none() {
     let cool = || {
         for leaf in 0..2 {
             if let Some(leaf) = disk.stripes.lock(leaf).get_mut(leaf) {
-                (0..crate::leaf::PAGES)
+                (0..crate::index::leaf::PAGES)
                     .step_by(disk.layout.pages())
                     .for_each(|first| _ = leaf.cool(disk.layout, first));
             }

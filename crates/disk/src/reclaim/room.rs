@@ -10,41 +10,20 @@ use std::sync::atomic::Ordering::*;
 use memfold::store::Goal;
 
 use crate::Error;
-use crate::budget::Budget;
 use crate::disk::Disk;
-use crate::leaf::{Entry, PAGES};
+use crate::index::leaf::{Entry, PAGES};
+use crate::index::stripes::leaf_of;
+use crate::io::Kept;
 use crate::locked;
-use crate::merge::Merged;
-use crate::stripes::leaf_of;
-use crate::works::Work;
-use crate::write::Kept;
+use crate::memory::budget::Budget;
+use crate::memory::works::Work;
+use crate::reclaim::making::Making;
+use crate::reclaim::merge::Merged;
 
 /// Room to gain before the other threads continue.
 const ENOUGH: usize = 256 << 10;
 /// Bytes that the store moves at a time.
 const MOVES: usize = 8 << 20;
-
-/// What the thread that makes room needs.
-pub struct Making {
-    work: Work,
-    /// The leaf at which the search continues.
-    next: u64,
-    /// How often room was made.
-    rounds: u64,
-    /// The count of changes when nothing was left to make smaller; then the same for tightening.
-    exhausted: Option<u64>,
-    tight: Option<u64>,
-}
-
-impl Making {
-    pub fn new(work: Work) -> Self {
-        Making { work, next: 0, rounds: 0, exhausted: None, tight: None }
-    }
-
-    pub fn work(&mut self) -> &mut Work {
-        &mut self.work
-    }
-}
 
 impl Disk {
     /// Makes room, or waits while another thread does. After that the caller should try again.

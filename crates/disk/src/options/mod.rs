@@ -1,12 +1,14 @@
 //! Options of a device.
 
+pub mod settings;
+
 use std::fmt;
 use std::time::Duration;
 
 use memfold_codec::Codec;
 use memfold_spill::Target;
 
-use crate::leaf::Layout;
+use crate::index::leaf::Layout;
 
 /// The largest device: 8 EiB less one byte, so that offsets are signed numbers everywhere.
 pub const MOST_SIZE: u64 = i64::MAX as u64;

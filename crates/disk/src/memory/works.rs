@@ -7,7 +7,7 @@ use memfold::SystemMemory;
 use memfold::store::{Memory, OwnedWorkspace, Tiered};
 use memfold_spill::Spilled;
 
-use crate::leaf::{Layout, PAGE};
+use crate::index::leaf::{Layout, PAGE};
 use crate::locked;
 
 /// What zstd uses to decompress, plus a margin.

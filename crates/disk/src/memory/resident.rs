@@ -11,9 +11,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-use crate::budget::Budget;
-use crate::leaf::PAGE;
+use crate::index::leaf::PAGE;
 use crate::locked;
+use crate::memory::budget::Budget;
 
 /// Frames of a set.
 const WAYS: usize = 8;

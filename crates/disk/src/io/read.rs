@@ -7,11 +7,12 @@ use memfold_codec::{CodecId, fill};
 use memfold_spill::Trouble;
 
 use crate::Error;
-use crate::budget::Budget;
-use crate::disk::{Disk, owner_of, shared_owner};
-use crate::leaf::{Entry, Held, PAGE};
-use crate::works::Work;
-use crate::write::Kept;
+use crate::disk::Disk;
+use crate::index::leaf::{Entry, Held, PAGE};
+use crate::index::owner::{owner_of, shared_owner};
+use crate::io::{Kept, damaged};
+use crate::memory::budget::Budget;
+use crate::memory::works::Work;
 
 /// What was found out about a page.
 enum Found {
@@ -420,9 +421,4 @@ impl Disk {
             self.resident.admit(page, content, self.resident_allowed(), self.budget());
         }
     }
-}
-
-/// The error for a page that is not what was written.
-pub(crate) fn damaged(page: u64) -> Error {
-    Error::Damaged { offset: page * PAGE as u64 }
 }

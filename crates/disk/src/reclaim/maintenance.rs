@@ -14,14 +14,14 @@ use memfold::size::Human;
 use memfold::store::{Goal, Pace, Pacer};
 
 use crate::backing::Backing;
-use crate::budget::Budget;
 use crate::disk::Disk;
-use crate::leaf::PAGES;
+use crate::index::leaf::PAGES;
 use crate::locked;
-use crate::merge::Merged;
+use crate::memory::budget::Budget;
 #[cfg(doc)]
 use crate::options::Options;
-use crate::status::About;
+use crate::reclaim::merge::Merged;
+use crate::serve::status::About;
 
 /// How long it sleeps when nothing happens.
 const IDLE: Duration = Duration::from_millis(250);

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use memfold::store::Ref;
 use twox_hash::XxHash3_64;
 
-use crate::leaf::PAGE;
+use crate::index::leaf::PAGE;
 use crate::locked;
 
 const SHARDS: usize = 64;

@@ -1,46 +1,29 @@
 //! Writing and trimming.
 
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::Ordering::*;
 
 use memfold::store::{Full, Ref, Tier};
 use memfold_codec::{CodecId, same_filled};
 
 use crate::Error;
-use crate::budget::Budget;
-use crate::disk::{Counts, Disk, owner_of, shared_owner};
-use crate::leaf::{Entry, Held, Leaf, PAGE, PAGES};
-use crate::read::damaged;
-use crate::shared::{self, Shared};
-use crate::stripes::leaf_of;
-use crate::works::{Lent, Work};
+use crate::disk::Disk;
+use crate::index::leaf::{Entry, Held, Leaf, Left, PAGE, PAGES};
+use crate::index::owner::owner_of;
+use crate::index::stripes::leaf_of;
+use crate::io::{Kept, damaged};
+use crate::memory::budget::Budget;
+use crate::memory::works::{Lent, Work};
 
 /// A page whose compressed form is larger than this is kept uncompressed.
-const MOST: usize = PAGE / 16 * 15;
+pub(super) const MOST: usize = PAGE / 16 * 15;
 /// Pages that are trimmed under one hold of the lock.
 const BATCH: usize = 64;
 
 /// What is kept of a page.
-enum Form<'w> {
+pub(super) enum Form<'w> {
     /// Nothing, or a word.
     Entry(Entry),
     Blob(Option<CodecId>, &'w [u8]),
-}
-
-/// The outcome of keeping a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kept {
-    Done,
-    /// It no longer has the requested version.
-    Changed,
-    Full,
-}
-
-/// Why a page cannot be shared now.
-enum NotShared {
-    /// It has changed, or there is no memory.
-    Changed,
-    /// Its data are in a block, or not in memory.
-    Cold,
 }
 
 impl Disk {
@@ -178,111 +161,7 @@ impl Disk {
         Ok(kept)
     }
 
-    /// Lets the page share the blob of another page with the same content. Returns whether the page still had the
-    /// requested version; `None` if it cannot share.
-    fn share(
-        &self,
-        shared: &Shared,
-        page: u64,
-        content: &[u8; PAGE],
-        version: Option<u64>,
-        work: &mut Work,
-    ) -> Result<Option<bool>, Error> {
-        let hash = shared::hash(content);
-        let Some(twin) = shared.hint(hash, page) else { return Ok(None) };
-        let mut its = [0; PAGE];
-        let is_equal =
-            self.read_page(twin, 0, &mut its, false, work).map(|version| (version, its == *content));
-        let Ok((twin_version, true)) = is_equal else {
-            shared.renew(hash, page);
-            return Ok(None);
-        };
-        let number = match self.make_shared(shared, twin, twin_version, None) {
-            Ok(number) => number,
-            Err(NotShared::Changed) => return Ok(None),
-            // The twin is cold: from now on both share the form that is written now.
-            Err(NotShared::Cold) => {
-                let (id, payload) =
-                    match self.store.form(Tier::Fast, owner_of(page), content, MOST, &mut work.space) {
-                        Some((id, payload)) => (id, payload),
-                        None => (CodecId::COPY, content.as_slice()),
-                    };
-                match self.make_shared(shared, twin, twin_version, Some((id, payload))) {
-                    Ok(number) => number,
-                    Err(_) => return Ok(None),
-                }
-            }
-        };
-        let form = Form::Entry(Entry::Page(Held::Shared(number)));
-        match self.keep(page, content, &form, version) {
-            Ok(Kept::Done) => Ok(Some(true)),
-            other => {
-                self.free(Some((Held::Shared(number), 0)));
-                Ok(if matches!(other?, Kept::Changed) { Some(false) } else { None })
-            }
-        }
-    }
-
-    /// Shares the blob of a page with one more page and returns the blob's number. A page that has no blob of its
-    /// own in memory gets one of this form.
-    fn make_shared(
-        &self,
-        shared: &Shared,
-        page: u64,
-        version: u64,
-        form: Option<(CodecId, &[u8])>,
-    ) -> Result<u64, NotShared> {
-        let (mut stripe, number, place) = self.lock(page);
-        let leaf = Some(&mut *stripe).filter(|stripe| stripe.version == version);
-        let leaf = leaf.and_then(|stripe| stripe.get_mut(number)).ok_or(NotShared::Changed)?;
-        let before = leaf.entry(place).ok_or(NotShared::Changed)?;
-        let r = match (before, form) {
-            (Entry::Page(Held::Shared(known)), _) => {
-                return if shared.share(known) { Ok(known) } else { Err(NotShared::Changed) };
-            }
-            (Entry::Page(Held::Blob(r)), _) => Some(r),
-            (Entry::Joined | Entry::Page(Held::Spilled(_)), Some(_)) => None,
-            (Entry::Joined | Entry::Page(Held::Spilled(_)), None) => return Err(NotShared::Cold),
-            (Entry::Hole | Entry::Fill(_), _) => return Err(NotShared::Changed),
-        };
-        let known = shared.number().ok_or(NotShared::Changed)?;
-        let owner = shared_owner(known);
-        let cancelled = || {
-            shared.cancel(known);
-            NotShared::Changed
-        };
-        let entry = Entry::Page(Held::Shared(known));
-        let freed = match (r, form) {
-            (Some(r), _) => {
-                self.store.store().reown(r, owner_of(page), owner).map_err(|_| cancelled())?;
-                if leaf.replace(self.layout, place, entry).is_err() {
-                    // It belonged to the page alone a moment ago.
-                    let _ = self.store.store().reown(r, owner, owner_of(page));
-                    return Err(cancelled());
-                }
-                shared.put(known, r);
-                None
-            }
-            (None, Some((id, payload))) => {
-                let r = self.store.put(owner, Some(id), payload).map_err(|_| cancelled())?;
-                let Ok(left) = leaf.replace(self.layout, place, entry) else {
-                    drop(stripe);
-                    let _ = self.store.store().free(r, owner, self);
-                    return Err(cancelled());
-                };
-                shared.put(known, r);
-                self.counts.changed(before, entry);
-                // An image that contains the page is still valid.
-                self.settle(number, left).map_err(|_| NotShared::Changed)?
-            }
-            (None, None) => None,
-        };
-        drop(stripe);
-        self.free(freed);
-        Ok(known)
-    }
-
-    fn keep(
+    pub(super) fn keep(
         &self,
         page: u64,
         content: &[u8; PAGE],
@@ -415,29 +294,8 @@ impl Disk {
         result
     }
 
-    fn take_out(&self, leaf: &mut Leaf, at: usize) -> crate::leaf::Left {
+    fn take_out(&self, leaf: &mut Leaf, at: usize) -> Left {
         leaf.replace(self.layout, at, Entry::Hole)
             .unwrap_or_else(|_| unreachable!("a hole has no reference that might not fit"))
-    }
-}
-
-impl Counts {
-    /// Tells the background thread that there is something to examine, and perhaps room.
-    fn changed_something(&self) {
-        self.activity.fetch_add(1, Relaxed);
-        self.changes.fetch_add(1, Relaxed);
-    }
-
-    /// Updates the counts for a changed page.
-    pub fn changed(&self, before: Entry, after: Entry) {
-        let count = |count: &AtomicU64, before: bool, after: bool| match (before, after) {
-            (false, true) => drop(count.fetch_add(1, Relaxed)),
-            (true, false) => drop(count.fetch_sub(1, Relaxed)),
-            _ => {}
-        };
-        let fill = |entry| matches!(entry, Entry::Fill(_));
-        count(&self.used, before != Entry::Hole, after != Entry::Hole);
-        count(&self.fills, fill(before), fill(after));
-        count(&self.joined, before == Entry::Joined, after == Entry::Joined);
     }
 }

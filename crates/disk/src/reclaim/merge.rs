@@ -10,11 +10,13 @@ use memfold::store::{Ref, Tier, Tiered};
 use memfold_codec::CodecId;
 
 use crate::Error;
-use crate::budget::Budget;
-use crate::disk::{Disk, owner_of, shared_owner};
-use crate::leaf::{Entry, Held, Leaf, Mark, PAGE, PAGES};
-use crate::room::Making;
-use crate::works::Work;
+use crate::disk::Disk;
+use crate::index::leaf::{Entry, Held, Leaf, Mark, PAGE, PAGES};
+use crate::index::owner::{owner_of, shared_owner};
+use crate::locked;
+use crate::memory::budget::Budget;
+use crate::memory::works::Work;
+use crate::reclaim::making::Making;
 
 /// The most pages of a block.
 const BLOCK_PAGES: usize = 8;
@@ -212,8 +214,18 @@ impl Disk {
         Merged::Gained(held - len)
     }
 
+    /// Makes everything as small as possible, recently used or not. Otherwise this is left to the background
+    /// thread.
+    pub fn condense(&self) -> Result<(), Error> {
+        let mut making = locked(&self.making);
+        self.merge_all(&mut making)?;
+        drop(making);
+        while self.compact(64 << 20) {}
+        Ok(())
+    }
+
     /// Merges everything, hot or not.
-    pub(crate) fn merge_all(&self, making: &mut Making) -> Result<(), Error> {
+    fn merge_all(&self, making: &mut Making) -> Result<(), Error> {
         let mut next = self.stripes.next(0);
         while let Some(number) = next {
             for first in (0..PAGES).step_by(self.layout.pages()) {

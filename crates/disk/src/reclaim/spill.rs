@@ -3,9 +3,10 @@
 
 use memfold_codec::CodecId;
 
-use crate::disk::{Disk, owner_of};
-use crate::leaf::{Entry, Held, Mark, PAGES};
-use crate::works::Work;
+use crate::disk::Disk;
+use crate::index::leaf::{Entry, Held, Mark, PAGES};
+use crate::index::owner::owner_of;
+use crate::memory::works::Work;
 
 impl Disk {
     /// Spills what a block has in memory: only uncompressed blobs, or `any`. Returns the bytes that this freed.

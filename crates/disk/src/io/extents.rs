@@ -1,8 +1,8 @@
 //! Which parts of the device hold data.
 
 use crate::disk::Disk;
-use crate::leaf::{Entry, PAGE, PAGES};
-use crate::stripes::leaf_of;
+use crate::index::leaf::{Entry, PAGE, PAGES};
+use crate::index::stripes::leaf_of;
 
 /// A part of the device that consists of holes only, or of data only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use crate::budget::Budget;
-use crate::leaf::{Leaf, PAGE, PAGES};
+use crate::index::leaf::{Leaf, PAGE, PAGES};
 use crate::locked;
+use crate::memory::budget::Budget;
 
 const STRIPES: usize = 256;
 /// Bytes of a leaf, including what the allocator and the table of leaves take for it.
