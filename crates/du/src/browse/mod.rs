@@ -11,40 +11,27 @@
 //! takes keys, and draws to any frame. Of a browsed tree, plain memory holds only what is on the screen.
 
 mod actions;
-mod backend;
-mod boxes;
 mod draw;
-mod format;
 mod help;
-mod input;
-mod item;
 mod keys;
-mod line;
-mod natural;
 mod options;
-mod paths;
-mod ranked;
 mod run;
-mod screen;
-mod signals;
-mod sorter;
 mod state;
-mod terminfo;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod text;
-mod theme;
 mod view;
 mod windows;
 
 pub use actions::{Actions, Control, Event, ReadOnly, Step};
-pub use item::Item;
 pub use keys::Act;
-pub use line::ProgressLine;
 pub use options::{Colours, Graph, Links, Options};
-pub use ranked::Ranked;
 pub use run::{End, run};
-pub use screen::{Input, Screen};
 pub use state::Browser;
+pub use terminal::line::ProgressLine;
+pub use terminal::screen::{Input, Screen};
 pub use text::width;
+pub use view::item::Item;
+pub use view::ranked::Ranked;
 pub use view::{Column, Sort, View};

@@ -1,6 +1,6 @@
 //! Shortens paths for display: a tree may be a million levels deep, a screen is not.
 
-use super::text::{cut, shown, width};
+use super::{cut, shown, width};
 use crate::Error;
 use crate::source::{ROOT, Source};
 

@@ -3,9 +3,9 @@
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use super::Step;
-use super::format::{number, size};
-use super::text::{cut, shown, width};
+use crate::browse::Step;
+use crate::browse::text::format::{number, size};
+use crate::browse::text::{cut, shown, width};
 
 /// How often the line is written.
 const FAST: Duration = Duration::from_millis(100);

@@ -9,14 +9,14 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 /// A sequence must be complete within this time, otherwise it stands alone: the escape key sends the byte with
 /// which other keys begin.
-pub(super) const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 /// The most bytes of a key.
 const LONGEST: usize = 32;
 const ESCAPE: u8 = 0x1b;
 
 /// The decoder; see the module.
 #[derive(Debug, Default)]
-pub(super) struct Keys {
+pub(crate) struct Keys {
     bytes: Vec<u8>,
     /// When the last byte arrived.
     came: Option<Instant>,

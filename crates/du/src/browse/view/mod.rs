@@ -10,10 +10,15 @@
 //!     by names       | the same, 128 bits | the name in natural order | 0 | slot, 32 |
 //! ```
 //!
-//! Lists are made in order ([`sorter`](super::sorter)). Slots are in the order of the names' bytes. So a list
+//! Lists are made in order ([`sorter`](sorter)). Slots are in the order of the names' bytes. So a list
 //! sorted by numbers also has equal entries in the order of their names; a list sorted by names is needed only
 //! for natural order. If the largest value comes first, a list contains the complement of the sort key. Only
 //! descending names are read from the list's end, each group separately.
+
+pub(crate) mod item;
+mod natural;
+pub(crate) mod ranked;
+mod sorter;
 
 use std::ops::Bound;
 
@@ -21,13 +26,13 @@ use memfold::collections::SlabList;
 use memfold::heap::Session;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use super::item::{Item, is_hidden, modified, row, sum};
-use super::natural::put_key;
-use super::sorter::{Sorter, Texts, Values};
 use crate::Error;
 use crate::entry::{Entry, Kind, Sum};
 use crate::source::Source;
 use crate::tree::{Contents, Row};
+use item::{Item, is_hidden, modified, row, sum};
+use natural::put_key;
+use sorter::{Sorter, Texts, Values};
 
 /// The sort key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -112,7 +117,7 @@ pub struct View<'s> {
 impl Sort {
     /// What is compared before names. Equal sizes are ordered by the other kind of size, everything else by disk
     /// usage, as in ncdu.
-    pub(super) fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> Rank {
+    pub(crate) fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> Rank {
         let sum = sum(entry, row);
         let values = match self.column {
             Column::Name => [0; 2],

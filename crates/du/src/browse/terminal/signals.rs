@@ -26,7 +26,7 @@ static HOOKS: Mutex<Option<Hooks>> = Mutex::new(None);
 
 /// Catches signals while it exists.
 #[derive(Debug)]
-pub(super) struct Signals(Hooks);
+pub(crate) struct Signals(Hooks);
 
 impl Signals {
     pub fn new() -> io::Result<Self> {
@@ -85,7 +85,7 @@ impl Drop for Signals {
 const SLEEPS: Duration = Duration::from_millis(200);
 
 /// Stops the program and its process group until the shell continues them.
-pub(super) fn sleep() -> io::Result<()> {
+pub(crate) fn sleep() -> io::Result<()> {
     let woken = Arc::new(AtomicBool::new(false));
     let hook = register(SIGCONT, woken.clone())?;
     let asked = Instant::now();

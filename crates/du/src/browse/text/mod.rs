@@ -1,5 +1,8 @@
 //! The width of texts on the screen, and cutting them to fit.
 
+pub(crate) mod format;
+pub(crate) mod paths;
+
 pub use memfold_escape::shown;
 use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;

@@ -2,7 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
-use super::options::Colours;
+use crate::browse::options::Colours;
 
 /// A part of what is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Part {
 
 impl Colours {
     /// The style of a part, selected or not.
-    pub(super) fn style(self, part: Part, selected: bool) -> Style {
+    pub(crate) fn style(self, part: Part, selected: bool) -> Style {
         if self == Colours::Off {
             return Style::new().add_modifier(match part {
                 Part::Head | Part::HeadNumber => Modifier::REVERSED,

@@ -15,24 +15,15 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::boxes;
-use super::format::{self, items, number, size};
-use super::item::Item;
-use super::options::{Graph, Links};
-use super::state::{Browser, LINES, Line};
-use super::text::{cut, shown, width};
 use super::theme::Part;
-use super::view::Column;
+use super::{boxes, put};
+use crate::browse::options::{Graph, Links};
+use crate::browse::state::{Browser, LINES, Line};
+use crate::browse::text::format::{self, items, number, size};
+use crate::browse::text::{cut, shown, width};
+use crate::browse::view::Column;
+use crate::browse::view::item::Item;
 use crate::entry::Sum;
-
-/// Writes a text at a position, as far as the area has room; returns where it ends.
-pub(super) fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
-    let area = area.intersection(buffer.area);
-    if y < area.y || y >= area.bottom() || x < area.x || x >= area.right() {
-        return x;
-    }
-    buffer.set_stringn(x, y, text, (area.right() - x).into(), style).0
-}
 
 /// The columns for which there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +95,7 @@ impl Browser<'_, '_> {
         boxes::draw(self, frame);
     }
 
-    pub(super) fn style(&self, part: Part) -> Style {
+    pub(crate) fn style(&self, part: Part) -> Style {
         self.options.colours.style(part, false)
     }
 

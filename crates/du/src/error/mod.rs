@@ -1,10 +1,13 @@
 //! What can go wrong with a tree.
 
+mod failure;
+
+pub use failure::Failure;
+
 use std::fmt;
 
 use memfold_escape::shown;
 
-use crate::delete::Failure;
 use crate::part::Malformed;
 
 /// Why something could not be done. A file system's part that could not be read is no such error: it is recorded

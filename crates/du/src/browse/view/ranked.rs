@@ -11,7 +11,7 @@ use memfold::heap::Session;
 
 use super::natural::put_key;
 use super::sorter::{Sorter, Texts};
-use super::view::{Column, Sort};
+use super::{Column, Sort};
 use crate::Error;
 use crate::source::{ROOT, Source};
 use crate::tree::below::{Below, Step};

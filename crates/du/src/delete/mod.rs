@@ -10,94 +10,25 @@
 //! The tree does not record the identity of directories, which would take memory, only the names in them and the
 //! devices they are on.
 
+mod examine;
+
+pub use crate::error::Failure;
+
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString};
-use std::fmt;
+use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use memfold_escape::shown;
-use rustix::fs::{AtFlags, FileType, RawDir, Statx, StatxFlags, statx, unlinkat};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, unlinkat};
 
+use self::examine::{count, is_same, look};
 use crate::Error;
 use crate::entry::{Entry, Kind};
 use crate::part::{MOST, Reader};
-use crate::scan::clock::{self, may_be_as_seen};
 use crate::scan::open::{self, Open, mounted};
 use crate::scan::{self, Options};
 use crate::source::Source;
 use crate::tree::{Contents, Tree, flags};
-
-/// Why something was not deleted.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The tree cannot be read.
-    Tree(Error),
-    /// The system refused: the path, and the operation.
-    System(Vec<u8>, io::Error),
-    /// It has changed since it was read: the path.
-    Changed(Vec<u8>),
-    /// It contains something that was not shown: the directory's path.
-    NotShown(Vec<u8>),
-    /// It could not be examined when it was read, so nobody knows what it is: the path.
-    NotLooked(Vec<u8>, io::Error),
-    /// Something is mounted there: the path.
-    Mounted(Vec<u8>),
-    /// The user stopped it.
-    Stopped,
-    /// Why it ended after something had already been deleted.
-    Partly(Box<Failure>),
-}
-
-impl Failure {
-    fn new(path: &[u8], error: Errno) -> Self {
-        match error {
-            Errno::NOENT | Errno::NOTDIR | Errno::ISDIR | Errno::LOOP | Errno::STALE => {
-                Failure::Changed(path.to_vec())
-            }
-            Errno::NOTEMPTY | Errno::EXIST => Failure::NotShown(path.to_vec()),
-            error => Failure::System(path.to_vec(), error.into()),
-        }
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Self {
-        Failure::Tree(error)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Tree(error) => error.fmt(f),
-            Failure::System(at, error) => write!(f, "{}: {error}", shown(at)),
-            Failure::Changed(at) => {
-                write!(f, "{} has changed since it was read: refresh, and look again", shown(at))
-            }
-            Failure::NotShown(at) => write!(
-                f,
-                "{} holds something that was not shown (new, or excluded from the scan): refresh, or scan without exclusions",
-                shown(at)
-            ),
-            Failure::NotLooked(at, error) => write!(
-                f,
-                "{} could not be looked at ({error}), so nobody knows what it is: see to it that its directory can be searched (chmod u+x), and refresh",
-                shown(at)
-            ),
-            Failure::Mounted(at) => {
-                write!(f, "{} is a mount point: unmount it, or delete what is in it and beside it", shown(at))
-            }
-            Failure::Stopped => f.write_str("stopped"),
-            Failure::Partly(failure) => write!(f, "{failure}; what was deleted before stays deleted"),
-        }
-    }
-}
-
-impl std::error::Error for Failure {}
 
 /// The progress.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -405,7 +336,7 @@ impl Work<'_, '_> {
         if mounted(&stat) == Some(true) {
             return Err(Failure::Mounted(path_of(open, entry.name)));
         }
-        if !self.is_same(&file, &name, entry, &stat, seen_until) {
+        if !is_same(&file, &name, entry, &stat, seen_until, self.deletes) {
             return Err(Failure::Changed(path_of(open, entry.name)));
         }
         if self.deletes {
@@ -414,29 +345,6 @@ impl Work<'_, '_> {
         }
         self.progress.seen += 1;
         Ok(())
-    }
-
-    /// Whether the entry is still what was read, as far as that is known.
-    fn is_same(
-        &self,
-        directory: &OwnedFd,
-        name: &CStr,
-        entry: &Entry<'_>,
-        stat: &Statx,
-        seen_until: i64,
-    ) -> bool {
-        if entry.followed.is_none() {
-            return is_as_read(entry, stat, seen_until);
-        }
-        // The link is deleted, but the known attributes are those of its target.
-        if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::Symlink {
-            return false;
-        }
-        match look(directory, name, AtFlags::empty()) {
-            Ok(target) => is_as_read(entry, &target, seen_until),
-            // It may just have been deleted.
-            Err(_) => self.deletes,
-        }
     }
 
     /// Called after everything in the directory.
@@ -448,40 +356,4 @@ impl Work<'_, '_> {
         }
         Ok(())
     }
-}
-
-fn look(directory: &OwnedFd, name: &CStr, flags: AtFlags) -> Result<Statx, Errno> {
-    let flags = flags | AtFlags::STATX_SYNC_AS_STAT | AtFlags::NO_AUTOMOUNT;
-    statx(directory, name, flags, StatxFlags::BASIC_STATS)
-}
-
-/// A file written since it was read may have the same length, but it has a later time, and a file that had holes
-/// takes more space. For links and other non-files, times tell nothing more.
-fn is_as_read(entry: &Entry<'_>, stat: &Statx, seen_until: i64) -> bool {
-    let kind = FileType::from_raw_mode(stat.stx_mode.into());
-    let modified = clock::nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into());
-    let is_kind = match entry.kind {
-        Kind::File => kind == FileType::RegularFile,
-        Kind::Other => !matches!(kind, FileType::RegularFile | FileType::Directory),
-        _ => false,
-    };
-    is_kind
-        && stat.stx_size == entry.size
-        && stat.stx_blocks == entry.blocks
-        && (kind != FileType::RegularFile || may_be_as_seen(modified, seen_until))
-        && entry.link.is_none_or(|link| stat.stx_ino == link.inode)
-        && entry.extended.is_none_or(|extended| {
-            stat.stx_mtime.tv_sec == extended.modified
-                && FileType::from_raw_mode(extended.mode.into()) == kind
-        })
-}
-
-/// How many names are in a directory.
-fn count(directory: &OwnedFd) -> Result<u64, Errno> {
-    let (mut buffer, mut count) = (Vec::with_capacity(32 << 10), 0);
-    let mut names = RawDir::new(directory.as_fd(), buffer.spare_capacity_mut());
-    while let Some(name) = names.next() {
-        count += u64::from(!matches!(name?.file_name().to_bytes(), b"." | b".."));
-    }
-    Ok(count)
 }

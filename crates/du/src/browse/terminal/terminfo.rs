@@ -16,7 +16,7 @@ const MAGIC_32: u16 = 0o1036;
 const COLOURS: usize = 13;
 
 /// The number of colours of the terminal in TERM; `None` if it is unknown.
-pub(super) fn colours() -> Option<u32> {
+pub(crate) fn colours() -> Option<u32> {
     let name = std::env::var_os("TERM")?;
     // The name becomes a part of paths.
     if name.is_empty() || name.as_bytes().contains(&b'/') || name.as_bytes()[0] == b'.' {

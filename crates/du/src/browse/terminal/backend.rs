@@ -16,10 +16,10 @@ use ratatui::layout::{Position, Size};
 use ratatui::style::{Color, Modifier};
 
 /// The backend; see the module.
-pub(super) struct Plain<W: Write>(CrosstermBackend<W>);
+pub(crate) struct Plain<W: Write>(CrosstermBackend<W>);
 
 impl<W: Write> Plain<W> {
-    pub(super) fn new(to: W) -> Self {
+    pub(crate) fn new(to: W) -> Self {
         Plain(CrosstermBackend::new(to))
     }
 }
@@ -132,9 +132,9 @@ impl<W: Write> Backend for Plain<W> {
 mod tests {
     use ratatui::style::Style;
 
-    use super::super::options::Colours;
-    use super::super::theme::Part;
     use super::*;
+    use crate::browse::draw::theme::Part;
+    use crate::browse::options::Colours;
 
     fn drawn(cells: &[(u16, u16, Cell)]) -> String {
         let mut bytes = Vec::new();

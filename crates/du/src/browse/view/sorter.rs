@@ -23,7 +23,7 @@ const RUN: usize = if cfg!(test) { 100 } else { 64 << 10 };
 const RUN_BYTES: usize = 2 << 20;
 
 /// Elements in plain memory.
-pub(super) trait Batch {
+pub(crate) trait Batch {
     type Element: ?Sized + Element + Ord;
 
     fn is_full(&self) -> bool;
@@ -37,7 +37,7 @@ pub(super) trait Batch {
 
 /// Elements of equal size.
 #[derive(Default)]
-pub(super) struct Values<T>(Vec<T>);
+pub(crate) struct Values<T>(Vec<T>);
 
 impl<T> Values<T> {
     pub fn push(&mut self, value: T) {
@@ -72,7 +72,7 @@ impl<T: Element<Owned = T> + Ord + Copy> Batch for Values<T> {
 
 /// Elements of any size, one after the other.
 #[derive(Default)]
-pub(super) struct Texts {
+pub(crate) struct Texts {
     bytes: Vec<u8>,
     /// The range of each.
     texts: Vec<(u32, u32)>,
@@ -119,7 +119,7 @@ impl Batch for Texts {
 }
 
 /// The sorter; see the module. No two elements may be equal.
-pub(super) struct Sorter<'s, 'h, B: Batch> {
+pub(crate) struct Sorter<'s, 'h, B: Batch> {
     session: &'s Session<'h>,
     pub batch: B,
     runs: Vec<SlabList<'s, B::Element, Ordered>>,

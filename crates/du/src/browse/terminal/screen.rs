@@ -20,12 +20,12 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use super::backend::Plain;
-use super::boxes;
 use super::input::{Keys, PAUSE};
-use super::options::{Colours, Options};
 use super::signals::{self, Signals};
-use super::{Control, Step};
 use crate::Error;
+use crate::browse::draw::boxes;
+use crate::browse::options::{Colours, Options};
+use crate::browse::{Control, Step};
 
 /// How long a signal may wait.
 const WAIT: Duration = Duration::from_millis(200);
@@ -136,7 +136,7 @@ impl Screen {
     }
 
     /// The size of the screen.
-    pub(super) fn size(&self) -> io::Result<Size> {
+    pub(crate) fn size(&self) -> io::Result<Size> {
         self.terminal.size()
     }
 
@@ -199,7 +199,7 @@ impl Screen {
     }
 
     /// Waits for the next input.
-    pub(super) fn input(&mut self) -> io::Result<Input> {
+    pub(crate) fn input(&mut self) -> io::Result<Input> {
         loop {
             if let Some(input) = self.poll(WAIT)? {
                 return Ok(input);
@@ -220,7 +220,7 @@ impl Screen {
     }
 
     /// Gives the terminal to something else meanwhile.
-    pub(super) fn without<R>(&mut self, f: impl FnOnce() -> R) -> io::Result<R> {
+    pub(crate) fn without<R>(&mut self, f: impl FnOnce() -> R) -> io::Result<R> {
         leave();
         let result = f();
         self.signals.forget_keys();
@@ -232,12 +232,12 @@ impl Screen {
     }
 
     /// Marks the beginning of a long operation.
-    pub(super) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         self.began = None;
     }
 
     /// Shows the progress in front of what `draw` draws, and checks for keys that stop it.
-    pub(super) fn show(
+    pub(crate) fn show(
         &mut self,
         title: &str,
         step: impl FnOnce() -> Step,
@@ -291,7 +291,7 @@ impl Screen {
         let colours = self.colours;
         let draw = |frame: &mut Frame<'_>| {
             let area = frame.area();
-            frame.buffer_mut().set_style(area, colours.style(super::theme::Part::Text, false));
+            frame.buffer_mut().set_style(area, colours.style(crate::browse::draw::theme::Part::Text, false));
         };
         self.show(title, step, draw) == Control::Go
     }

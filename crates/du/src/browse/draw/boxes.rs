@@ -6,16 +6,16 @@ use ratatui::layout::{Rect, Size};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Clear, Padding, Paragraph, Widget, Wrap};
 
-use super::draw::put;
-use super::format::{self, elapsed, number, size};
-use super::help;
-use super::item::Item;
-use super::options::Colours;
-use super::state::Browser;
-use super::text::{cut, shown};
+use super::put;
 use super::theme::Part;
-use super::windows::{Answer, Delete, HELP, Help, INFO, Info, Message, Window};
 use crate::browse::Step;
+use crate::browse::help;
+use crate::browse::options::Colours;
+use crate::browse::state::Browser;
+use crate::browse::text::format::{self, elapsed, number, size};
+use crate::browse::text::{cut, shown};
+use crate::browse::view::item::Item;
+use crate::browse::windows::{Answer, Delete, HELP, Help, INFO, Info, Message, Window};
 use crate::entry::Sum;
 
 /// A window that needs more lines than the screen has gets a frame only if the screen has at least this many.
@@ -66,7 +66,7 @@ fn way_out(buffer: &mut Buffer, inside: Rect, colours: Colours, text: &str) {
 }
 
 /// Draws the open window.
-pub(super) fn draw(browser: &Browser<'_, '_>, frame: &mut Frame<'_>) {
+pub(crate) fn draw(browser: &Browser<'_, '_>, frame: &mut Frame<'_>) {
     let buffer = frame.buffer_mut();
     let colours = browser.options.colours;
     match &browser.window {
@@ -189,7 +189,7 @@ const SEVERAL: u16 = 14;
 
 /// Whether the question before a deletion is visible on a screen of this size: a part of the name, and the
 /// answer.
-pub(super) fn is_question_seen(size: Size) -> bool {
+pub(crate) fn is_question_seen(size: Size) -> bool {
     match size.height {
         0 => false,
         1 => size.width >= ALONE,
@@ -266,7 +266,7 @@ fn facts(browser: &Browser<'_, '_>, info: &Info, item: &Item) -> Vec<(String, St
 }
 
 /// Draws the progress of a long operation.
-pub(super) fn progress(
+pub(crate) fn progress(
     buffer: &mut Buffer,
     colours: Colours,
     si: bool,
@@ -291,7 +291,7 @@ pub(super) fn progress(
 }
 
 /// Asks whether to continue an operation that partly failed.
-pub(super) fn failed(buffer: &mut Buffer, colours: Colours, text: &str, answer: usize) {
+pub(crate) fn failed(buffer: &mut Buffer, colours: Colours, text: &str, answer: usize) {
     let inside = frame(buffer, colours, "Error", &[], 0, Size { width: 60, height: 7 });
     let lines = Rect { height: inside.height.saturating_sub(1), ..inside };
     Paragraph::new(text)
