@@ -3,8 +3,8 @@
 use std::ffi::{c_int, c_void};
 
 use crate::entry::Out;
-use crate::lists::Room;
-use crate::lists::slablist::{in_list, memfold_slablist};
+use crate::session::lists::Room;
+use crate::session::lists::slablist::{in_list, memfold_slablist};
 
 /// As in `memfold.h`: a number that no other cursor of the process has.
 pub type memfold_cursor = u64;

@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_void};
 
 use crate::entry::Out;
 use crate::error::{Code, Failure};
-use crate::lists::kind::Kind;
-use crate::lists::list::AnyList;
-use crate::lists::slablist::{in_list, memfold_slablist};
-use crate::lists::{bytes, say};
+use crate::session::lists::kind::Kind;
+use crate::session::lists::list::AnyList;
+use crate::session::lists::slablist::{in_list, memfold_slablist};
+use crate::session::lists::{bytes, say};
 
 /// Adds an element.
 ///

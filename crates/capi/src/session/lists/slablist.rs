@@ -5,10 +5,10 @@ use std::ptr;
 
 use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
-use crate::lists::list::{self, AnyList};
-use crate::lists::options::{Settled, memfold_slablist_options};
-use crate::lists::say;
-use crate::options::read;
+use crate::heap::options::read;
+use crate::session::lists::list::{self, AnyList};
+use crate::session::lists::options::{Settled, memfold_slablist_options};
+use crate::session::lists::say;
 use crate::session::{in_owner, in_owners, in_session, memfold_session};
 
 /// C's view of a list: a number, see the parent module.

@@ -11,7 +11,7 @@ use memfold::heap::Pin;
 use crate::bound::Bound;
 use crate::entry::Out;
 use crate::error::{Code, Failure};
-use crate::node::{handle, memfold_handle};
+use crate::session::node::{handle, memfold_handle};
 use crate::session::{Access, in_session, memfold_session};
 
 /// What a session has pinned.

@@ -8,9 +8,9 @@ use memfold::collections::SlabMap;
 use memfold::heap::Session;
 
 use crate::error::{Code, Failure};
-use crate::lists::Room;
-use crate::lists::kind::{By, Item, Kind};
-use crate::lists::options::Settled;
+use crate::session::lists::Room;
+use crate::session::lists::kind::{By, Item, Kind};
+use crate::session::lists::options::Settled;
 
 /// Called for each key and its value until it returns something other than 0.
 pub type VisitEntry<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> c_int;

@@ -5,8 +5,8 @@ use std::ffi::{c_char, c_void};
 use memfold::collections::Packing;
 
 use crate::error::Failure;
-use crate::lists::kind::{By, Kind, memfold_compare};
-use crate::options::{bad, text};
+use crate::heap::options::{bad, text};
+use crate::session::lists::kind::{By, Kind, memfold_compare};
 
 /// As in `memfold.h`. New fields are added at the end.
 #[derive(Clone, Copy)]

@@ -1,5 +1,9 @@
 //! Heaps by their numbers.
 
+pub mod callbacks;
+mod file;
+pub mod options;
+
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::ptr;
@@ -9,10 +13,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use memfold::heap::{Heap, Options, TierHealth};
 
 use crate::bound::{Seat, Shared};
-use crate::callbacks::Callbacks;
 use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
-use crate::options::{limit, memfold_options, read};
+use crate::heap::callbacks::Callbacks;
+use crate::heap::options::{limit, memfold_options, read};
 
 /// C's view of a heap: a number, see [`number`].
 #[repr(C)]

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use memfold::heap::{Ahead, HeapKind, Limit, Options, PolicyKind};
 use memfold::spill::{Spilled, Target, Terms};
 
-use crate::callbacks::{Callbacks, Pair, memfold_compress, memfold_decompress};
 use crate::error::{Code, Failure};
+use crate::heap::callbacks::{Callbacks, Pair, memfold_compress, memfold_decompress};
 
 /// As in `memfold.h`. New fields are added at the end.
 #[derive(Clone, Copy)]
@@ -201,7 +201,7 @@ mod tests {
         let of = |bytes, blocks| limit(bytes, blocks).ok();
         assert_eq!((of(0, 0), of(1 << 20, 0)), (Some(Limit::Free), Some(Limit::Bytes(1 << 20))));
         assert_eq!((of(0, 8), of(1 << 20, 8)), (Some(Limit::Blocks(8)), None));
-        let header = include_str!("../include/memfold.h");
+        let header = include_str!("../../include/memfold.h");
         for (name, text, value, meant) in [
             ("MEMFOLD_LIMIT_ALL", "UINT64_MAX", LIMIT_ALL, Limit::All),
             ("MEMFOLD_LIMIT_SHARE", "(UINT64_MAX - 1)", LIMIT_SHARE, Limit::Share),

@@ -5,10 +5,10 @@ use std::ptr;
 
 use crate::entry::{Out, callback, entry};
 use crate::error::{Code, Failure};
-use crate::lists::slablist::{in_list, memfold_slablist, not_null};
-use crate::lists::sorted::numbers;
-use crate::lists::{Room, memfold_visit, say};
 use crate::session::in_owner;
+use crate::session::lists::slablist::{in_list, memfold_slablist, not_null};
+use crate::session::lists::sorted::numbers;
+use crate::session::lists::{Room, memfold_visit, say};
 
 /// Copies the element at a position.
 ///

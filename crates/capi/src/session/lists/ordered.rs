@@ -2,8 +2,8 @@
 
 use std::ffi::{c_int, c_void};
 
-use crate::lists::bytes;
-use crate::lists::slablist::{in_list, memfold_slablist};
+use crate::session::lists::bytes;
+use crate::session::lists::slablist::{in_list, memfold_slablist};
 
 /// Inserts an element before the one at a position, or at the end.
 ///

@@ -5,10 +5,10 @@ use std::ptr;
 
 use crate::entry::{Out, callback, entry};
 use crate::error::{Code, Failure};
-use crate::lists::map::{self, AnyMap};
-use crate::lists::options::{Settled, memfold_slabmap_options};
-use crate::lists::{Room, bytes, memfold_visit_entry, say};
-use crate::options::read;
+use crate::heap::options::read;
+use crate::session::lists::map::{self, AnyMap};
+use crate::session::lists::options::{Settled, memfold_slabmap_options};
+use crate::session::lists::{Room, bytes, memfold_visit_entry, say};
 use crate::session::{in_owner, in_session, memfold_session};
 
 /// C's view of a map: a number, see the parent module.

@@ -7,6 +7,10 @@
 //! The serial number distinguishes a session from every other session that ever existed, including those of other
 //! threads: their tables are not searched.
 
+pub mod lists;
+pub mod node;
+pub mod pin;
+
 use std::cell::RefCell;
 use std::ffi::c_int;
 use std::mem::{self, ManuallyDrop};
@@ -18,8 +22,8 @@ use crate::bound::{Bound, Seat};
 use crate::entry::{Out, attempt, entry};
 use crate::error::{Code, Failure};
 use crate::heap::{memfold_heap, number, take_seat};
-use crate::lists::Lists;
-use crate::pin::Pins;
+use crate::session::lists::Lists;
+use crate::session::pin::Pins;
 
 /// C's view of a session: a number, see the module.
 #[repr(C)]

@@ -45,8 +45,8 @@ use memfold::heap::Session;
 use crate::bound::{Bound, Seat};
 use crate::entry::{Out, length};
 use crate::error::{Code, Failure};
-use crate::lists::list::AnyList;
-use crate::lists::map::AnyMap;
+use crate::session::lists::list::AnyList;
+use crate::session::lists::map::AnyMap;
 use crate::session::number_within;
 
 /// As in `memfold.h`.
@@ -195,7 +195,7 @@ impl Room<'_> {
     /// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile, as long as this lives.
     unsafe fn new(to: *mut c_void, room: usize, len: *mut usize) -> Result<Self, Failure> {
         // SAFETY: as promised.
-        Ok(Room { to: unsafe { crate::node::memory(to, room) }?, len })
+        Ok(Room { to: unsafe { crate::session::node::memory(to, room) }?, len })
     }
 
     /// Returns the length of an element.

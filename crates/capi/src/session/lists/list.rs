@@ -11,9 +11,9 @@ use memfold::collections::{Cursor, Natural, Ordered, SlabList};
 use memfold::heap::Session;
 
 use crate::error::{Code, Failure};
-use crate::lists::kind::{By, Item, Kind, Order};
-use crate::lists::options::{CIRCULAR, MANY, ORDERED, Settled};
-use crate::lists::{Room, serial};
+use crate::session::lists::kind::{By, Item, Kind, Order};
+use crate::session::lists::options::{CIRCULAR, MANY, ORDERED, Settled};
+use crate::session::lists::{Room, serial};
 
 /// Called for each element until it returns something other than 0.
 pub type Visit<'v> = &'v mut dyn FnMut(&[u8]) -> c_int;

@@ -8,8 +8,8 @@ use memfold::heap::{Heap, LoadError, Options, SaveError};
 
 use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
+use crate::heap::options::{memfold_options, read};
 use crate::heap::{add, find, memfold_heap};
-use crate::options::{memfold_options, read};
 
 impl From<SaveError> for Failure {
     fn from(error: SaveError) -> Self {
