@@ -23,7 +23,7 @@ use redis::{Cmd, ErrorKind, FromRedisValue, RedisError, RedisResult};
 
 use self::nodes::{Link, Nodes};
 use self::runs::Runs;
-use super::target::shown;
+use super::display::shown;
 use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 
 /// How often to check that the server still keeps what it has.
