@@ -1,6 +1,6 @@
 /* Just enough of io_uring, by raw system calls: one thread submits, waits and reaps. */
-#ifndef TORTURE_URING_H
-#define TORTURE_URING_H
+#ifndef TORTURE_RING_H
+#define TORTURE_RING_H
 
 #include <linux/io_uring.h>
 #include <stdbool.h>

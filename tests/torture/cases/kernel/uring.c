@@ -7,7 +7,7 @@
  */
 #include "torture.h"
 #include "mirror.h"
-#include "uring.h"
+#include "ring.h"
 
 #include <fcntl.h>
 

@@ -1,6 +1,6 @@
 /* Raw io_uring; see uring.h. */
 #include "torture.h"
-#include "uring.h"
+#include "ring.h"
 
 #include <sys/syscall.h>
 
