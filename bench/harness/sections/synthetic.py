@@ -54,7 +54,7 @@ def all_peers(binary, options):
     return [peer for peer in found if not options.peers or any(want in peer.name for want in options.peers)]
 
 
-def section(binary, results, options, binaries, files, source):
+def section(binary, results, options, binaries, files):
     """Interleaved repeats of every row with every peer; prints the table of medians."""
     counts = SHORT if options.quick else PATTERNS
     rows, skipped = [], {}
@@ -75,10 +75,10 @@ def section(binary, results, options, binaries, files, source):
                                 report.progress(f"{peer.name:18} {total // MIB} MiB, {threads} thread(s), {pattern:10} "
                                                 f"{report.shown(row['wall'])} s, {report.shown(row['cpu'])} s CPU, "
                                                 f"peak {row['peak_bytes'] / MIB:.0f} MiB")
-                                results.add("synthetic", rows, source=source, touches=counts)
+                                results.add("synthetic", rows, source=options.source, touches=counts)
             except peers.NotPossible as why:
                 skipped[peer.name] = str(why)
-    results.add("synthetic", rows, source=source, touches=counts, skipped=skipped)
+    results.add("synthetic", rows, source=options.source, touches=counts, skipped=skipped)
     show(rows, others, counts)
     for name, why in skipped.items():
         print(f"skipped: {name}: {why}")

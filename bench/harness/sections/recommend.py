@@ -12,10 +12,11 @@ import tempfile
 import threading
 from pathlib import Path
 
-import idle
 import memory
 import report
 from idling import servers
+
+from . import idle
 
 WORK = 15
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws the figures of the heap's benchmarks from rows that `bench-heap --out FILE` keeps.
 
-    bench/harness/plot.py FILE... --to DIRECTORY
+    bench/plots/heap.py FILE... --to DIRECTORY
 
 The paper's figures 8.1 (resident blocks), 8.2 (sizes of blocks) and 8.3 (codecs), one of each for every tree, and misses of
 the policies. A cross at the top is a setting that was given up, or failed.
@@ -25,14 +25,18 @@ def figure(row, name):
     return row[name]["cpu"] * 1000 if name in row else None
 
 
-def panels(drawing, rows, malloc, names, values, label, kind):
+def axis(what, values):
+    return svg.linear(max(values)) if what == "memory" else svg.logarithmic(min(values), max(values))
+
+
+def panels(drawing, rows, malloc, names, values, label):
     """One panel for each operation and for memory; `names` are (name, colour, which rows), `values` those across."""
     for what in (*OPERATIONS, "memory"):
         base = figure(malloc, what)
         known = [figure(row, what) for row in rows if figure(row, what)] + [base]
-        up = svg.Scale(known, "linear" if what == "memory" else "log")
+        up = axis(what, known)
         title = "memory after the scan, MiB" if what == "memory" else f"{what}, ms of CPU"
-        place = drawing.panel(title, svg.Scale(values, kind), up, label)
+        place = drawing.panel(title, svg.Steps(values), up, label)
         drawing.path([place(values[0], base), place(values[-1], base)], "malloc")
         for name, colour, wanted in names:
             points = sorted((wanted(row), figure(row, what), row.get("failed")) for row in rows if wanted(row) is not None)
@@ -41,7 +45,7 @@ def panels(drawing, rows, malloc, names, values, label, kind):
                 if value:
                     drawing.dot(*place(at, value), colour, f"{name}, {at:g}: {value:.4g}; malloc {base:.4g}")
                 else:
-                    drawing.cross(place(at, base)[0], place(at, up.ticks()[-1])[1] + 6, colour, f"{name}, {at:g}: {failed}")
+                    drawing.cross(place(at, base)[0], place(at, up.ticks[-1])[1] + 6, colour, f"{name}, {at:g}: {failed}")
 
 
 def resident(tree, rows, malloc, to):
@@ -55,8 +59,8 @@ def resident(tree, rows, malloc, to):
     if len(values) < 2:
         return
     drawing = svg.Drawing(f"Resident blocks: {tree}, blocks of 32 KiB, zstd:1", 5, 1)
-    panels(drawing, rows, malloc, [("heap", svg.COLOURS[0], across)], values, "resident blocks", "steps")
-    drawing.legend([("heap", svg.COLOURS[0]), ("malloc", None)])
+    panels(drawing, rows, malloc, [("heap", svg.COLOURS[0], across)], values, "resident blocks")
+    drawing.keys([("heap", svg.COLOURS[0]), ("malloc", "malloc")])
     drawing.save(to / f"heap-8-1-resident-{tree}.svg")
 
 
@@ -75,8 +79,8 @@ def blocks(tree, rows, malloc, to):
     if len(values) < 2:
         return
     drawing = svg.Drawing(f"Sizes of blocks: {tree}, zstd:1", 5, 1)
-    panels(drawing, rows, malloc, names, values, "KiB of a block", "steps")
-    drawing.legend([*((name, colour) for name, colour, _ in names), ("malloc", None)])
+    panels(drawing, rows, malloc, names, values, "KiB of a block")
+    drawing.keys([*((name, colour) for name, colour, _ in names), ("malloc", "malloc")])
     drawing.save(to / f"heap-8-2-blocks-{tree}.svg")
 
 
@@ -92,8 +96,8 @@ def codecs(tree, rows, malloc, to):
     for what in (*OPERATIONS, "memory"):
         base = figure(malloc, what)
         known = [figure(row, what) for row in mine if figure(row, what)] + [base]
-        across = svg.Scale(known, "linear" if what == "memory" else "log")
-        up = Names(list(place_of))
+        across = axis(what, known)
+        up = svg.Steps(place_of)
         title = "memory, MiB" if what == "memory" else f"{what}, ms of CPU"
         place = drawing.panel(title, across, up, "")
         drawing.path([place(base, next(iter(place_of))), place(base, mine[-1]["settings"]["codec"])], "malloc")
@@ -102,28 +106,10 @@ def codecs(tree, rows, malloc, to):
             if value:
                 drawing.dot(*place(value, name), svg.COLOURS[0], f"{name}: {value:.4g}; malloc {base:.4g}")
             else:
-                x, y = place(across.ticks()[-1], name)
+                x, y = place(across.ticks[-1], name)
                 drawing.cross(x - 6, y, svg.COLOURS[1], f"{name}: {row.get('failed')}")
-    drawing.legend([("malloc", None)])
+    drawing.keys([("malloc", "malloc")])
     drawing.save(to / f"heap-8-3-codecs-{tree}.svg")
-
-
-class Names:
-    """A scale of names, from bottom to top."""
-
-    kind = "steps"
-
-    def __init__(self, names):
-        self.names = names
-
-    def __call__(self, name):
-        return (self.names.index(name) + 0.5) / len(self.names)
-
-    def name(self, tick):
-        return tick
-
-    def ticks(self):
-        return self.names
 
 
 def policies(rows, to):
@@ -135,15 +121,15 @@ def policies(rows, to):
     for trace, phase in phases:
         mine = [row for row in rows if (row["trace"], row["phase"]) == (trace, phase)]
         missed = {(row["policy"], row["share"]): 1000 * row["faults"] / row["uses"] for row in mine if row["faults"]}
-        up = svg.Scale(missed.values() or [1.0], "log")
-        place = drawing.panel(trace if phase == "all" else f"{trace}: {phase}", svg.Scale(shares, "steps"), up, "resident, % of blocks")
+        up = svg.logarithmic(min(missed.values(), default=1), max(missed.values(), default=1))
+        place = drawing.panel(trace if phase == "all" else f"{trace}: {phase}", svg.Steps(shares), up, "resident, % of blocks")
         for name, colour in zip(names, svg.COLOURS):
             points = [(share, missed[name, share]) for share in shares if (name, share) in missed]
             if points:
                 drawing.path([place(*point) for point in points], "line", stroke=colour)
             for share, misses in points:
                 drawing.dot(*place(share, misses), colour, f"{name}, {share} %: {misses:.4g}")
-    drawing.legend(list(zip(names, svg.COLOURS)))
+    drawing.keys(list(zip(names, svg.COLOURS)))
     drawing.save(to / "heap-policies.svg")
 
 

@@ -9,7 +9,8 @@ import tempfile
 import memory
 import peers
 import report
-import synthetic
+
+from . import synthetic
 
 MIB = memory.MIB
 TOTAL, AMOUNT, ROOM, TOUCHES = 620 * MIB, 512 * MIB, 800 * MIB, 20_000

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws every insertion's time from what `bench-collections plots --out DIR` left in DIR/plots.json.
 
-    bench/harness/insertions.py DIR
+    bench/plots/insertions.py DIR
 
 Leaves SVG files and index.html, which needs no other file, in DIR. Times and counts are in cells of a grid: a cell takes the
 colour of what most of its operations did, and is the darker the more there are. Where there are few of a kind, each cell of
@@ -12,9 +12,7 @@ import argparse
 import html
 import json
 import math
-import struct
 import sys
-import zlib
 from pathlib import Path
 
 import svg
@@ -52,48 +50,8 @@ def count_name(count):
     return f"{count / 1e6:g} M" if count >= 1e6 else f"{count / 1e3:g} k" if count >= 1e3 else f"{count:g}"
 
 
-class Axis:
-    """From a value to a place between 0 and 1, with ticks where they are wanted."""
-
-    kind = "axis"
-
-    def __init__(self, ticks, name, low=None, high=None, log=False):
-        self.at, self.name, self.log = ticks, name, log
-        self.low, self.high = ticks[0] if low is None else low, ticks[-1] if high is None else high
-
-    def __call__(self, value):
-        if self.log:
-            return math.log(value / self.low) / math.log(self.high / self.low)
-        return (value - self.low) / (self.high - self.low)
-
-    def ticks(self):
-        return self.at
-
-
-def times(low=10, high=1e8):
-    """Nanoseconds, ten times more from tick to tick."""
-    return Axis([10.0 ** power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)], ns_name, log=True)
-
-
-def linear(high, name, parts=7):
-    """From zero on, to a little more than the largest value."""
-    step = 10 ** math.floor(math.log10(high))
-    step = next(step * part for part in (0.1, 0.2, 0.5, 1, 2) if high / (step * part) <= parts)
-    ticks = [i * step for i in range(math.floor(high / step) + 1)]
-    return Axis(ticks, name, high=max(high, ticks[-1]))
-
-
-def png(pixels, width, palette):
-    """Pixels (numbers of colours, row by row) as a PNG; a colour is red, green, blue, opacity."""
-
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + bytes(pixels[at:at + width]) for at in range(0, len(pixels), width))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, len(pixels) // width, 8, 3, 0, 0, 0))
-            + chunk(b"PLTE", b"".join(bytes(colour[:3]) for colour in palette))
-            + chunk(b"tRNS", bytes(colour[3] for colour in palette))
-            + chunk(b"IDAT", zlib.compress(rows, 9)) + chunk(b"IEND", b""))
+def times():
+    return svg.logarithmic(10, 1e8, ns_name)
 
 
 def rgb(colour):
@@ -142,7 +100,7 @@ class Picture:
 
     def draw(self, drawing, corner, size, colours):
         (x, y), (width, height) = corner, size
-        drawing.image(x, y, width, height, png(self.pixels, self.columns, colours))
+        drawing.image(x, y, width, height, svg.png(self.pixels, self.columns, colours))
         mark = 2.6 if self.coarser == 1 else 2.2
         for name, cells in self.marks.items():
             across, up = width / self.columns, height / self.rows
@@ -151,51 +109,14 @@ class Picture:
             drawing.shape(path, CLASSES[name][1])
 
 
-# The line of the means, on top of all colours: it has an edge in the paper's colour.
-STYLE = """.mean{fill:none;stroke:#1c2530;stroke-width:1.3}.edge{fill:none;stroke:#fff;stroke-width:3.2;stroke-opacity:.75}
-@media(prefers-color-scheme:dark){.mean{stroke:#e6ebf2}.edge{stroke:#14191f}}
-"""
-
-
-class Drawing(svg.Drawing):
-    """A page with keys for colours under its title."""
-
-    def __init__(self, *options, **more):
-        super().__init__(*options, **more)
-        self.root[0].text += STYLE
-
-    def mean(self, points):
-        self.path(points, "edge")
-        self.path(points, "mean")
-
-    def shape(self, path, colour):
-        svg.ET.SubElement(self.root, "path", {"d": path, "fill": colour})
-
-    def keys(self, names, square=True, y=50):
-        """Names with their colours, from left to right; as many lines as it takes."""
-        x = 24
-        for name, colour in names:
-            width = 5.8 * len(name) + 36
-            if x + width > self.total[0] - 10:
-                x, y = 24, y + 18
-            if colour is None:
-                self.path([(x - 2, y - 4), (x + 12, y - 4)], "mean")
-            elif square:
-                self.shape(f"M{x} {y - 9}h10v10h-10z", colour)
-            else:
-                self.path([(x - 2, y - 4), (x + 12, y - 4)], "line", stroke=colour)
-            self.text(x + 16, y, name)
-            x += width
-
-
 def density(drawing, data, operations, title, label, coarser, colours, removal=False):
     """One panel: an operation's time over how many elements there were."""
     count, all_count = operations["count"], data["elements"]
     low, high = (all_count, all_count - count) if removal else (0, all_count)
-    ticks = [tick for tick in linear(all_count, None).ticks() if min(low, high) <= tick <= max(low, high)]
+    ticks = [tick for tick in svg.linear(all_count, None).ticks if min(low, high) <= tick <= max(low, high)]
     if drawing.width < 400:
         ticks = ticks[::2]
-    across, up = Axis(ticks, count_name, low, high), times()
+    across, up = svg.Axis(ticks, count_name, low, high), times()
     place = drawing.panel(title, across, up, label)
     (left, top), (right, bottom) = place(low, up.high), place(high, up.low)
     Picture(data["grid"], operations, coarser).draw(drawing, (left, top), (right - left, bottom - top), colours)
@@ -212,8 +133,8 @@ def class_keys(runs, kinds=("insert",)):
 def slab_lists(data, runs, colours):
     orders = ("random", "sequential")
     mine = [run for run in data["runs"] if run["peer"].startswith("slab list")]
-    drawing = Drawing(f"A slab list: every one of {data['elements']:,} insertions", 2, 3, width=560, height=270, left=64, top=94, right=44)
-    drawing.keys([*class_keys(mine, ("insert", "remove")), ("mean of a hundredth part, without the grey ones", None)])
+    drawing = svg.Drawing(f"A slab list: every one of {data['elements']:,} insertions", 2, 3, width=560, height=270, left=64, top=94, right=44)
+    drawing.keys([*class_keys(mine, ("insert", "remove")), ("mean of a hundredth part, without the grey ones", "mean")], square=True)
     few = f"frames for {data['frames']} blocks"
     for peer, where in (("slab list", "all resident"), ("slab list, few frames", few)):
         for order in orders:
@@ -229,8 +150,8 @@ def slab_lists(data, runs, colours):
 def peers(data, runs, order, colours):
     mine = [run for run in data["runs"] if run["order"] == order]
     words = {"random": "in random order", "sequential": "in sequence"}[order]
-    drawing = Drawing(f"Slab lists and others: every one of {data['elements']:,} insertions {words}", 4, 2, width=290, height=220, left=56, top=94, right=36)
-    drawing.keys([*class_keys(mine), ("mean of a hundredth part, without the grey ones", None)])
+    drawing = svg.Drawing(f"Slab lists and others: every one of {data['elements']:,} insertions {words}", 4, 2, width=290, height=220, left=56, top=94, right=36)
+    drawing.keys([*class_keys(mine), ("mean of a hundredth part, without the grey ones", "mean")], square=True)
     for run in mine:
         density(drawing, data, run["insert"], run["peer"], "elements", 2, colours)
     return drawing
@@ -245,8 +166,8 @@ def curves(drawing, lines, title, across, up, label):
 
 
 def memory(data, runs):
-    drawing = Drawing("Memory while elements come, and while half of them go", 2, 2, width=560, height=270, left=64, top=94, right=44)
-    drawing.keys([(name, COLOUR[name]) for name in PEERS if (name, "random") in runs], square=False)
+    drawing = svg.Drawing("Memory while elements come, and while half of them go", 2, 2, width=560, height=270, left=64, top=94, right=44)
+    drawing.keys([(name, COLOUR[name]) for name in PEERS if (name, "random") in runs])
     elements = data["elements"]
 
     def mib(value):
@@ -256,23 +177,23 @@ def memory(data, runs):
         mine = {name: runs[name, order]["samples"] for name in PEERS if (name, order) in runs}
         most = max(row[2] for rows in mine.values() for row in rows) / MIB
         place = curves(drawing, [(name, [(row[0], row[2] / MIB) for row in rows]) for name, rows in mine.items()],
-                       f"elements {words}: over operations", linear(1.5 * elements, count_name), linear(most, mib),
+                       f"elements {words}: over operations", svg.linear(1.5 * elements, count_name), svg.linear(most, mib),
                        "operations: insertions, then removals")
         drawing.path([place(elements, 0), place(elements, most)], "malloc")
     mine = {name: runs[name, "random"]["samples"] for name in PEERS if (name, "random") in runs}
     first, last = min(rows[2][1] for rows in mine.values()), max(rows[-1][1] for rows in mine.values())
     most = max(row[2] for rows in mine.values() for row in rows) / MIB
-    seconds = Axis([10.0 ** power for power in range(math.ceil(math.log10(first)), math.floor(math.log10(last)) + 1)],
+    seconds = svg.Axis([10.0 ** power for power in range(math.ceil(math.log10(first)), math.floor(math.log10(last)) + 1)],
                    lambda tick: ns_name(tick * 1e9), first, last, log=True)
     curves(drawing, [(name, [(row[1], row[2] / MIB) for row in rows if row[1] >= first]) for name, rows in mine.items()],
-           "in random order: over time in operations", seconds, linear(most, mib), "time, logarithmic")
+           "in random order: over time in operations", seconds, svg.linear(most, mib), "time, logarithmic")
     cold = runs.get(("slab list, few frames", "random"))
     if cold:
         rows, words = cold["samples"], ("frames", "compressed blocks", "tables")
         most = max(sum(row[3:6]) for row in rows) / MIB
         # Room for the keys.
-        top = linear(1.15 * most, mib)
-        place = drawing.panel("slab list, few frames, random order: what the heap takes", linear(1.5 * elements, count_name), top,
+        top = svg.linear(1.15 * most, mib)
+        place = drawing.panel("slab list, few frames, random order: what the heap takes", svg.linear(1.5 * elements, count_name), top,
                               "operations: insertions, then removals")
         base = [0.0] * len(rows)
         for number, colour in enumerate((BLUE, VIOLET, AMBER)):
@@ -289,14 +210,14 @@ def memory(data, runs):
 
 
 def latency(data, runs):
-    drawing = Drawing("How long the slow ones take", 2, 2, width=560, height=270, left=64, top=94, right=44)
-    drawing.keys([(name, COLOUR[name]) for name in PEERS if (name, "random") in runs], square=False)
+    drawing = svg.Drawing("How long the slow ones take", 2, 2, width=560, height=270, left=64, top=94, right=44)
+    drawing.keys([(name, COLOUR[name]) for name in PEERS if (name, "random") in runs])
     for kind, words in (("insert", "insertions"), ("remove", "removals")):
         for order, how in (("random", "in random order"), ("sequential", "of elements that came in sequence")):
             mine = [(name, runs[name, order][kind]) for name in PEERS if (name, order) in runs]
             count = max(operations["count"] for _, operations in mine)
             fractions = [10.0 ** -power for power in range(math.floor(math.log10(count)) + 1)]
-            across = Axis(fractions, lambda tick: "all" if tick == 1 else f"1 of {count_name(round(1 / tick))}", 1, 1 / count, log=True)
+            across = svg.Axis(fractions, lambda tick: "all" if tick == 1 else f"1 of {count_name(round(1 / tick))}", 1, 1 / count, log=True)
             curves(drawing, [(name, [(fraction, max(ns, 10)) for fraction, ns in operations["distribution"] if fraction >= 1 / count]) for name, operations in mine],
                    f"{words} {how}", across, times(), "so many take at least so long")
     return drawing

@@ -16,7 +16,8 @@ from pathlib import Path
 import memory
 import peers
 import report
-import synthetic
+
+from . import synthetic
 
 MIB = memory.MIB
 AMOUNT = 1024 * MIB
