@@ -60,12 +60,29 @@ impl Rows {
         let Some(file) = &self.file else { return Ok(()) };
         let failed = |error: std::io::Error| format!("{}: {error}", file.display());
         // Whole or not at all: the earlier rows are worth hours.
-        let (new, text) = (
-            file.with_extension("new"),
-            serde_json::to_string_pretty(&self.all).map_err(|error| error.to_string())?,
-        );
-        fs::write(&new, text + "\n").and_then(|()| fs::rename(&new, file)).map_err(failed)
+        let new = file.with_extension("new");
+        fs::write(&new, lay_out(&self.all, 0) + "\n").and_then(|()| fs::rename(&new, file)).map_err(failed)
     }
+}
+
+/// JSON with a line for each row of figures.
+fn lay_out(value: &Value, depth: usize) -> String {
+    let has_parts = |value: &Value| value.is_object() || value.is_array();
+    let pad = " ".repeat(depth + 1);
+    let (ends, lines): (_, Vec<String>) = match value {
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            (['[', ']'], items.iter().map(|item| format!("{pad}{item}")).collect())
+        }
+        Value::Object(fields) if fields.values().any(has_parts) => {
+            let line = |(name, item)| format!("{pad}{}: {}", Value::from(name), lay_out(item, depth + 1));
+            (
+                ['{', '}'],
+                fields.iter().map(|(name, item): (&String, _)| (name.as_str(), item)).map(line).collect(),
+            )
+        }
+        _ => return value.to_string(),
+    };
+    format!("{}\n{}\n{}{}", ends[0], lines.join(",\n"), " ".repeat(depth), ends[1])
 }
 
 /// The machine on which the figures were measured.
