@@ -4,17 +4,19 @@
 //! The paper filled one block with each setting; here the whole tree is stored, and numbers are means over all
 //! full blocks. Each codec compresses at most [`SAMPLES`] of them, evenly spread.
 
+mod elements;
+
 use memfold::heap::{Heap, Limit, Options};
 use serde_json::{Value, json};
 
+use self::elements::Elements;
 use crate::codecs::{Made, compared, compress};
-use crate::elements::Elements;
+use crate::measure::rows::Rows;
+use crate::model::trees::Trees;
 use crate::ncdu::scan::scan;
 use crate::nodes::InHeap;
 use crate::nodes::packed::Packed;
 use crate::once::Tree;
-use crate::rows::Rows;
-use crate::trees::Trees;
 
 /// Sizes of blocks of nodes, KiB.
 const BLOCKS: [usize; 4] = [4, 8, 16, 32];

@@ -3,6 +3,9 @@
 //! CPU time includes the calling thread's during the operation, and all other threads' until they have come to
 //! rest after it: background work is never free.
 
+pub mod rows;
+pub mod settings;
+
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
