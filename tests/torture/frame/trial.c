@@ -247,3 +247,21 @@ void *trial_alloc(struct trial *trial, size_t size)
         fail_errno("calloc of %zu bytes", size);
     return trial->state;
 }
+
+void one_region_make(struct trial *trial)
+{
+    struct region *region = trial_alloc(trial, sizeof *region);
+    region_make(region, trial_pages(trial, 64), &trial->rng);
+    region_fill(region, &trial->rng);
+}
+
+void one_region_check(struct trial *trial)
+{
+    region_check_all(trial->state);
+}
+
+void one_region_drop(struct trial *trial)
+{
+    region_drop(trial->state);
+    free(trial->state);
+}

@@ -90,4 +90,9 @@ static inline size_t trial_pages(const struct trial *trial, size_t least)
     return pages < least ? least : pages;
 }
 
+/* For cases whose state is one region. */
+void one_region_make(struct trial *trial);
+void one_region_check(struct trial *trial);
+void one_region_drop(struct trial *trial);
+
 #endif

@@ -61,13 +61,6 @@ static int run_brk(const char *arg)
 }
 EXEC_MODE(run_brk, "brk")
 
-static void setup(struct trial *trial)
-{
-    struct region *region = trial_alloc(trial, sizeof *region);
-    region_make(region, trial_pages(trial, 32), &trial->rng);
-    region_fill(region, &trial->rng);
-}
-
 static void op(struct trial *trial)
 {
     struct region *region = trial->state;
@@ -88,24 +81,13 @@ static void op(struct trial *trial)
     child_expect(&child, 0);
 }
 
-static void check(struct trial *trial)
-{
-    region_check_all(trial->state);
-}
-
-static void teardown(struct trial *trial)
-{
-    region_drop(trial->state);
-    free(trial->state);
-}
-
 TORTURE_CASE(brk) = {
     .name = "brk",
     .about = "sbrk up and down in a process of its own",
     .weight = 2,
     .share = 1,
-    .setup = setup,
+    .setup = one_region_make,
     .op = op,
-    .check = check,
-    .teardown = teardown,
+    .check = one_region_check,
+    .teardown = one_region_drop,
 };

@@ -47,13 +47,6 @@ static int run_growth(const char *arg)
 }
 EXEC_MODE(run_growth, "growth")
 
-static void setup(struct trial *trial)
-{
-    struct region *region = trial_alloc(trial, sizeof *region);
-    region_make(region, trial_pages(trial, 32), &trial->rng);
-    region_fill(region, &trial->rng);
-}
-
 static void op(struct trial *trial)
 {
     struct child child;
@@ -64,25 +57,14 @@ static void op(struct trial *trial)
     child_expect(&child, 0);
 }
 
-static void check(struct trial *trial)
-{
-    region_check_all(trial->state);
-}
-
-static void teardown(struct trial *trial)
-{
-    region_drop(trial->state);
-    free(trial->state);
-}
-
 TORTURE_CASE(growth) = {
     .name = "growth",
     .about = "the main stack of a fresh process and MAP_GROWSDOWN",
     .weight = 1,
     .share = 1,
     .flags = NOT_UNDER_ASAN, /* its frames are several times larger */
-    .setup = setup,
+    .setup = one_region_make,
     .op = op,
-    .check = check,
-    .teardown = teardown,
+    .check = one_region_check,
+    .teardown = one_region_drop,
 };

@@ -12,13 +12,6 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-static void setup(struct trial *trial)
-{
-    struct region *region = trial_alloc(trial, sizeof *region);
-    region_make(region, trial_pages(trial, 64), &trial->rng);
-    region_fill(region, &trial->rng);
-}
-
 /* All descriptors, one way or another. */
 static void close_everything(struct rng *rng)
 {
@@ -141,24 +134,13 @@ static void op(struct trial *trial)
     unlink(log);
 }
 
-static void check(struct trial *trial)
-{
-    region_check_all(trial->state);
-}
-
-static void teardown(struct trial *trial)
-{
-    region_drop(trial->state);
-    free(trial->state);
-}
-
 TORTURE_CASE(daemon) = {
     .name = "daemon",
     .about = "double fork, setsid, close_range over all descriptors; the daemon reports by a file",
     .weight = 1,
     .share = 1,
-    .setup = setup,
+    .setup = one_region_make,
     .op = op,
-    .check = check,
-    .teardown = teardown,
+    .check = one_region_check,
+    .teardown = one_region_drop,
 };

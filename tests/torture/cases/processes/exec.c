@@ -36,13 +36,6 @@ static int run_memory(const char *arg)
 }
 EXEC_MODE(run_memory, "memory")
 
-static void setup(struct trial *trial)
-{
-    struct region *region = trial_alloc(trial, sizeof *region);
-    region_make(region, trial_pages(trial, 64), &trial->rng);
-    region_fill(region, &trial->rng);
-}
-
 static void op(struct trial *trial)
 {
     struct region *region = trial->state;
@@ -65,24 +58,13 @@ static void op(struct trial *trial)
     child_expect(&child, 0);
 }
 
-static void check(struct trial *trial)
-{
-    region_check_all(trial->state);
-}
-
-static void teardown(struct trial *trial)
-{
-    region_drop(trial->state);
-    free(trial->state);
-}
-
 TORTURE_CASE(exec) = {
     .name = "exec",
     .about = "exec in the middle of memory work, by any thread, again and again",
     .weight = 2,
     .share = 1,
-    .setup = setup,
+    .setup = one_region_make,
     .op = op,
-    .check = check,
-    .teardown = teardown,
+    .check = one_region_check,
+    .teardown = one_region_drop,
 };

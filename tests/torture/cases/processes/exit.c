@@ -109,13 +109,6 @@ static int run_busy(const char *arg)
 }
 EXEC_MODE(run_busy, "busy")
 
-static void setup(struct trial *trial)
-{
-    struct region *region = trial_alloc(trial, sizeof *region);
-    region_make(region, trial_pages(trial, 32), &trial->rng);
-    region_fill(region, &trial->rng);
-}
-
 static void op(struct trial *trial)
 {
     struct rng *rng = &trial->rng;
@@ -146,24 +139,13 @@ static void op(struct trial *trial)
     region_check_all(trial->state);
 }
 
-static void check(struct trial *trial)
-{
-    region_check_all(trial->state);
-}
-
-static void teardown(struct trial *trial)
-{
-    region_drop(trial->state);
-    free(trial->state);
-}
-
 TORTURE_CASE(exit) = {
     .name = "exit",
     .about = "exit, abort, signals and kill -9 in the middle of everything, with their statuses",
     .weight = 4,
     .share = 1,
-    .setup = setup,
+    .setup = one_region_make,
     .op = op,
-    .check = check,
-    .teardown = teardown,
+    .check = one_region_check,
+    .teardown = one_region_drop,
 };

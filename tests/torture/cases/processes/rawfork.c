@@ -15,13 +15,6 @@
 
 static _Atomic unsigned lived, refused;
 
-static void setup(struct trial *trial)
-{
-    struct region *region = trial_alloc(trial, sizeof *region);
-    region_make(region, trial_pages(trial, 64), &trial->rng);
-    region_fill(region, &trial->rng);
-}
-
 enum { STACK = 256 << 10, OWN = 2 << 20 };
 
 /* By an instruction that nobody can stand in front of. */
@@ -120,11 +113,6 @@ static void op(struct trial *trial)
     atomic_fetch_add(&lived, 1);
 }
 
-static void check(struct trial *trial)
-{
-    region_check_all(trial->state);
-}
-
 static void teardown(struct trial *trial)
 {
     if (trial->index == 0)
@@ -139,8 +127,8 @@ TORTURE_CASE(rawfork) = {
     .weight = 2,
     .share = 2,
     .flags = NOT_UNDER_ASAN,
-    .setup = setup,
+    .setup = one_region_make,
     .op = op,
-    .check = check,
+    .check = one_region_check,
     .teardown = teardown,
 };

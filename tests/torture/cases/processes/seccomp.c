@@ -152,17 +152,6 @@ static void op(struct trial *trial)
     region_check_all(region);
 }
 
-static void check(struct trial *trial)
-{
-    region_check_all(trial->state);
-}
-
-static void teardown(struct trial *trial)
-{
-    region_drop(trial->state);
-    free(trial->state);
-}
-
 TORTURE_CASE(seccomp) = {
     .name = "seccomp",
     .about = "seccomp filters installed when memory is old, for one thread and for all, strict mode",
@@ -170,6 +159,6 @@ TORTURE_CASE(seccomp) = {
     .share = 2,
     .setup = setup,
     .op = op,
-    .check = check,
-    .teardown = teardown,
+    .check = one_region_check,
+    .teardown = one_region_drop,
 };

@@ -12,13 +12,6 @@
 
 #define NOBODY 65534
 
-static void setup(struct trial *trial)
-{
-    struct region *region = trial_alloc(trial, sizeof *region);
-    region_make(region, trial_pages(trial, 64), &trial->rng);
-    region_fill(region, &trial->rng);
-}
-
 /* "Uid:" and "Gid:" of every thread, whoever started it. */
 static void check_identities(void)
 {
@@ -112,25 +105,14 @@ static void op(struct trial *trial)
     child_expect(&child, 0);
 }
 
-static void check(struct trial *trial)
-{
-    region_check_all(trial->state);
-}
-
-static void teardown(struct trial *trial)
-{
-    region_drop(trial->state);
-    free(trial->state);
-}
-
 TORTURE_CASE(setuid) = {
     .name = "setuid",
     .about = "giving up root in a child, which goes on and forks again",
     .weight = 2,
     .share = 1,
     .flags = NEEDS_ROOT,
-    .setup = setup,
+    .setup = one_region_make,
     .op = op,
-    .check = check,
-    .teardown = teardown,
+    .check = one_region_check,
+    .teardown = one_region_drop,
 };
