@@ -5,7 +5,7 @@ import subprocess
 import urllib.parse
 from pathlib import Path
 
-from .tools import MIB, Missing, Wrong, attempt, data, need, need_root, run, until
+from .tools import MIB, Missing, Wrong, attempt, data, need, need_root, run
 
 
 def filters(place):
@@ -29,7 +29,7 @@ def filters(place):
     name, socket = place.name(), odd / "s"
     device = place.start(["--socket", socket, "--size", "64M", "--limit", "32M", "--backing", odd / "new"], socket.exists, name)
     device.device = name
-    if until(lambda: place.status(device), "its status")["address_hex"] != bytes(socket).hex():
+    if place.status(device)["address_hex"] != bytes(socket).hex():
         raise Wrong(f"a socket whose path is no text: {place.status(device)}")
     run("nbdinfo", "--size", "nbd+unix:///?socket=" + urllib.parse.quote(bytes(socket)))
     done = subprocess.run(["nbdkit", "-f", "-U", "-", str(plugin), "size=64M", b"name=b\xff", "--run", "true"], capture_output=True, check=False, timeout=20)

@@ -8,7 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from .tools import Missing, Wrong, need, run, until
+from .tools import Missing, Wrong, attempt, need, run, until
 
 
 class Place:
@@ -105,4 +105,9 @@ class Place:
         return place
 
     def status(self, process):
-        return json.loads(run(self.options.memfold, "disk", "status", "--json", process.device))[0]
+        def known():
+            """A device has its clients' socket a moment before it can be asked for its status."""
+            done = attempt(self.options.memfold, "disk", "status", "--json", process.device)
+            return not done.returncode and done.stdout
+
+        return json.loads(until(known, f"the status of {process.device}"))[0]

@@ -40,7 +40,7 @@ def find(program):
 
 
 def run(*words, **options):
-    words = [find(words[0]) or words[0], *map(str, words[1:])]
+    words = [*map(str, (find(words[0]) or words[0], *words[1:]))]
     options.setdefault("capture_output", True)
     done = subprocess.run(words, check=False, text=options.pop("text", True), **options)
     if done.returncode:
