@@ -16,7 +16,6 @@ use crate::index::owner::{owner_of, shared_owner};
 use crate::locked;
 use crate::memory::budget::Budget;
 use crate::memory::works::Work;
-use crate::reclaim::making::Making;
 
 /// The most pages of a block.
 const BLOCK_PAGES: usize = 8;
@@ -218,14 +217,6 @@ impl Disk {
     /// thread.
     pub fn condense(&self) -> Result<(), Error> {
         let mut making = locked(&self.making);
-        self.merge_all(&mut making)?;
-        drop(making);
-        while self.compact(64 << 20) {}
-        Ok(())
-    }
-
-    /// Merges everything, hot or not.
-    fn merge_all(&self, making: &mut Making) -> Result<(), Error> {
         let mut next = self.stripes.next(0);
         while let Some(number) = next {
             for first in (0..PAGES).step_by(self.layout.pages()) {
@@ -233,6 +224,8 @@ impl Disk {
             }
             next = self.stripes.next(number + 1);
         }
+        drop(making);
+        while self.compact(64 << 20) {}
         Ok(())
     }
 }
