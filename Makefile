@@ -166,7 +166,7 @@ bench-heap: build ## the heap against malloc, as the paper measured it: hours (r
 	    $(TARGET)/release/bench-heap $$section --out $(HEAP).json || exit 1; done
 	$(TARGET)/release/bench-heap micro
 	bench/run --memfold $(MEMFOLD) --bench-heap $(TARGET)/release/bench-heap --sections heap --out $(HEAP)-equal.json
-	$(PYTHON) bench/harness/plot.py $(HEAP).json --to $(HEAP)
+	$(PYTHON) bench/plots/heap.py $(HEAP).json --to $(HEAP)
 
 TREES := /var/tmp/memfold-trees
 .PHONY: bench-du
@@ -189,7 +189,7 @@ plots: setup ## every insertion's time, of slab lists and their peers: a page wi
 	@test -e /usr/include/absl/container/btree_set.h && command -v g++ >/dev/null 2>&1 || scripts/setup.sh packages g++ libabsl-dev
 	@cargo build --release --quiet -p memfold-bench --bin bench-collections
 	$(TARGET)/release/bench-collections plots --out $(PLOTS) --elements $(ELEMENTS)
-	@$(PYTHON) bench/harness/insertions.py $(PLOTS)
+	@$(PYTHON) bench/plots/insertions.py $(PLOTS)
 
 bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)

@@ -207,13 +207,9 @@ class Zram(Block):
         until(Path(self.device).exists, self.device)
         self.stack.callback(lambda: (self.sys / "reset").write_text("1"))
 
-    def counts(self):
-        """(compressed bytes, bytes of memory, peak so far)"""
-        words = [int(word) for word in (self.sys / "mm_stat").read_text().split()]
-        return words[1], words[2], words[4]
-
     def memory(self):
-        return self.counts()[1:]
+        words = [int(word) for word in (self.sys / "mm_stat").read_text().split()]
+        return words[2], words[4]
 
 
 class Tmpfs(Peer):

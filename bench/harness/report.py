@@ -48,6 +48,17 @@ def without_places(value):
     return Path(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
+def lay_out(value, depth=0):
+    """JSON with a line for each row of figures."""
+    if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+        lines, ends = [json.dumps(item) for item in value], "[]"
+    elif isinstance(value, dict) and any(isinstance(item, (dict, list)) for item in value.values()):
+        lines, ends = [f"{json.dumps(name)}: {lay_out(item, depth + 1)}" for name, item in value.items()], "{}"
+    else:
+        return json.dumps(value)
+    return ends[0] + "\n" + ",\n".join(" " * (depth + 1) + line for line in lines) + "\n" + " " * depth + ends[1]
+
+
 class Results:
     """All rows of one run of the bench; written after each section, so that an interrupted run keeps its
     results.
@@ -59,7 +70,7 @@ class Results:
     def add(self, section, rows, **facts):
         self.data["sections"][section] = {**facts, "rows": rows}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(without_places(self.data), indent=1) + "\n")
+        self.path.write_text(lay_out(without_places(self.data)) + "\n")
 
 
 def progress(text):

@@ -7,8 +7,8 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "programs"))
-import crames  # noqa: E402
 import energy  # noqa: E402
+from sections import crames  # noqa: E402
 
 
 def row(peer, pair, wall, same=True, timed_out=False):

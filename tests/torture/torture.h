@@ -5,15 +5,15 @@
  *
  * The parts, bottom up:
  *
- *   rng.h      one small generator; every choice of the program comes from --seed
- *   board.h    shared memory with one slot per thread: where it is and whether it moves
- *   fail.h     the exact description of what went wrong
- *   page.h     the bytes a page must hold, derived from (seed, region, page, version, patches)
- *   region.h   a run of pages with their expected contents
- *   child.h    fork, spawn and wait with a watch on the child
- *   faults.h   SIGSEGV where it belongs, and a failure where it does not
- *   team.h     helper threads of a case
- *   trial.h    the cases, their state, and who may use it when
+ *   pages/rng.h      one small generator; every choice of the program comes from --seed
+ *   frame/board.h    shared memory with one slot per thread: where it is and whether it moves
+ *   frame/fail.h     the exact description of what went wrong
+ *   pages/page.h     the bytes a page must hold, derived from (seed, region, page, version, patches)
+ *   pages/region.h   a run of pages with their expected contents
+ *   frame/child.h    fork, spawn and wait with a watch on the child
+ *   frame/faults.h   SIGSEGV where it belongs, and a failure where it does not
+ *   frame/team.h     helper threads of a case
+ *   frame/trial.h    the cases, their state, and who may use it when
  */
 #ifndef TORTURE_H
 #define TORTURE_H

@@ -1,23 +1,12 @@
-//! Compares the RAM disk with published results about such devices.
-//!
-//! ```text
-//!   corpora     speeds and ratios of the device with one codec after the other, as zBeWalgo was evaluated on zram
-//!   allocators  what keeps the compressed pages: memfold's store, malloc, and the classical allocators of kernels that CRAMES chose from
-//! ```
-//!
-//! `bench-disk COMMAND --help` lists what each takes.
+//! Compares the RAM disk with published results about such devices: `corpora` measures the device with one codec
+//! after the other, as zBeWalgo was evaluated on zram.
 
-mod allocators;
-mod clock;
 mod corpora;
 mod effective;
 mod measure;
-#[path = "../random.rs"]
-mod random;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
@@ -26,7 +15,7 @@ use effective::Device;
 /// Bytes of a page of the device.
 const PAGE: usize = memfold_disk::PAGE;
 
-/// The RAM disk: its codecs, and what keeps their work.
+/// The RAM disk, with one codec after the other
 #[derive(Debug, Parser)]
 #[command(name = "bench-disk")]
 struct Arguments {
@@ -51,18 +40,6 @@ enum Section {
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },
-    /// The same trace of compressed pages for each allocator: bytes that it takes, and time
-    Allocators {
-        /// After so many seconds of its own time a contender is given up
-        #[arg(long, default_value_t = 120)]
-        seconds: u64,
-        /// Measures this one in this process, and prints JSON
-        #[arg(long, hide = true)]
-        one: Option<String>,
-        /// Rows of pages, whose compressed sizes are used
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
-    },
 }
 
 fn main() -> ExitCode {
@@ -80,10 +57,6 @@ fn run(section: Section) -> Result<(), String> {
         Section::Corpora { codecs, device_speed, out, files } => {
             corpora::run(&codecs, device_speed, out.as_deref(), &files)
         }
-        Section::Allocators { seconds, one: Some(name), files } => {
-            allocators::one(&name, Duration::from_secs(seconds), &files)
-        }
-        Section::Allocators { seconds, one: None, files } => allocators::run(seconds, &files),
     }
 }
 

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use memfold_disk::settings::Settings;
 use memfold_disk::status::About;
 use memfold_disk::{Disk, Maintenance};
+use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::PAGE;
-use crate::clock::thread_cpu;
 
 /// The minimum time to measure each direction.
 const AT_LEAST: Duration = Duration::from_millis(300);
@@ -62,6 +62,11 @@ pub struct Measured {
     pub read_s: f64,
     pub wall_write_s: f64,
     pub wall_read_s: f64,
+}
+
+/// User and system time of the calling thread, which other work on the machine disturbs little.
+fn thread_cpu() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock works").into()
 }
 
 /// Times of passes in one direction.

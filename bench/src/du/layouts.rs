@@ -23,7 +23,7 @@ enum Layout {
     Lengths,
     /// The same, with names that end with a zero.
     Zeros,
-    /// By columns, for this many entries at a time, as in part.rs.
+    /// By columns, for this many entries at a time, as in the parts of memfold du.
     Columns(usize),
 }
 

@@ -8,11 +8,11 @@
 use serde_json::{Value, json};
 
 use crate::codecs::compared;
+use crate::measure::rows::Rows;
+use crate::measure::settings::Settings;
+use crate::model::trees::Trees;
 use crate::once::{Kind, Operation, Outcome, Tree};
 use crate::operations::{Failed, child, same};
-use crate::rows::Rows;
-use crate::settings::Settings;
-use crate::trees::Trees;
 
 const RESIDENT: [u32; 7] = [1, 2, 5, 10, 20, 50, 100];
 const BLOCKS_KIB: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];

@@ -12,7 +12,6 @@
 //! `bench-heap COMMAND --help` lists what each takes.
 
 mod codecs;
-mod elements;
 mod figures;
 mod measure;
 mod micro;
@@ -25,10 +24,7 @@ mod overhead;
 mod policies;
 #[path = "../random.rs"]
 mod random;
-mod rows;
-mod settings;
 mod tables;
-mod trees;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -36,10 +32,10 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use figures::Figure;
+use measure::rows::Rows;
+use measure::settings::Settings;
+use model::trees::Trees;
 use once::Kind;
-use rows::Rows;
-use settings::Settings;
-use trees::Trees;
 
 /// The compressed heap against malloc: what it costs, and what it saves.
 #[derive(Debug, Parser)]

@@ -10,13 +10,13 @@ use memfold::heap::Heap;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::measure::settings::Settings;
 use crate::measure::{Cost, Memory, memory, timed};
 use crate::model::Totals;
 use crate::ncdu::check::summary;
 use crate::ncdu::scan::{Usage, scan};
 use crate::ncdu::{DIR, Dir, Nodes, browse, delete, open};
 use crate::nodes::{InHeap, Malloc};
-use crate::settings::Settings;
 
 /// Which memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, clap::ValueEnum, Serialize, Deserialize)]

@@ -5,10 +5,10 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
+use crate::measure::rows::Rows;
+use crate::measure::settings::Settings;
+use crate::model::trees::Trees;
 use crate::once::{Kind, Outcome, Tree};
-use crate::rows::Rows;
-use crate::settings::Settings;
-use crate::trees::Trees;
 
 /// An incomplete measurement.
 #[derive(Debug)]

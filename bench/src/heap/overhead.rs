@@ -11,8 +11,8 @@
 use memfold::heap::{Heap, Limit, Options};
 use serde_json::json;
 
+use crate::measure::rows::Rows;
 use crate::measure::timed;
-use crate::rows::Rows;
 
 const SIZES: [usize; 5] = [8, 16, 24, 32, 100];
 const TIMES: usize = 10_000;

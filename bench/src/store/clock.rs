@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-fn clock(which: libc::clockid_t) -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to `time` only.
-    unsafe { libc::clock_gettime(which, &mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+use nix::time::{ClockId, clock_gettime};
+
+fn clock(which: ClockId) -> Duration {
+    clock_gettime(which).expect("the clock works").into()
 }
 
 /// User and system time of the calling thread.
 pub fn thread_cpu() -> Duration {
-    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+    clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
 }
 
 /// User and system time of all threads but the calling one.
 pub fn others_cpu() -> Duration {
     // In this order, time that the calling thread uses in between counts as its own.
     let own = thread_cpu();
-    clock(libc::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(own)
+    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(own)
 }
 
 /// The whole `VmRSS`.

@@ -9,6 +9,7 @@ use memfold::SystemMemory;
 use memfold::store::{Owners, Pace, Pacer, Ref, Store, Tuning};
 
 use crate::area::Area;
+use crate::clock::thread_cpu;
 
 /// One slot of eight bytes for each blob.
 pub type Slots = Area<AtomicU64>;
@@ -111,7 +112,7 @@ impl Kept {
                         Pace::Work(goal) => {
                             let done = shared.store.maintain_to(goal, &shared.slots, BUDGET);
                             pacer.worked(now() - begun, &done);
-                            shared.worked.store(thread_cpu_ns(), Ordering::Relaxed);
+                            shared.worked.store(thread_cpu().as_nanos() as u64, Ordering::Relaxed);
                             shared.moved.fetch_add(done.moved, Ordering::Relaxed);
                             shared.released.fetch_add(done.released_bytes, Ordering::Relaxed);
                         }
@@ -167,13 +168,6 @@ impl Keeper for Kept {
             self.shared.released.load(Ordering::Relaxed) >> 20
         )
     }
-}
-
-fn thread_cpu_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to `time` only.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 impl Drop for Kept {

@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use memfold::heap::{Error, Handle, Heap, Session};
 
-use crate::callbacks::Callbacks;
 use crate::error::{Code, Failure};
+use crate::heap::callbacks::Callbacks;
 
 /// The number of damaged blocks that an allocation skips.
 const DAMAGED: usize = 16;

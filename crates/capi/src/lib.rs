@@ -1,11 +1,11 @@
 //! The C interface of memfold: what `include/memfold.h` and `include/compll.h` declare.
 //!
 //! ```text
-//!   heap.rs       heaps by their numbers, for all threads         compll/      the interface of compll, on top of the same heap
-//!   session.rs    sessions by their numbers, of each thread       callbacks.rs codecs that are callbacks
-//!   node.rs, pin.rs   what a session does                         options.rs   what C says about a new heap
-//!   lists/        slab lists and slab maps of sessions            error.rs, entry.rs   codes, texts, panics
-//!   bound.rs      a session together with its heap
+//!   heap/       heaps by their numbers, for all threads: options, codecs that are callbacks, files
+//!   session/    sessions by their numbers, of each thread: nodes, pins, slab lists and slab maps
+//!   bound.rs    a session together with its heap
+//!   compll/     the interface of compll, on top of the same heap
+//!   error.rs, entry.rs    codes, texts, panics
 //! ```
 //!
 //! Rules:
@@ -20,16 +20,10 @@
 #![expect(non_camel_case_types, reason = "types have the names that they have in C")]
 
 mod bound;
-mod callbacks;
 mod compll;
 mod entry;
 mod error;
-mod file;
 mod heap;
-mod lists;
-mod node;
-mod options;
-mod pin;
 mod provoke;
 mod session;
 

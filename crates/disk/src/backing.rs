@@ -12,7 +12,7 @@ use std::time::Duration;
 use memfold_codec::CodecId;
 use memfold_spill::{Health, News, Sealer, Spilled, Target, Terms, Tier, Trouble, run_name};
 
-use crate::leaf::Held;
+use crate::index::leaf::Held;
 use crate::locked;
 use crate::options::{BackingTier, BadOption};
 

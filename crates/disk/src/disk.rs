@@ -1,27 +1,24 @@
 //! The parts of a device.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::Ordering::*;
 use std::thread::available_parallelism;
 
-use memfold::store::{Owners, Ref, Tiered, Tuning};
+use memfold::store::{Tiered, Tuning};
 
 use crate::Error;
 use crate::backing::Backing;
-use crate::budget::Budget;
-use crate::images::Images;
-use crate::leaf::{Held, Layout, Left, PAGE, PAGES};
+use crate::counts::Counts;
+use crate::index::leaf::{Layout, PAGE, PAGES};
+use crate::index::shared::Shared;
+use crate::index::stripes::{Stripe, Stripes, leaf_of};
 use crate::locked;
+use crate::memory::budget::Budget;
+use crate::memory::images::Images;
+use crate::memory::resident::Resident;
+use crate::memory::works::{Work, Works};
 use crate::options::{BadOption, Options};
-use crate::resident::Resident;
-use crate::room::Making;
-use crate::shared::Shared;
-use crate::stripes::{Stripe, Stripes, leaf_of};
-use crate::works::{Work, Works};
-
-/// Owners of pages are smaller than this: the page's number, or its remainder if there are more pages. Larger
-/// numbers are owners of shared blobs.
-const OWNERS: u64 = memfold::store::OWNER_LIMIT / 2;
+use crate::reclaim::making::Making;
 
 /// A block device in memory; see the crate.
 pub struct Disk {
@@ -40,30 +37,6 @@ pub struct Disk {
     /// Held while room is made; contains the memory needed for it.
     pub(crate) making: Mutex<Making>,
     pub(crate) counts: Counts,
-}
-
-/// Counts of events, and of the current content.
-#[derive(Debug, Default)]
-pub(crate) struct Counts {
-    /// Pages that are not holes; then those of them that are one repeated word, and those that are joined.
-    pub used: AtomicU64,
-    pub fills: AtomicU64,
-    pub joined: AtomicU64,
-    pub pages_read: AtomicU64,
-    pub pages_written: AtomicU64,
-    pub pages_trimmed: AtomicU64,
-    /// Decompressions, and blocks that were made denser.
-    pub faults: AtomicU64,
-    pub merges: AtomicU64,
-    /// Pages that went back from the dense tier to the fast tier.
-    pub promotions: AtomicU64,
-    /// Blobs that the store has moved.
-    pub moved: AtomicU64,
-    pub refused: AtomicU64,
-    /// Advances with every read and change: tells whether there is something to do.
-    pub activity: AtomicU64,
-    /// Advances with every change: tells whether there may be room where there was none.
-    pub changes: AtomicU64,
 }
 
 impl Disk {
@@ -187,36 +160,6 @@ impl Disk {
         (self.counts.used.load(Relaxed) * PAGE as u64 / 64).max(1 << 20)
     }
 
-    /// Settles what is left of a page's old content, with the lock of its leaf held. The result must be freed
-    /// without that lock.
-    pub(crate) fn settle(&self, leaf: u64, left: Left) -> Result<Option<(Held, u64)>, Error> {
-        let page = |at: usize| leaf * PAGES as u64 + at as u64;
-        match left {
-            Left::Nothing => Ok(None),
-            Left::Blob { held, owner } => Ok(Some((held, owner_of(page(owner))))),
-            Left::Moved { r, from, to } => {
-                // If the blob is damaged, the next reader notices.
-                let _ = self.store.store().reown(r, owner_of(page(from)), owner_of(page(to)));
-                Ok(None)
-            }
-            Left::Damaged => Err(Error::Damaged { offset: leaf * (PAGES * PAGE) as u64 }),
-        }
-    }
-
-    pub(crate) fn free(&self, freed: Option<(Held, u64)>) {
-        match freed {
-            // If the store does not know the blob, it was damaged: there is nothing to free.
-            Some((Held::Blob(r), owner)) => drop(self.store.store().free(r, owner, self)),
-            Some((Held::Shared(number), _)) => {
-                if let Some(r) = self.shared.as_ref().and_then(|shared| shared.leave(number)) {
-                    let _ = self.store.store().free(r, shared_owner(number), self);
-                }
-            }
-            Some((Held::Spilled(number), _)) => self.backing.iter().for_each(|backing| backing.free(number)),
-            None => {}
-        }
-    }
-
     /// Locks the leaf that contains a page.
     pub(crate) fn lock(&self, page: u64) -> (std::sync::MutexGuard<'_, Stripe>, u64, usize) {
         let (leaf, at) = leaf_of(page);
@@ -226,50 +169,5 @@ impl Disk {
     /// Merges holes and unused ends and releases them; returns whether that released anything.
     pub(crate) fn compact(&self, bytes: usize) -> bool {
         self.store.store().maintain(self, bytes).released_bytes > 0
-    }
-
-    /// Makes everything as small as possible, recently used or not. Otherwise this is left to the background
-    /// thread.
-    pub fn condense(&self) -> Result<(), Error> {
-        let mut making = locked(&self.making);
-        self.merge_all(&mut making)?;
-        drop(making);
-        while self.compact(64 << 20) {}
-        Ok(())
-    }
-}
-
-/// The owner of a shared blob in the store.
-pub(crate) fn shared_owner(number: u64) -> u64 {
-    OWNERS | (number % OWNERS)
-}
-
-/// The number by which the store knows the owner of a page's blob.
-pub(crate) fn owner_of(page: u64) -> u64 {
-    page % OWNERS
-}
-
-impl Owners for Disk {
-    fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool {
-        let moved = self.has_moved(owner, from, to);
-        self.counts.moved.fetch_add(moved.into(), Relaxed);
-        moved
-    }
-}
-
-impl Disk {
-    /// Tells the owner of a blob where it is now; returns whether the owner had it.
-    fn has_moved(&self, owner: u64, from: Ref, to: Ref) -> bool {
-        if owner >= OWNERS {
-            return self.shared.as_ref().is_some_and(|shared| shared.relocate(owner - OWNERS, from, to));
-        }
-        // Pages whose numbers exceed the largest owner share their owner with other pages.
-        let pages = self.options.size.div_ceil(PAGE as u64);
-        (owner..pages).step_by(OWNERS as usize).any(|page| {
-            let (leaf, at) = leaf_of(page);
-            self.stripes.try_lock(leaf).is_some_and(|mut stripe| {
-                stripe.get_mut(leaf).is_some_and(|leaf| leaf.relocate(at, from, to))
-            })
-        })
     }
 }

@@ -12,45 +12,35 @@
 //! anything at any time. Each page is read and written as a whole: a reader sees each page as it was before a
 //! concurrent write, or as it is after it. Larger ranges are not atomic.
 //!
-//! The parts: `leaf` and `stripes` (the index), `resident` and `images` (uncompressed pages and blocks), `read`,
-//! `write` (reading and writing), `merge` (the dense tier), `shared` (pages with the same content), `backing` and
-//! `spill` (the backing device), `room` (what happens at the limit), `maintenance` (the background thread).
+//! The parts: `index` (which blob holds a page), `io` (reading and writing), `memory` (what is counted within the
+//! limit, and uncompressed copies), `reclaim` (the dense tier, what happens at the limit, and the background
+//! thread), `backing` (the backing device), `serve` (what programs that offer a device need).
 
 mod backing;
-mod budget;
+mod counts;
 mod disk;
 mod error;
-mod extents;
-#[cfg(feature = "fuse")]
-pub mod fuse;
-mod images;
-mod leaf;
-mod maintenance;
-mod merge;
+mod index;
+mod io;
+mod memory;
 mod options;
-mod read;
-mod resident;
-mod room;
-pub mod settings;
-mod shared;
-mod spill;
+mod reclaim;
+mod serve;
 mod stats;
-pub mod status;
-mod stripes;
-pub mod swap;
 #[cfg(test)]
 mod tests;
-mod works;
-mod write;
 
 use std::sync::{Mutex, MutexGuard};
 
 pub use disk::Disk;
 pub use error::Error;
-pub use extents::Extent;
-pub use leaf::PAGE;
-pub use maintenance::Maintenance;
-pub use options::{BackingTier, BadOption, Options};
+pub use index::leaf::PAGE;
+pub use io::Extent;
+pub use options::{BackingTier, BadOption, Options, settings};
+pub use reclaim::Maintenance;
+#[cfg(feature = "fuse")]
+pub use serve::fuse;
+pub use serve::{status, swap};
 pub use stats::Stats;
 
 /// A thread that panics with a lock may leave a change half done. Nobody sees it, because every thread that wants

@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use crate::backing::Backing;
 use crate::disk::Disk;
-use crate::leaf::PAGE;
-use crate::stripes::LEAF_BYTES;
+use crate::index::leaf::PAGE;
+use crate::index::stripes::LEAF_BYTES;
 
 /// All statistics. `memory_bytes` is the sum of `payload_bytes`, `resident_bytes` and `overhead_bytes`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]

@@ -154,6 +154,40 @@ impl Entry<'_> {
     }
 }
 
+/// An entry that is kept outside of the heap.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct OwnEntry {
+    /// Its name; for the root, its path.
+    pub name: Vec<u8>,
+    /// What it is.
+    pub kind: Kind,
+    /// Bytes.
+    pub size: u64,
+    /// Units of 512 bytes.
+    pub blocks: u64,
+    /// Set if the file has other names.
+    pub link: Option<Link>,
+    /// Set if it is a symbolic link that was followed.
+    pub followed: Option<Target>,
+    /// Set if it was requested.
+    pub extended: Option<Extended>,
+}
+
+impl OwnEntry {
+    /// The entry.
+    pub fn entry(&self) -> Entry<'_> {
+        let OwnEntry { ref name, kind, size, blocks, link, followed, extended } = *self;
+        Entry { name, kind, size, blocks, link, followed, extended }
+    }
+}
+
+impl From<Entry<'_>> for OwnEntry {
+    fn from(entry: Entry<'_>) -> Self {
+        let Entry { name, kind, size, blocks, link, followed, extended } = entry;
+        OwnEntry { name: name.to_vec(), kind, size, blocks, link, followed, extended }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

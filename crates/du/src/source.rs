@@ -1,9 +1,9 @@
 //! A source of entries: a tree in the heap or in a file.
 
 use crate::Error;
-use crate::entry::Entry;
+use crate::entry::{Entry, OwnEntry};
 use crate::part::{MOST, Reader};
-use crate::tree::{Contents, Name, OwnEntry, Row};
+use crate::tree::{Contents, Name, Row};
 
 /// The number of the root directory.
 pub const ROOT: u32 = 0;

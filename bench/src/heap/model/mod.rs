@@ -6,6 +6,7 @@
 
 pub mod disk;
 pub mod names;
+pub mod trees;
 
 use std::collections::HashSet;
 

@@ -10,11 +10,11 @@ mod trace;
 use memfold::heap::PolicyKind;
 use serde_json::json;
 
+use crate::measure::rows::Rows;
+use crate::model::trees::Trees;
 use crate::ncdu::scan::scan;
 use crate::ncdu::{browse, delete, open};
 use crate::once::Tree;
-use crate::rows::Rows;
-use crate::trees::Trees;
 use replay::{Count, optimum, replay};
 use trace::{Phase, Recorder, Trace, scan_and_hot, zipf};
 

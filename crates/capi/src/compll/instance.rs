@@ -8,10 +8,10 @@ use std::time::Duration;
 use memfold::heap::{Heap, Limit, Options};
 
 use crate::bound::{Seat, Shared};
-use crate::callbacks::{Callbacks, Pair, compll_compress_callback, compll_decompress_callback};
 use crate::compll::member::{MOST, Member, Quota};
 use crate::entry::attempt;
 use crate::error::{Code, Failure};
+use crate::heap::callbacks::{Callbacks, Pair, compll_compress_callback, compll_decompress_callback};
 
 /// Frames that pins must leave: one for a block to be restored, and one to allocate from.
 const LEFT: usize = 2;

@@ -16,11 +16,11 @@ mod member;
 use std::ffi::{c_int, c_uint, c_ulonglong, c_ushort, c_void};
 use std::ptr;
 
-use crate::callbacks::{compll_compress_callback, compll_decompress_callback};
 use crate::compll::instance::{Request, in_thread, init};
 use crate::entry::{attempt, entry};
 use crate::error::{Failure, report};
-use crate::node::handle;
+use crate::heap::callbacks::{compll_compress_callback, compll_decompress_callback};
+use crate::session::node::handle;
 
 /// As in `compll.h`.
 pub type compll_t = c_ulonglong;

@@ -7,9 +7,9 @@ use std::thread;
 use crate::entry::{attempt, callback};
 use crate::error::{Code, memfold_last_error};
 use crate::heap::*;
-use crate::lists::*;
-use crate::node::*;
-use crate::pin::*;
+use crate::session::lists::*;
+use crate::session::node::*;
+use crate::session::pin::*;
 use crate::session::*;
 
 fn last_error() -> String {

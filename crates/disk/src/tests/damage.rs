@@ -1,8 +1,8 @@
 //! A bit of a blob flips: its readers get an error, and everything else is unaffected.
 
 use super::{P, Random, options};
-use crate::disk::owner_of;
-use crate::leaf::{Entry, Held};
+use crate::index::leaf::{Entry, Held};
+use crate::index::owner::owner_of;
 use crate::{Disk, Error, PAGE};
 
 fn damage(disk: &Disk, page: u64) {

@@ -8,7 +8,7 @@ mod threads;
 
 use std::sync::Arc;
 
-use crate::status::About;
+use crate::serve::status::About;
 use crate::{Disk, Maintenance, Options, PAGE};
 
 /// A random sequence (splitmix64).

@@ -151,7 +151,7 @@ fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
     }
     let mut page = [0; PAGE];
     let begun = Instant::now();
-    while disk.stats().dense_bytes < 3900 * P {
+    while disk.stats().dense_bytes < 3900 * P || disk.stats().resident_hits <= 100 {
         // These are in use all the time.
         for hot in 0..16 {
             disk.read(hot * P, &mut page).unwrap();
@@ -160,7 +160,7 @@ fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
         std::thread::sleep(Duration::from_millis(50));
     }
     let stats = disk.stats();
-    assert!(stats.resident_bytes > 0 && stats.resident_hits > 100, "{stats:?}");
+    assert!(stats.resident_bytes > 0, "{stats:?}");
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn blocks_that_are_wanted_twice_come_back_and_a_scan_brings_none() {
     let cool = || {
         for leaf in 0..2 {
             if let Some(leaf) = disk.stripes.lock(leaf).get_mut(leaf) {
-                (0..crate::leaf::PAGES)
+                (0..crate::index::leaf::PAGES)
                     .step_by(disk.layout.pages())
                     .for_each(|first| _ = leaf.cool(disk.layout, first));
             }

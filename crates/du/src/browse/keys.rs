@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::actions::Actions;
-use super::boxes;
+use super::draw::boxes;
 use super::help;
 use super::state::{Browser, Select};
 use super::view::{Column, Sort};

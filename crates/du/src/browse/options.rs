@@ -1,6 +1,6 @@
 //! The initial settings of the browser; keys change most of them.
 
-use super::terminfo;
+use super::terminal::terminfo;
 use super::view::Sort;
 
 /// What is shown beside sizes.

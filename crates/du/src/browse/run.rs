@@ -5,11 +5,11 @@ use jiff::tz::TimeZone;
 use memfold::heap::Session;
 
 use super::actions::{Actions, Control, Event};
-use super::boxes;
+use super::draw::boxes;
 use super::keys::Act;
 use super::options::Options;
-use super::screen::{Input, Screen};
 use super::state::Browser;
+use super::terminal::screen::{Input, Screen};
 use super::windows::Window;
 use crate::Error;
 

@@ -16,9 +16,9 @@ use jiff::tz::TimeZone;
 use memfold::heap::Session;
 use ratatui::layout::Size;
 
-use super::item::Item;
 use super::options::Options;
-use super::paths::path;
+use super::text::paths::path;
+use super::view::item::Item;
 use super::view::{Column, View};
 use super::windows::Window;
 use crate::Error;

@@ -3,9 +3,9 @@
 use ratatui::layout::Size;
 
 use super::help::lines;
-use super::item::Item;
-use super::paths::path;
+use super::text::paths::path;
 use super::text::shown;
+use super::view::item::Item;
 use crate::Error;
 use crate::entry::Link;
 use crate::source::Source;

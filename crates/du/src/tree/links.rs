@@ -14,46 +14,10 @@
 
 use std::collections::HashMap;
 
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
-
-use super::Tree;
+use super::{Name, Tree};
 use crate::Error;
 use crate::entry::Sum;
 use crate::source::Source;
-
-/// A name of a file that has several. Names are in the order of their files.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
-#[repr(C)]
-pub struct Name {
-    /// The file's number in its file system,
-    pub inode: u64,
-    /// and which of the tree's file systems that is.
-    pub device: u32,
-    /// The directory.
-    pub directory: u32,
-    /// The slot in it.
-    pub slot: u32,
-    /// The number of the file's names.
-    pub names: u32,
-    /// The file's length in bytes,
-    pub size: u64,
-    /// and its space in units of 512 bytes.
-    pub blocks: u64,
-}
-
-impl Name {
-    /// Whether both are names of the same file.
-    pub(super) fn is_of(&self, other: &Name) -> bool {
-        (self.inode, self.device) == (other.inode, other.device)
-    }
-
-    /// Whether both are the same name, whatever is known about the file.
-    pub(super) fn is(&self, other: &Name) -> bool {
-        self.is_of(other) && (self.directory, self.slot) == (other.directory, other.slot)
-    }
-}
 
 /// How many directories are corrected at a time, in the order of their rows.
 const AT_ONCE: usize = 2048;

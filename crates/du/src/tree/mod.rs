@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   rows     one for each directory, by its number: parent and slot there, contents, sums of all below it
-//!   parts    nodes with up to 64 entries of a directory each, which `contents` leads to (listing.rs, part.rs)
+//!   parts    nodes with up to 64 entries of a directory each, which `contents` leads to (listing.rs, part/)
 //!   links    a sorted list: each name of a file that has several, by the file's number
 //! ```
 //!
@@ -19,6 +19,7 @@ mod links;
 pub mod listing;
 mod refresh;
 mod remove;
+mod row;
 mod runs;
 mod sums;
 #[cfg(test)]
@@ -28,153 +29,16 @@ use std::collections::BTreeMap;
 
 use memfold::collections::table::{Column, Columns, Row as Number};
 use memfold::collections::{SlabList, Table};
-use memfold::heap::{Handle, Heap, Plain, Session};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use memfold::heap::{Heap, Plain, Session};
 
 use crate::Error;
-use crate::entry::{Entry, Extended, Kind, Link, Sum, Target};
+pub use crate::entry::OwnEntry;
 use crate::source::Source;
 pub use build::Builder;
-pub use links::Name;
 pub use listing::{Contents, Listing};
 pub use refresh::Refresh;
+pub use row::{Name, Row, flags};
 use runs::Runs;
-
-/// Why a directory was not read, or not completely.
-pub mod flags {
-    /// It could not be read, or not completely; [`Row::error`](super::Row::error) says why.
-    pub const FAILED: u16 = 1;
-    /// The kernel makes it up, and it was not read.
-    pub const KERNEL: u16 = 2;
-    /// It is tagged as a cache, and was not read.
-    pub const CACHE: u16 = 4;
-    /// It is its own ancestor, and was not read again.
-    pub const LOOP: u16 = 8;
-}
-
-/// What is known about a directory besides its entry.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub struct Row {
-    node: u64,
-    /// Total length of everything below, in bytes.
-    pub size: u64,
-    /// Total space of everything below, in units of 512 bytes.
-    pub blocks: u64,
-    /// Number of names below.
-    pub items: u64,
-    /// The part of `size` that has names elsewhere.
-    pub shared_size: u64,
-    /// The part of `blocks` that has names elsewhere.
-    pub shared_blocks: u64,
-    /// The latest change of anything below, if extended information was requested.
-    pub modified: i64,
-    /// The time up to which changes of its regular files were certainly seen, in nanoseconds since 1970.
-    /// memfold's own files do not contain it: nothing is deleted through them.
-    pub(crate) seen_until: i64,
-    slots: u32,
-    /// The index of its device in the tree's list.
-    pub device: u32,
-    /// Failures below.
-    pub failures: u32,
-    /// The system's error number, if it could not be read.
-    pub error: u16,
-    /// See [`flags`].
-    pub flags: u16,
-}
-
-impl Row {
-    /// Where its entries are.
-    pub fn contents(&self) -> Contents {
-        Contents { slots: self.slots, node: Handle::from_bits(self.node) }
-    }
-
-    /// Its node as a number; 0 if none.
-    pub(crate) fn node(&self) -> u64 {
-        self.node
-    }
-
-    /// Sets the node and the number of slots.
-    pub(crate) fn set_node(&mut self, node: u64, slots: u32) {
-        (self.node, self.slots) = (node, slots);
-    }
-
-    /// Sets where its entries are.
-    pub fn set_contents(&mut self, contents: Contents) {
-        self.slots = contents.slots;
-        self.node = contents.node.map_or(0, Handle::to_bits);
-    }
-
-    /// The sum of everything below.
-    pub fn sum(&self) -> Sum {
-        Sum { size: self.size, blocks: self.blocks }
-    }
-
-    fn set_sum(&mut self, sum: Sum) {
-        (self.size, self.blocks) = (sum.size, sum.blocks);
-    }
-
-    /// The part of it that has names elsewhere.
-    pub fn shared(&self) -> Sum {
-        Sum { size: self.shared_size, blocks: self.shared_blocks }
-    }
-
-    fn set_shared(&mut self, sum: Sum) {
-        (self.shared_size, self.shared_blocks) = (sum.size, sum.blocks);
-    }
-
-    /// Counts an entry in its own directory: the entry itself, without anything below it.
-    pub fn count(&mut self, entry: &Entry<'_>) {
-        match entry.kind {
-            Kind::Gone => return,
-            Kind::Failed(_) => self.failures = self.failures.saturating_add(1),
-            _ => (),
-        }
-        self.items += 1;
-        self.set_sum(self.sum().plus(entry.sum()));
-        if let Some(extended) = entry.extended {
-            self.modified = self.modified.max(extended.modified);
-        }
-    }
-
-    fn failures_in_all(&self) -> u32 {
-        self.failures.saturating_add((self.flags & flags::FAILED != 0).into())
-    }
-}
-
-/// An entry that is kept outside of the heap.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OwnEntry {
-    /// Its name; for the root, its path.
-    pub name: Vec<u8>,
-    /// What it is.
-    pub kind: Kind,
-    /// Bytes.
-    pub size: u64,
-    /// Units of 512 bytes.
-    pub blocks: u64,
-    /// Set if the file has other names.
-    pub link: Option<Link>,
-    /// Set if it is a symbolic link that was followed.
-    pub followed: Option<Target>,
-    /// Set if it was requested.
-    pub extended: Option<Extended>,
-}
-
-impl OwnEntry {
-    /// The entry.
-    pub fn entry(&self) -> Entry<'_> {
-        let OwnEntry { ref name, kind, size, blocks, link, followed, extended } = *self;
-        Entry { name, kind, size, blocks, link, followed, extended }
-    }
-}
-
-impl From<Entry<'_>> for OwnEntry {
-    fn from(entry: Entry<'_>) -> Self {
-        let Entry { name, kind, size, blocks, link, followed, extended } = entry;
-        OwnEntry { name: name.to_vec(), kind, size, blocks, link, followed, extended }
-    }
-}
 
 /// A directory, and its position.
 #[derive(Debug, Clone, Copy, Default)]

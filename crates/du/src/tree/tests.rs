@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use memfold::heap::{Heap, Limit, Options, Session};
 
 use super::*;
-use crate::entry::BLOCK;
+use crate::entry::{BLOCK, Extended, Kind, Link, Sum};
 use crate::part::MOST;
 
 /// A generator of pseudo-random numbers (xorshift64*).

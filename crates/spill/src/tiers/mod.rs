@@ -4,6 +4,7 @@
 //! pool and puts back if all went well.
 
 mod claim;
+mod display;
 mod file;
 mod holder;
 mod nbd;
@@ -14,7 +15,7 @@ mod target;
 use std::fmt;
 use std::time::Duration;
 
-pub use target::{BadTarget, Target};
+pub use target::Target;
 
 /// Stores batches. See the crate's documentation for the invariants.
 pub trait Tier: Send + Sync {
@@ -116,6 +117,18 @@ impl fmt::Display for Trouble {
 }
 
 impl std::error::Error for Trouble {}
+
+/// Why a tier can't be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadTarget(pub String);
+
+impl fmt::Display for BadTarget {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadTarget {}
 
 /// How a tier is used. Defaults: all of its space, five seconds for an answer, no messages.
 #[derive(Debug, Clone, Copy)]

@@ -6,10 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use super::display::shown;
 use super::file::FileTier;
 use super::nbd::NbdTier;
 use super::redis::RedisTier;
-use super::{Terms, Tier};
+use super::{BadTarget, Terms, Tier};
 
 /// A tier that was named, not opened yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,18 +33,6 @@ impl fmt::Display for Target {
         }
     }
 }
-
-/// Why a tier can't be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BadTarget(pub String);
-
-impl fmt::Display for BadTarget {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadTarget {}
 
 const NBD: [&str; 6] = ["nbd", "nbds", "nbd+unix", "nbds+unix", "nbd+vsock", "nbds+vsock"];
 /// The schemes that users write, and those that the client expects.
@@ -138,20 +127,6 @@ impl Target {
     }
 }
 
-/// A URL for display: without a password.
-pub(super) fn shown(url: &str) -> String {
-    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // A password may contain a slash; a query that names files is not a host.
-    let end = rest.find('?').unwrap_or(rest.len());
-    match rest[..end].rsplit_once('@') {
-        Some((who, host)) => match who.split(':').next().unwrap_or("") {
-            "" => format!("{scheme}://{host}{}", &rest[end..]),
-            user => format!("{scheme}://{user}@{host}{}", &rest[end..]),
-        },
-        None => url.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -188,13 +163,5 @@ mod tests {
         assert!(target(b"redis://\xff").unwrap_err().0.contains("URL is text"));
         assert!(target(b"\xff://host").unwrap_err().0.contains("URL is text"));
         assert!(target(b"\xff:1").unwrap_err().0.contains("may be a server"));
-    }
-
-    #[test]
-    fn passwords_are_not_shown() {
-        assert_eq!(shown("redis://u:p@ss@h:1/2"), "redis://u@h:1/2");
-        assert_eq!(shown("redis://:p/a@h:1/2"), "redis://h:1/2");
-        assert_eq!(shown("redis://h"), "redis://h");
-        assert_eq!(shown("nbd+unix:///?socket=/a@b"), "nbd+unix:///?socket=/a@b");
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use redis::cluster::{ClusterClient, ClusterConnection};
 use redis::{Client, Cmd, Connection, ConnectionAddr, FromRedisValue, IntoConnectionInfo, RedisResult};
 
-use super::super::target::shown;
 use super::super::{BadTarget, Trouble};
 use super::trouble;
+use crate::tiers::display::shown;
 
 /// A server, or the servers of a cluster.
 pub enum Nodes {

@@ -1,0 +1,143 @@
+//! Measures what an operation costs in CPU time, and what memory a process has.
+//!
+//! CPU time includes the calling thread's during the operation, and all other threads' until they have come to
+//! rest after it: background work is never free.
+
+pub mod rows;
+pub mod settings;
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+/// Background threads that use less than a tenth of this within this time are at rest.
+const REST: Duration = Duration::from_millis(20);
+/// The most times to wait for them.
+const WAITS: usize = 100;
+
+/// Seconds that an operation took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    /// CPU time of all threads, user and system.
+    pub cpu: f64,
+    /// The part of it used by background threads.
+    pub background: f64,
+    pub wall: f64,
+}
+
+fn clock(id: ClockId) -> f64 {
+    Duration::from(clock_gettime(id).expect("a clock that every kernel has")).as_secs_f64()
+}
+
+/// Seconds of CPU time used by all threads but this one.
+fn others() -> f64 {
+    clock(ClockId::CLOCK_PROCESS_CPUTIME_ID) - clock(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Runs an operation.
+pub fn timed<T>(operation: impl FnOnce() -> T) -> (T, Cost) {
+    let (begin, others_before) = (Instant::now(), others());
+    let own_before = clock(ClockId::CLOCK_THREAD_CPUTIME_ID);
+    let result = operation();
+    let own = clock(ClockId::CLOCK_THREAD_CPUTIME_ID) - own_before;
+    let wall = begin.elapsed().as_secs_f64();
+    let mut now = others();
+    for _ in 0..WAITS {
+        sleep(REST);
+        let before = std::mem::replace(&mut now, others());
+        if now - before < REST.as_secs_f64() / 10.0 {
+            break;
+        }
+    }
+    let background = (now - others_before).max(0.0);
+    (result, Cost { cpu: own + background, background, wall })
+}
+
+/// Memory of this process, bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Private anonymous memory, each page once (`Pss_Anon`).
+    pub anonymous: u64,
+    /// All that is resident, each page once (`Pss`).
+    pub pss: u64,
+    /// The most that was ever resident (`VmHWM`).
+    pub peak: u64,
+    /// What malloc has given out (`uordblks` and `hblkhd` of mallinfo).
+    pub malloc: u64,
+}
+
+impl Memory {
+    /// The growth since `before`; the peak stays as it is.
+    pub fn since(self, before: Memory) -> Memory {
+        Memory {
+            anonymous: self.anonymous.saturating_sub(before.anonymous),
+            pss: self.pss.saturating_sub(before.pss),
+            peak: self.peak,
+            malloc: self.malloc.saturating_sub(before.malloc),
+        }
+    }
+}
+
+/// Takes a line such as `Pss:  12 kB` from a file of the kernel.
+fn bytes_of(text: &str, name: &str) -> u64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    let number = line.and_then(|rest| rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    number.unwrap_or_else(|| panic!("no {name} in the kernel's figures")) * 1024
+}
+
+/// The process's memory now, after malloc has returned what it does not need.
+pub fn memory() -> Memory {
+    // SAFETY: two calls without preconditions.
+    let info = unsafe {
+        libc::malloc_trim(0);
+        libc::mallinfo2()
+    };
+    let read = |path| fs::read_to_string(path).expect("the kernel tells a process its own figures");
+    let (rollup, status) = (read("/proc/self/smaps_rollup"), read("/proc/self/status"));
+    Memory {
+        anonymous: bytes_of(&rollup, "Pss_Anon"),
+        pss: bytes_of(&rollup, "Pss"),
+        peak: bytes_of(&status, "VmHWM"),
+        malloc: (info.uordblks + info.hblkhd) as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_of_other_threads_counts() {
+        let spin = || {
+            let begin = clock(ClockId::CLOCK_THREAD_CPUTIME_ID);
+            while clock(ClockId::CLOCK_THREAD_CPUTIME_ID) - begin < 0.05 {}
+        };
+        let (_, cost) = timed(|| {
+            // Ends by itself, after the operation has.
+            std::thread::spawn(spin);
+            spin();
+        });
+        assert!(cost.background >= 0.049, "{cost:?}");
+        assert!(cost.cpu >= 0.099, "{cost:?}");
+    }
+
+    #[test]
+    fn memory_that_is_touched_shows() {
+        let before = memory();
+        let filled = vec![1_u8; 64 << 20];
+        let after = memory();
+        // Other tests run in this process, and may free some.
+        assert!(after.anonymous >= before.anonymous + (48 << 20), "{before:?} {after:?}");
+        assert!(after.malloc >= before.malloc + (48 << 20), "{before:?} {after:?}");
+        assert!(filled.iter().all(|&byte| byte == 1));
+    }
+
+    #[test]
+    #[should_panic(expected = "no Pss in")]
+    fn a_figure_that_is_missing_is_no_zero() {
+        bytes_of("Pss_Anon:  3 kB", "Pss");
+    }
+}

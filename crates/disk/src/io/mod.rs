@@ -1,0 +1,25 @@
+//! Reading, writing and trimming, page by page.
+
+mod extents;
+mod read;
+mod share;
+mod write;
+
+pub use extents::Extent;
+
+use crate::Error;
+use crate::index::leaf::PAGE;
+
+/// The outcome of keeping a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kept {
+    Done,
+    /// It no longer has the requested version.
+    Changed,
+    Full,
+}
+
+/// The error for a page that is not what was written.
+fn damaged(page: u64) -> Error {
+    Error::Damaged { offset: page * PAGE as u64 }
+}

@@ -1,0 +1,275 @@
+//! The thread that works in the background.
+//!
+//! It passes over all blocks again and again; passes begin at least [`Options::cold`] apart. A block of which no
+//! page was used since the last pass is made denser. The thread drops uncompressed pages that were not used, and
+//! keeps the store dense as the store's pacer says. Once nothing happens it releases the working memory, and
+//! after a pass with nothing to do it also releases what is kept for changes.
+
+use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use memfold::size::Human;
+use memfold::store::{Goal, Pace, Pacer};
+
+use crate::backing::Backing;
+use crate::disk::Disk;
+use crate::index::leaf::PAGES;
+use crate::locked;
+use crate::memory::budget::Budget;
+#[cfg(doc)]
+use crate::options::Options;
+use crate::reclaim::merge::Merged;
+use crate::serve::status::About;
+
+/// How long it sleeps when nothing happens.
+const IDLE: Duration = Duration::from_millis(250);
+/// After this long without activity, nobody needs the working memory.
+const QUIET: Duration = Duration::from_millis(500);
+/// Bytes that the store moves before other threads get their turn.
+const MOVES: usize = 2 << 20;
+
+/// If no write was refused for this long, the next refused write is reported again.
+const LULL: Duration = Duration::from_secs(600);
+
+/// The percentage of the limit in use at which this is reported, and the percentage below which use must fall
+/// before it is reported again.
+const NEARLY_FULL: u64 = 90;
+const FAR: u64 = 80;
+
+/// Whether it was reported that the device is nearly full.
+#[derive(Default)]
+struct NearlyFull {
+    is_told: bool,
+}
+
+#[derive(Default)]
+struct Stop {
+    stop: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// The thread; it ends when this is dropped.
+pub struct Maintenance {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The position of a pass over all blocks.
+struct Pass {
+    begun: Instant,
+    next: Option<u64>,
+    /// The activity when it began, and whether it found anything hot or anything to gain.
+    activity: u64,
+    found: bool,
+    /// It found nothing, and memory that is needed only for changes was released.
+    rested: bool,
+}
+
+/// Refused writes, as far as they were reported.
+#[derive(Default)]
+struct Refused {
+    count: u64,
+    last: Option<Instant>,
+}
+
+/// Since when nothing has happened.
+struct Quiet {
+    activity: u64,
+    since: Instant,
+    /// The working memory was released.
+    rested: bool,
+}
+
+impl Maintenance {
+    /// Starts the thread, which names the device by `about` in its messages; an error if the system has no thread
+    /// left.
+    pub fn start(disk: &Arc<Disk>, about: &About) -> std::io::Result<Self> {
+        let who = about.shown();
+        // From now on there may be threads.
+        disk.backing.iter().for_each(Backing::start);
+        let stop = Arc::new(Stop::default());
+        let (disk, stopped) = (Arc::clone(disk), Arc::clone(&stop));
+        let thread = thread::Builder::new().name("memfold-keeper".into()).spawn(move || {
+            disk.keep_going(&stopped, &who);
+        })?;
+        Ok(Maintenance { stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Maintenance {
+    fn drop(&mut self) {
+        *locked(&self.stop.stop) = true;
+        self.stop.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // It ends, unless it has panicked.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Disk {
+    fn keep_going(&self, stop: &Stop, who: &str) {
+        let begun = Instant::now();
+        let mut pacer = Pacer::new();
+        let mut pass = Pass { begun, next: None, activity: u64::MAX, found: true, rested: false };
+        let mut quiet = Quiet { activity: 0, since: begun, rested: true };
+        let mut paced = u64::MAX;
+        let mut refused = Refused::default();
+        let mut nearly = NearlyFull::default();
+        loop {
+            self.tell_refused(&mut refused, who);
+            self.tell_nearly_full(&mut nearly, who);
+            // Freeing leaves holes; where nothing happens, none arise.
+            let activity = self.counts.activity.load(Relaxed);
+            let mut sleep = IDLE;
+            if activity != paced || pass.next.is_some() {
+                match pacer.next(begun.elapsed().as_nanos() as u64, self.store.store().debt()) {
+                    Pace::Work(goal) => {
+                        let started = Instant::now();
+                        let done = self.store.store().maintain_to(goal, self, MOVES);
+                        pacer.worked(started.elapsed().as_nanos() as u64, &done);
+                        sleep = Duration::ZERO;
+                    }
+                    Pace::Sleep(ns) => {
+                        sleep = Duration::from_nanos(ns);
+                        if !self.store.store().debt().due {
+                            paced = activity;
+                        }
+                    }
+                }
+            }
+            if self.go_on(&mut pass, stop) {
+                sleep = Duration::ZERO;
+            }
+            self.heed_quiet(&mut quiet, activity);
+            let stopped = locked(&stop.stop);
+            let stopped = if sleep.is_zero() {
+                stopped
+            } else {
+                stop.wake.wait_timeout(stopped, sleep).unwrap_or_else(PoisonError::into_inner).0
+            };
+            if *stopped {
+                drop(stopped);
+                return self.tell_refused(&mut refused, who);
+            }
+        }
+    }
+
+    /// Reports that the device is full: a file system on it may not report it, because it writes back when nobody
+    /// waits for an answer. The report is not made where the write is refused, because writing a message may take
+    /// any amount of time.
+    fn tell_refused(&self, told: &mut Refused, who: &str) {
+        let count = self.counts.refused.load(Relaxed);
+        if count == std::mem::replace(&mut told.count, count) {
+            return;
+        }
+        let now = Instant::now();
+        let before = told.last.replace(now);
+        if before.is_none_or(|before| now.duration_since(before) >= LULL) {
+            (self.options.told)(&format!(
+                "{who}: the limit of {} is reached: writes are refused, and what a file system on the device had not written yet is lost. Trim what \
+                 is not needed (fstrim, mount -o discard), or use a larger limit",
+                Human(self.options.limit)
+            ));
+        }
+    }
+
+    /// Reports once that the device will soon be full, because no protocol can tell that to the writer. Memory
+    /// that can be given up at any time does not count, so usually one number decides.
+    fn tell_nearly_full(&self, told: &mut NearlyFull, who: &str) {
+        let limit = self.budget().limit();
+        let is_near = self.budget().used() >= limit / 100 * NEARLY_FULL && self.is_nearly_full();
+        if !is_near {
+            if self.budget().used() < limit / 100 * FAR {
+                told.is_told = false;
+            }
+            return;
+        }
+        if !std::mem::replace(&mut told.is_told, true) {
+            (self.options.told)(&format!(
+                "{who}: {NEARLY_FULL} % of the limit of {} are taken: when it is reached, writes are refused. Trim what is not needed (fstrim, \
+                 mount -o discard), or use a larger limit",
+                Human(limit)
+            ));
+        }
+    }
+
+    /// Whether memory that cannot be given up takes most of the limit.
+    pub(crate) fn is_nearly_full(&self) -> bool {
+        self.has_limit() && self.held() >= self.budget().limit() / 100 * NEARLY_FULL
+    }
+
+    /// Whether the device may become full before it is completely written. While a backing device has room, there
+    /// is room here.
+    pub(crate) fn has_limit(&self) -> bool {
+        self.backing.is_none() && self.budget().limit() < self.size()
+    }
+
+    /// Bytes of memory that cannot be given up without making something denser.
+    pub(crate) fn held(&self) -> u64 {
+        let (unused, store) = (self.count_works(), self.store.store().stats());
+        let loose = store.hole_bytes + store.slack_bytes + self.resident.bytes() + unused;
+        self.budget().used().saturating_sub(loose)
+    }
+
+    /// Releases the working memory once nothing has happened for a while. A swap device keeps it.
+    fn heed_quiet(&self, quiet: &mut Quiet, activity: u64) {
+        if activity != quiet.activity {
+            *quiet = Quiet { activity, since: Instant::now(), rested: false };
+        } else if !quiet.rested && quiet.since.elapsed() >= QUIET {
+            quiet.rested = true;
+            if !self.is_for_swap() {
+                self.works.rest(&self.store, self.layout);
+                locked(&self.making).work().rest(&self.store, self.layout);
+            }
+        }
+    }
+
+    /// Handles one leaf of a pass; returns false if there is nothing to do now.
+    fn go_on(&self, pass: &mut Pass, stop: &Stop) -> bool {
+        let Some(number) = pass.next else {
+            let activity = self.counts.activity.load(Relaxed);
+            if !pass.found && activity == pass.activity {
+                if !pass.rested {
+                    pass.rested = true;
+                    self.rest(stop);
+                }
+                return false;
+            }
+            if pass.begun.elapsed() < self.options.cold {
+                return false;
+            }
+            let next = self.stripes.next(0);
+            *pass = Pass { begun: Instant::now(), next, activity, found: false, rested: false };
+            self.count_works();
+            self.budget().reload();
+            self.resident.sweep(usize::MAX, self.resident_allowed(), self.budget());
+            return pass.next.is_some();
+        };
+        for first in (0..PAGES).step_by(self.layout.pages()) {
+            // A thread that needs room takes precedence.
+            let mut making = locked(&self.making);
+            let merged = Budget::making_room(|| self.merge_block(number, first, false, making.work()));
+            pass.found |= merged != Merged::Nothing;
+            if merged == Merged::Nothing {
+                // Data that do not compress gain nothing from being in memory while nobody needs them.
+                self.spill_block(number, first, false, making.work());
+            }
+        }
+        pass.next = self.stripes.next(number + 1);
+        pass.next.is_some()
+    }
+
+    /// Nothing happens: releases memory that is kept for future changes. A swap device keeps it.
+    fn rest(&self, stop: &Stop) {
+        if !self.is_for_swap() {
+            locked(&self.making).work().rest(&self.store, self.layout);
+            let before = self.counts.activity.load(Relaxed);
+            let goes_on = || self.counts.activity.load(Relaxed) == before && !*locked(&stop.stop);
+            while self.store.store().maintain_to(Goal::FULL, self, MOVES).more && goes_on() {}
+            self.store.store().release_reserve();
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! What makes the data smaller: [`merge`] compresses cold pages together, [`spill`] moves blobs to the backing
+//! device, [`room`] does both for a thread that has reached the limit, and [`maintenance`] in the background.
+
+mod maintenance;
+pub mod making;
+mod merge;
+mod room;
+mod spill;
+
+pub use maintenance::Maintenance;
