@@ -7,8 +7,9 @@
 
 use core::fmt;
 
-use crate::{Chain, Codec, MOST_STEPS, Pipeline, auto, bewalgo, bewalgo2, copy, libs, lz4, lz4hc};
-use crate::{pbpm, peers, pipeline, stride, wkdm, zstd};
+use crate::codecs::peers::{self, bewalgo, bewalgo2, libs, lz4hc, pbpm, wkdm};
+use crate::codecs::{copy, lz4, stride, zstd};
+use crate::{Chain, Codec, MOST_STEPS, Pipeline, auto, pipeline};
 
 /// Which decoder reads a compressed block: the number that formats store.
 ///

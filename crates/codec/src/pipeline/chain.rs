@@ -15,7 +15,7 @@ use core::str::FromStr;
 
 use super::MOST_STEPS;
 use super::element::{Element, codecs, steps};
-use crate::parts::{Parts, part};
+use crate::scratch::parts::{Parts, part};
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec, decoder};
 
 /// Bits of a step's code.

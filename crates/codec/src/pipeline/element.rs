@@ -1,8 +1,8 @@
 //! One place in a pipeline: a step of ours or a codec.
 
-use crate::step::Step;
-use crate::steps::{bwt, huffman, jbe, mtf, range, rle};
-use crate::transforms::{bit_shuffle, difference, lag, shuffle, zero};
+use crate::steps::Step;
+use crate::steps::coders::{bwt, huffman, jbe, mtf, range, rle};
+use crate::steps::transforms::{bit_shuffle, difference, lag, shuffle, zero};
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, registry};
 
 /// An element of a pipeline.
