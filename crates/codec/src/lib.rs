@@ -46,11 +46,12 @@ mod scratch;
 mod steps;
 
 pub use auto::{Auto, ListError, MOST_ENTRIES, auto_table};
-pub use codecs::peers::pbpm::patterns;
+#[cfg(feature = "papers")]
+pub use codecs::peers::papers::pbpm::patterns;
 #[cfg(feature = "dict")]
 pub use codecs::zstd::dict;
 pub use pipeline::{Chain, MOST_STEPS, Pipeline, PipelineTable};
-pub use registry::{CodecId, UnknownCodec, all, codec, decoder, is_optional};
+pub use registry::{all, codec, decoder, is_optional};
 pub use same::{fill, same_filled};
 pub use scratch::Scratch;
 #[cfg(feature = "std")]
@@ -58,6 +59,16 @@ pub use scratch::buffer::ScratchBuf;
 
 /// The largest block that the codecs are made and tested for: 512 KiB.
 pub const MAX_BLOCK: usize = 512 << 10;
+
+/// Which decoder reads a compressed block: the number that formats store.
+///
+/// Zero is never given to a codec; formats may use it for "no codec".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CodecId(pub u8);
+
+/// No codec has this name. The message lists the existing names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownCodec;
 
 /// The result of compressing a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

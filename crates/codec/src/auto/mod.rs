@@ -39,9 +39,9 @@ pub(crate) use presets::PRESETS;
 
 use crate::pipeline::worst_decompress_scratch;
 use crate::{Chain, Codec, CodecId, Compressed, Malformed, Scratch, room};
-use choice::Effort;
 use form::ChainIndex;
 use list::List;
+use presets::Effort;
 use state::State;
 
 /// The first byte of a block that is stored as it is: the place of `copy`.

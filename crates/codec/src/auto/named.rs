@@ -8,7 +8,8 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use super::list::MOST_ENTRIES;
-use super::{Auto, Effort, List, presets};
+use super::presets::{self, Effort};
+use super::{Auto, List};
 use crate::{Chain, Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec};
 
 /// The prefix of every such name.

@@ -33,20 +33,3 @@ pub(crate) const LEVEL_NAMES: &str = match (cfg!(feature = "deflate"), cfg!(feat
     (false, true) => "xz:LEVEL from 0 to 9, ",
     (false, false) => "",
 };
-
-/// All of them.
-pub(crate) fn all() -> impl Iterator<Item = &'static dyn Codec> {
-    SINGLE.iter().copied().chain(with_levels())
-}
-
-/// The codecs with levels.
-pub(crate) fn with_levels() -> impl Iterator<Item = &'static dyn Codec> {
-    let none = core::iter::empty::<&'static dyn Codec>();
-    #[cfg(feature = "deflate")]
-    let none = none.chain(deflate::LEVELS.iter().map(|codec| codec as &dyn Codec));
-    #[cfg(feature = "lz4hc-optimal")]
-    let none = none.chain(super::lz4hc::OPTIMAL.iter().map(|codec| codec as &dyn Codec));
-    #[cfg(feature = "xz")]
-    let none = none.chain(xz::LEVELS.iter().map(|codec| codec as &dyn Codec));
-    none
-}
