@@ -12,9 +12,9 @@
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
 
-use super::Tuning;
-use super::class::{Class, GROUP_HEADER, Locked, SEGMENTS};
-use super::memory::Memory;
+use super::{Class, GROUP_HEADER, Locked, SEGMENTS};
+use crate::store::Tuning;
+use crate::store::memory::Memory;
 
 /// Memory is committed in units of 1/128 of what the class has, within these bounds.
 const UNIT_SHARE: usize = 128;
@@ -36,14 +36,14 @@ pub(super) enum Grown<T> {
 impl Class {
     /// Gives back a tail that is long enough to be worth it, except for the reserve, about `budget` bytes at
     /// once. Returns the number of bytes given back.
-    pub(super) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
+    pub(in crate::store) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
         let locked = self.lock(memory);
         let spare = locked.long_tail(tuning);
         self.release_tail(locked, spare.min(budget), tuning)
     }
 
     /// Gives back the whole tail, including the reserve. Returns the number of bytes given back.
-    pub(super) fn release_reserve<M: Memory>(&self, memory: &M, tuning: Tuning) -> usize {
+    pub(in crate::store) fn release_reserve<M: Memory>(&self, memory: &M, tuning: Tuning) -> usize {
         let mut all = 0;
         // A cut stays within a segment. Memory that others commit meanwhile is not this call's concern.
         for _ in 0..SEGMENTS {
@@ -77,7 +77,7 @@ impl Class {
 
 impl<M: Memory> Locked<'_, M> {
     /// The bytes of a tail that is worth returning; zero if it would be needed again after a few puts.
-    pub(super) fn long_tail(&self, tuning: Tuning) -> usize {
+    pub(in crate::store) fn long_tail(&self, tuning: Tuning) -> usize {
         if self.top == 0 {
             return self.committed;
         }

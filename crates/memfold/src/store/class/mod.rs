@@ -22,15 +22,19 @@
 //! - `live` is the number of bits set, `payload` the sum of their payloads,
 //! - everything below `top` is committed.
 
+pub(super) mod size;
+pub(super) mod table;
+mod tail;
+
 use core::cell::UnsafeCell;
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
+use super::Tuning;
 use super::blob::{HEADER, Header, INDEX_BITS, Words};
 use super::lock::Lock;
 use super::memory::Memory;
-use super::tail::Grown;
-use super::{Tuning, size};
+use tail::Grown;
 
 pub(super) const GROUP_SLOTS: u64 = 64;
 /// The bits, and the headers.

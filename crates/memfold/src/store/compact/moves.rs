@@ -7,11 +7,12 @@
 //! everything before it has reached memory. The class's lock is held during all of it. A copy that its owner
 //! refuses is dropped, and nothing has changed.
 
-use super::blob::{Header, Ref};
-use super::class::{GROUP_SLOTS, Locked};
-use super::memory::Memory;
-use super::{Maintained, Owners, cache};
+use super::Maintained;
 use crate::probe;
+use crate::store::blob::{Header, Ref};
+use crate::store::class::{GROUP_SLOTS, Locked};
+use crate::store::memory::Memory;
+use crate::store::{Owners, cache};
 
 /// Moves that go together: with more of them, a thread that waits for the lock would have to stop spinning.
 const BATCH: usize = 4;

@@ -17,7 +17,7 @@
 //! where `g * g * n` is [`WORTH`].
 
 /// Slots are longer than their blobs by less than this: headers note by how much.
-pub(super) const PAD_LIMIT: usize = 1 << 16;
+pub(in crate::store) const PAD_LIMIT: usize = 1 << 16;
 
 /// Steps of 16 bytes up to this size of a slot.
 const FINE_LIMIT: usize = 8192;
@@ -27,12 +27,12 @@ const STEPS: usize = 128;
 /// Doublings above: up to 16 MiB.
 const DOUBLINGS: usize = 11;
 
-pub(super) const CLASSES: usize = FINE_CLASSES + STEPS * DOUBLINGS;
+pub(in crate::store) const CLASSES: usize = FINE_CLASSES + STEPS * DOUBLINGS;
 /// The most bytes that one blob's payload may have.
 pub const MAX_PAYLOAD: usize = FINE_LIMIT << DOUBLINGS;
 
 /// The smallest class whose slots hold `payload` bytes.
-pub(super) fn class_of(payload: usize) -> Option<usize> {
+pub(in crate::store) fn class_of(payload: usize) -> Option<usize> {
     if payload > MAX_PAYLOAD {
         return None;
     }
@@ -48,11 +48,11 @@ pub(super) fn class_of(payload: usize) -> Option<usize> {
 /// See the module; as measured with blobs of 1 to 8 KiB.
 const WORTH: usize = 1 << 18;
 /// At least one in this many classes is used.
-pub(super) const MOST_GRAIN: usize = 16;
+pub(in crate::store) const MOST_GRAIN: usize = 16;
 const MOST_GRAIN_ABOVE: usize = 8;
 
 /// The class for a blob of `payload` bytes when there are `blobs` blobs.
-pub(super) fn class_among(payload: usize, blobs: usize) -> Option<usize> {
+pub(in crate::store) fn class_among(payload: usize, blobs: usize) -> Option<usize> {
     let exact = class_of(payload)?;
     // A slot exceeds its blob by at most an eighth, and by no more than a header can record.
     let most = match exact.checked_sub(FINE_CLASSES) {
@@ -64,7 +64,7 @@ pub(super) fn class_among(payload: usize, blobs: usize) -> Option<usize> {
 }
 
 /// Bytes of a slot of `class`.
-pub(super) const fn slot_bytes(class: usize) -> usize {
+pub(in crate::store) const fn slot_bytes(class: usize) -> usize {
     if class < FINE_CLASSES {
         return (class + 1) * 16;
     }

@@ -14,6 +14,9 @@
 //! move touches are probably in no cache, so a few moves are planned together and their lines prefetched
 //! before the first of them begins.
 
+mod moves;
+pub(super) mod pacer;
+
 use core::sync::atomic::Ordering;
 
 use super::class::Locked;
@@ -107,7 +110,7 @@ impl<M: Memory> Store<M> {
         let tuning = self.tuning();
         let mut debt = Debt { loose_share: tuning.loose_share, ..Debt::default() };
         let mut worth = 0;
-        for (_, class) in self.classes() {
+        for (_, class) in self.classes.iter() {
             let locked = class.lock(&self.memory);
             let (slot, tail) = (u64::from(class.slot), locked.long_tail(tuning) as u64);
             debt.held_bytes += locked.live * slot;
@@ -134,7 +137,7 @@ impl<M: Memory> Store<M> {
         let mut left = budget;
         // Continues where the last call ran out of budget: all classes have their turn.
         let begin = self.cursor.load(Ordering::Relaxed);
-        for (number, class) in self.classes_from(begin) {
+        for (number, class) in self.classes.iter_from(begin) {
             if left == 0 {
                 self.cursor.store(number, Ordering::Relaxed);
                 break;
@@ -167,7 +170,7 @@ impl<M: Memory> Store<M> {
     /// the next put in each class has to ask for memory. Returns the number of bytes given back.
     pub fn release_reserve(&self) -> u64 {
         let tuning = self.tuning();
-        self.classes().map(|(_, class)| class.release_reserve(&self.memory, tuning) as u64).sum()
+        self.classes.iter().map(|(_, class)| class.release_reserve(&self.memory, tuning) as u64).sum()
     }
 }
 
