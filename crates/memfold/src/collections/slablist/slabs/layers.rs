@@ -12,9 +12,9 @@
 //! All of it is in plain memory: some 40 bytes per leaf. Keys are side by side, so a search reads few cache
 //! lines. No group is empty.
 
-use std::hint::select_unpredictable;
 use std::vec::Vec;
 
+use crate::collections::slablist::format::partition;
 use crate::heap::Handle;
 
 /// The most leaves of a group, by default.
@@ -257,17 +257,4 @@ impl<K: Clone> Layers<K> {
             + self.groups.capacity() * size_of::<Group<K>>()
             + keys(&self.firsts)
     }
-}
-
-/// How many of `count` ordered elements `is_before` holds for: it holds for the first of them.
-#[inline(always)]
-pub fn partition(count: usize, mut is_before: impl FnMut(usize) -> bool) -> usize {
-    let (mut base, mut left) = (0, count);
-    // Each step halves the rest without a branch that could be mispredicted.
-    while left > 1 {
-        let half = left / 2;
-        base = select_unpredictable(is_before(base + half - 1), base + half, base);
-        left -= half;
-    }
-    base + usize::from(count > 0 && is_before(base))
 }

@@ -1,4 +1,5 @@
-//! What leaf formats have in common: `fixed` has elements of one size, `text` elements of any length.
+//! Elements of lists, and what leaf formats have in common: `fixed` has elements of one size, `text` elements
+//! of any length.
 //!
 //! A leaf's fill is the sum of its elements' **weights**: one each if all have one size, otherwise their
 //! bytes and the slots that refer to them.
@@ -6,13 +7,46 @@
 //! Formats read a [`View`], which may show anything while another thread evicts the leaf's block, and trust
 //! nothing that they find there: an offset outside the leaf is no place. The heap then calls them again.
 
+pub mod fixed;
+pub mod text;
+
 use std::borrow::ToOwned;
 use std::cmp::Ordering;
+use std::hint::select_unpredictable;
 use std::ops::Range;
 use std::vec::Vec;
 
-use super::element::Element;
 use crate::heap::{Error, Handle, Session, View};
+
+/// What a list can store: plain old data, `str`, and `[u8]` of any length.
+pub trait Element: ToOwned<Owned: Send + Sync> + sealed::Sealed + 'static {
+    /// How leaves store it.
+    #[doc(hidden)]
+    type Format: Format<Self>;
+
+    /// The bytes, if elements can have any length; their natural order is then that of the bytes.
+    #[doc(hidden)]
+    fn text(&self) -> Option<&[u8]>;
+
+    /// The element with these bytes, if there is such an element and elements can have any length.
+    #[doc(hidden)]
+    fn from_text(bytes: &[u8]) -> Option<&Self>;
+
+    /// Appends its bytes.
+    #[doc(hidden)]
+    fn append_to(&self, bytes: &mut Vec<u8>);
+
+    /// Calls `look` with the element that has these bytes, if there is one.
+    #[doc(hidden)]
+    fn with_bytes<R>(bytes: &[u8], look: impl FnOnce(&Self) -> R) -> Option<R>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T: crate::heap::Plain + Copy + Send + Sync> Sealed for T {}
+    impl Sealed for str {}
+    impl Sealed for [u8] {}
+}
 
 /// Where an element is or belongs in a leaf: the position of its slab in the order, and its own in the slab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -276,4 +310,17 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     /// The number of elements and their weight, if the leaf does not contradict itself.
     fn measure(self, leaf: &[u8]) -> Option<(usize, usize)>;
     fn key_is(key: &Self::Key, other: &Self::Key) -> bool;
+}
+
+/// How many of `count` ordered elements `is_before` holds for: it holds for the first of them.
+#[inline(always)]
+pub fn partition(count: usize, mut is_before: impl FnMut(usize) -> bool) -> usize {
+    let (mut base, mut left) = (0, count);
+    // Each step halves the rest without a branch that could be mispredicted.
+    while left > 1 {
+        let half = left / 2;
+        base = select_unpredictable(is_before(base + half - 1), base + half, base);
+        left -= half;
+    }
+    base + usize::from(count > 0 && is_before(base))
 }

@@ -5,8 +5,9 @@ use std::cmp::Ordering;
 use std::ops::{Bound, Range, RangeBounds};
 use std::vec::Vec;
 
-use super::element::{Compare, Element};
-use super::{Body, Iter, Owned, SlabList};
+use crate::collections::slablist::format::Element;
+use crate::collections::slablist::order::Compare;
+use crate::collections::slablist::{Body, Iter, Owned, SlabList};
 use crate::heap::Error;
 
 impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
@@ -69,7 +70,10 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         Iter::new(self.session, &self.body, numbers.start.min(to), to)
     }
 
-    pub(super) fn remove_numbers(&mut self, numbers: Range<u64>) -> Result<u64, Error> {
+    pub(in crate::collections::slablist) fn remove_numbers(
+        &mut self,
+        numbers: Range<u64>,
+    ) -> Result<u64, Error> {
         let to = numbers.end.min(self.len());
         let from = numbers.start.min(to);
         if from == to {

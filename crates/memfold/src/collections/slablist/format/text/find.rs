@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{Found, Slot, Text, head_of, head_up_to};
-use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::Element;
 use crate::collections::slablist::format::{Seek, Wanted};
 use crate::heap::{Handle, View};
 

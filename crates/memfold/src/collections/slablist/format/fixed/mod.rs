@@ -20,8 +20,7 @@ use std::ops::Range;
 use std::vec::Vec;
 
 use self::change::{Leaf, measure};
-use super::format::{Batch, Format, Gone, LeafPosition, Put, Seek};
-use super::layers::partition;
+use super::{Batch, Element, Format, Gone, LeafPosition, Put, Seek, partition};
 use crate::heap::{Error, Handle, Plain, Session, View};
 
 /// Bytes before `slots`.
@@ -389,5 +388,25 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
 
     fn measure(self, leaf: &[u8]) -> Option<(usize, usize)> {
         measure::<T>(self, leaf)
+    }
+}
+impl<T: Plain + Copy + Send + Sync + 'static> Element for T {
+    type Format = Fixed<T>;
+
+    #[inline(always)]
+    fn text(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn from_text(_: &[u8]) -> Option<&Self> {
+        None
+    }
+
+    fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.as_bytes());
+    }
+
+    fn with_bytes<R>(bytes: &[u8], look: impl FnOnce(&Self) -> R) -> Option<R> {
+        T::read_from_bytes(bytes).ok().map(|element| look(&element))
     }
 }

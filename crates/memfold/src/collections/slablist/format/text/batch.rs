@@ -5,7 +5,7 @@ use std::vec::Vec;
 
 use super::change::{held, slot};
 use super::{BEGIN, Held, Key, SLOT, Slot, Text};
-use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::Element;
 use crate::collections::slablist::format::{Batch, Format};
 use crate::heap::{Error, Handle, Session, View};
 

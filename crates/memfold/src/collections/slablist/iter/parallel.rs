@@ -5,8 +5,9 @@ use std::vec::Vec;
 
 use rayon::prelude::*;
 
-use super::element::{Element, Ordered};
-use super::{Iter, Owned, SlabList};
+use crate::collections::slablist::format::Element;
+use crate::collections::slablist::order::Ordered;
+use crate::collections::slablist::{Iter, Owned, SlabList};
 use crate::heap::Error;
 
 /// Parts of the list per thread, so that no thread waits long for the last one.

@@ -22,6 +22,7 @@
 
 mod batch;
 mod change;
+mod element;
 mod find;
 
 use std::boxed::Box;
@@ -30,8 +31,7 @@ use std::vec::Vec;
 
 pub use self::batch::Strings;
 use self::change::Leaf;
-use super::element::Element;
-use super::format::{Format, Gone, LeafPosition, Memo, Put, Seek, Wanted};
+use super::{Element, Format, Gone, LeafPosition, Memo, Put, Seek, Wanted};
 use crate::heap::{Error, Handle, Session, View};
 
 /// Bytes before slots.

@@ -1,12 +1,16 @@
 //! Iterating over a list: a part of a leaf is copied at a time.
 
+#[cfg(feature = "rayon")]
+mod parallel;
+mod range;
+
 use std::borrow::{Borrow, ToOwned};
 use std::fmt;
 
 use super::Body;
-use super::element::Element;
+use super::format::Element;
 use super::format::{Batch, Format};
-use super::layers::LeafIndex;
+use super::slabs::layers::LeafIndex;
 use super::slabs::{BatchOf, Slabs};
 use crate::heap::{Error, Session};
 
