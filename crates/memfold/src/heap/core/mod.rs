@@ -1,14 +1,14 @@
 //! What a heap is made of.
 
+pub mod check;
+
 use std::boxed::Box;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::vec::Vec;
 
-use super::large;
-use super::options::Settled;
 use crate::SystemMemory;
 use crate::heap::alloc::free_space::FreeSpace;
 pub use crate::heap::block::layout::Shape;
@@ -17,13 +17,15 @@ use crate::heap::block::layout::{equal, mixed};
 use crate::heap::block::marks::{Form, Marks};
 use crate::heap::block::segments::Segments;
 use crate::heap::block::table::{Block, Blocks, Copy};
-use crate::heap::residency::background::Board;
+use crate::heap::large::table::Table as LargeTable;
+use crate::heap::options::Settled;
+use crate::heap::residency::board::Board;
 use crate::heap::residency::frames::{Frame, Frames};
-use crate::heap::residency::headroom::Headroom;
+use crate::heap::residency::machine::Headroom;
 use crate::heap::residency::policy::Policy;
-use crate::heap::stored::grouping::Plans;
-use crate::heap::stored::lost::GivenUp;
+use crate::heap::stored::plans::Plans;
 use crate::heap::stored::workspace::Works;
+use crate::heap::sync::locked;
 use crate::heap::sync::participants::Participants;
 use crate::heap::twin::Plain;
 use crate::store::{MAX_PAYLOAD, Tiered, Tuning};
@@ -62,10 +64,11 @@ pub struct Core {
     nowhere: Box<(Frame, Block)>,
     /// 64 bits that belong to the program, see [`Heap::set_root`](super::Heap::set_root).
     pub root: AtomicU64,
-    pub(super) plain: Option<Plain>,
-    pub large: Mutex<large::Table>,
-    /// See `stored/lost.rs`.
-    pub given_up: Mutex<GivenUp>,
+    plain: Option<Plain>,
+    pub large: Mutex<LargeTable>,
+    /// Blocks that are given up, by their numbers: a bit for each place whose node was freed, see
+    /// `stored/lost.rs`.
+    pub given_up: Mutex<HashMap<u32, Vec<u64>>>,
     /// If there is a tier: one node of each block that was compressed, as `1 << 31 | check << 16 | place`.
     pub nodes_noted: Segments<AtomicU32>,
     pub board: Board,
@@ -116,10 +119,6 @@ pub struct Kind {
     shape: OnceLock<equal::Shape>,
     /// How its nodes are grouped.
     pub plans: Plans,
-}
-
-pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Core {
@@ -230,6 +229,11 @@ impl Core {
     pub fn marks(&self, number: u32, block: &Block, shape: Shape) -> Marks {
         // A thread that sees that there are checks also sees that there is memory for them.
         self.frames.marks(number, shape, block.marked.load(Acquire))
+    }
+
+    /// The twin, if this heap is one.
+    pub fn plain(&self) -> Option<&Plain> {
+        self.plain.as_ref()
     }
 
     /// A frame and a block that never hold anything.

@@ -28,6 +28,13 @@
 //!
 //! The bytes of listed extents are zero except for links and units, so new nodes are zero.
 
+mod extents;
+mod shape;
+
+use extents::EXACT;
+pub use extents::Extents;
+pub use shape::Shape;
+
 use super::image::{Damaged, Image};
 
 /// This extent is free.
@@ -52,140 +59,13 @@ pub const MOST_UNITS: usize = 1 << 16;
 const LEAST: usize = HEADER;
 const LISTED: usize = HEADER + LINK;
 
-/// Bins for exact numbers of units.
-const EXACT: usize = 32;
-/// Bins for each doubling above that, as a power of two.
-const STEPS: u32 = 3;
-const BINS: usize = EXACT + ((MOST_UNITS.ilog2() - EXACT.ilog2()) << STEPS) as usize;
-const _: () = assert!(BINS <= 128);
 /// How many extents of one bin are examined for the best fit.
 const LOOKED_AT: usize = 32;
-
-/// Where nodes may lie in a block of this size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
-    /// A power of two.
-    align: u32,
-    /// The first node's place.
-    first: u32,
-    /// The end of the last extent.
-    end: u32,
-}
-
-impl Shape {
-    /// Blocks of `size` bytes with nodes at multiples of `align`, or of what a block of that size requires.
-    pub fn new(size: usize, align: usize) -> Self {
-        let align = align.max(size.div_ceil(MOST_UNITS).next_power_of_two());
-        let end = size / align * align;
-        Shape { align: align as u32, first: align.max(HEADER) as u32, end: end as u32 }
-    }
-
-    /// Bytes of a unit.
-    #[inline]
-    pub fn align(self) -> usize {
-        self.align as usize
-    }
-
-    /// The first place.
-    pub fn first(self) -> usize {
-        self.first as usize
-    }
-
-    /// Where the last extent ends.
-    pub fn end(self) -> usize {
-        self.end as usize
-    }
-
-    /// Bytes of the extent with this header; `long` is the number of units of a free one whose header is too
-    /// small for it.
-    #[inline]
-    pub fn stride_of(self, header: u16, long: u32) -> Option<usize> {
-        let stride = match (header & FREE, header & UNITS) {
-            (0, _) => self.stride(header.into()),
-            (_, UNITS) => (long as usize).saturating_mul(self.align()),
-            (_, units) => usize::from(units) * self.align(),
-        };
-        (header & SIZE != 0 && stride >= HEADER).then_some(stride)
-    }
-
-    #[inline]
-    fn units(self, bytes: usize) -> usize {
-        bytes >> self.align.trailing_zeros()
-    }
-
-    /// Bytes that a node of `len` takes including its header.
-    #[inline]
-    pub fn stride(self, len: usize) -> usize {
-        (len + HEADER + self.align() - 1) & !(self.align() - 1)
-    }
-
-    /// Bytes for nodes and headers in an empty block.
-    pub fn room(self) -> usize {
-        self.end().saturating_sub(self.first())
-    }
-
-    /// The longest node that an empty block can hold, whatever remainder follows it.
-    pub fn longest(self) -> usize {
-        let rest = if self.align() < LEAST { LEAST } else { 0 };
-        self.room().saturating_sub(HEADER + rest).min(MOST_BYTES)
-    }
-
-    /// The place of a node by its unit, if it is in the block.
-    pub fn place(self, unit: u16) -> Option<usize> {
-        let place = usize::from(unit) * self.align();
-        (self.first()..self.end()).contains(&place).then_some(place)
-    }
-
-    /// The unit of a node by its place.
-    #[inline]
-    pub fn unit(self, place: usize) -> u16 {
-        self.units(place) as u16
-    }
-
-    /// Units of a block, including those before the first node.
-    pub fn total_units(self) -> usize {
-        self.units(self.end())
-    }
-}
 
 /// Whether `rest` bytes after a node are zero or enough for a header.
 #[inline]
 fn leaves_extent(rest: usize) -> bool {
     rest == 0 || rest >= LEAST
-}
-
-/// The free extents of a block, for the session that allocates from it.
-#[derive(Debug, Clone)]
-pub struct Extents {
-    /// The first extent of each bin, in units from 0; 0 is none, since a header is there.
-    heads: [u16; BINS],
-    /// Which bins are not empty.
-    some: u128,
-    /// The open extent: place and bytes; zero bytes if it is too small.
-    open: usize,
-    open_bytes: usize,
-}
-
-impl Extents {
-    /// No free extents.
-    pub const fn new() -> Self {
-        Extents { heads: [0; BINS], some: 0, open: 0, open_bytes: 0 }
-    }
-
-    #[inline]
-    fn bin(units: usize) -> usize {
-        if units <= EXACT {
-            return units.saturating_sub(1);
-        }
-        let doubling = (units - 1).ilog2();
-        let step = ((units - 1) >> (doubling - STEPS)) & ((1 << STEPS) - 1);
-        EXACT + ((doubling - EXACT.ilog2()) << STEPS) as usize + step
-    }
-
-    fn first_from(&self, bin: usize) -> Option<usize> {
-        let some = self.some.checked_shr(bin as u32).unwrap_or(0);
-        (some != 0).then(|| bin + some.trailing_zeros() as usize)
-    }
 }
 
 /// An extent, as its header describes it.

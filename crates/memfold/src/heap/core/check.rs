@@ -9,14 +9,15 @@ use std::string::String;
 use std::vec;
 use std::vec::Vec;
 
-use super::core::{Core, Shape, locked};
-use super::error::Error;
-use super::file::check_starts;
-use crate::heap::alloc::free_space::List;
+use super::{Core, Shape};
 use crate::heap::block::layout::image::Image;
 use crate::heap::block::layout::mixed::Mixed;
+use crate::heap::block::table::List;
 use crate::heap::block::table::{Block, Residency};
+use crate::heap::error::Error;
+use crate::heap::file::{check_starts, node_with_gone_part};
 use crate::heap::stored::lost::Lost;
+use crate::heap::sync::locked;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// An invariant of a heap that does not hold.
@@ -24,7 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Violation(String);
 
 impl Violation {
-    pub(super) fn of_store(what: &str) -> Self {
+    pub(in crate::heap) fn of_store(what: &str) -> Self {
         Violation(format!("the store: {what}"))
     }
 }
@@ -87,7 +88,7 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
     holds(given_up == without, || format!("{without} blocks are given up, {given_up} are known to be"))?;
     holds(core.frames.check(), || "frames have other memory than was counted".into())?;
     check_frames(core, resident)?;
-    let gone = locked(&core.large).with_gone_part(core, nodes);
+    let gone = node_with_gone_part(core, nodes);
     let gone = gone.map_err(|error| Violation(format!("long nodes: {error}")))?;
     if let Some(node) = gone {
         return Err(Violation(format!(

@@ -3,8 +3,8 @@
 
 use std::cell::Cell;
 
-use super::error::Error;
 use crate::heap::access::session::Session;
+use crate::heap::error::Error;
 
 /// See the module.
 #[derive(Default)]
