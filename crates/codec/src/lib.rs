@@ -38,6 +38,7 @@ mod auto;
 mod bytes;
 mod codecs;
 pub mod cpu;
+mod interned;
 mod pipeline;
 pub mod portable;
 mod registry;

@@ -34,7 +34,7 @@ mod state;
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 pub use list::{ListError, MOST_ENTRIES};
-pub(crate) use named::{PREFIX, SLOTS as MOST_NAMED, interned};
+pub(crate) use named::{PLACES as MOST_NAMED, PREFIX, interned};
 pub(crate) use presets::PRESETS;
 
 use crate::pipeline::worst_decompress_scratch;

@@ -147,3 +147,63 @@ const _: () = assert!(WORDS == 4 * GRANULES);
 pub(super) fn bits_of_edge(total: usize) -> u32 {
     (total / 17).checked_ilog2().map_or(0, |bit| bit + 1)
 }
+
+/// Forwards loops to the functions with their names, in the module that uses this.
+macro_rules! hand_on {
+    ($(fn $name:ident(self $(, $argument:ident: $type:ty)* $(,)?) $(-> $result:ty)?;)*) => {$(
+        #[inline]
+        fn $name(self $(, $argument: $type)*) $(-> $result)? {
+            // SAFETY: `self` proves that the processor has these instructions.
+            unsafe { self::$name($($argument),*) }
+        }
+    )*};
+}
+
+/// Implements [`Kernels`] for a proof that the processor has certain instructions, by functions that are
+/// compiled for it.
+macro_rules! by_functions {
+    ($proof:ty) => {
+        impl Kernels for $proof {
+            hand_on! {
+                fn fetch(self, bytes: &[u8]);
+                fn samples(self, view: &[u8; VIEW], density: u8) -> u64;
+                fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
+                fn code(
+                    self, misses: &Misses, count: usize, table: &[u16],
+                    codes: &mut Literals, masks: &mut Literals, flags: &mut Flags,
+                ) -> usize;
+                fn look_up(
+                    self, codes: &Literals, count: usize, table: &[u16; 16], known: usize,
+                    masks: &[u8], flags: &Flags, to_masks: &mut ByteRow, to_flags: &mut ByteRow,
+                ) -> bool;
+                fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
+                fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) -> bool;
+                fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16];
+                fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
+                fn search(
+                    self, src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16],
+                    choice: &mut Choice,
+                );
+                fn symbols(self, words: usize, choice: &mut Choice);
+                fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
+                fn misses(self, words: usize, choice: &mut Choice) -> usize;
+                fn split(
+                    self, literals: &Literals, count: usize, common: &[u8; 16],
+                    bits: &mut LiteralBits, codes: &mut Literals, rest: &mut Literals,
+                ) -> usize;
+                fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
+                fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
+                fn join(
+                    self, bits: &[u8], count: usize, codes: &Literals, common: &[u8; 16],
+                    rest: &[u8], literals: &mut Literals,
+                );
+                fn rebuild(
+                    self, dst: &mut [u8], at: usize, granules: usize, wide: bool,
+                    work: &mut Decompressor,
+                ) -> usize;
+            }
+        }
+    };
+}
+
+pub(super) use {by_functions, hand_on};

@@ -13,7 +13,9 @@ use self::search::{changes, search, symbols};
 use self::vote::{places, samples};
 use super::Effort;
 use super::format::WIDE_GRANULE;
-use super::kernels::{BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW};
+use super::kernels::{
+    BitRow, ByteRow, Flags, Kernels, LiteralBits, Literals, Misses, Places, VIEW, by_functions, hand_on,
+};
 use super::scratch::{Choice, Compressor, Decompressor};
 use crate::{Compressed, Malformed};
 
@@ -44,57 +46,7 @@ pub(super) fn decompress(src: &[u8], dst: &mut [u8], work: &mut Decompressor) ->
     super::decode::decompress(Avx512(()), src, dst, work)
 }
 
-/// Forwards each loop to the function that is compiled for the processor.
-macro_rules! hand_on {
-    ($(fn $name:ident(self $(, $argument:ident: $type:ty)* $(,)?) $(-> $result:ty)?;)*) => {$(
-        #[inline]
-        fn $name(self $(, $argument: $type)*) $(-> $result)? {
-            // SAFETY: `self` proves that the processor has these instructions.
-            unsafe { self::$name($($argument),*) }
-        }
-    )*};
-}
-
-impl Kernels for Avx512 {
-    hand_on! {
-        fn fetch(self, bytes: &[u8]);
-        fn samples(self, view: &[u8; VIEW], density: u8) -> u64;
-        fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
-        fn code(
-            self, misses: &Misses, count: usize, table: &[u16],
-            codes: &mut Literals, masks: &mut Literals, flags: &mut Flags,
-        ) -> usize;
-        fn look_up(
-            self, codes: &Literals, count: usize, table: &[u16; 16], known: usize,
-            masks: &[u8], flags: &Flags, to_masks: &mut ByteRow, to_flags: &mut ByteRow,
-        ) -> bool;
-        fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
-        fn restore(self, which: u64, bytes: &[u8], row: &mut BitRow) -> bool;
-        fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16];
-        fn changes(self, granules: usize, choice: &Choice, changed: &mut BitRow, codes: &mut Literals) -> usize;
-        fn search(
-            self, src: &[u8], at: usize, granules: usize, wide: bool, distances: &[u16],
-            choice: &mut Choice,
-        );
-        fn symbols(self, words: usize, choice: &mut Choice);
-        fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
-        fn misses(self, words: usize, choice: &mut Choice) -> usize;
-        fn split(
-            self, literals: &Literals, count: usize, common: &[u8; 16],
-            bits: &mut LiteralBits, codes: &mut Literals, rest: &mut Literals,
-        ) -> usize;
-        fn pack(self, codes: &Literals, count: usize, out: &mut [u8]);
-        fn unpack(self, packed: &[u8], count: usize, codes: &mut Literals);
-        fn join(
-            self, bits: &[u8], count: usize, codes: &Literals, common: &[u8; 16],
-            rest: &[u8], literals: &mut Literals,
-        );
-        fn rebuild(
-            self, dst: &mut [u8], at: usize, granules: usize, wide: bool,
-            work: &mut Decompressor,
-        ) -> usize;
-    }
-}
+by_functions!(Avx512);
 
 /// The low `count` bits; all bits for 64 and more.
 #[inline]
