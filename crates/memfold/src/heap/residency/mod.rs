@@ -3,7 +3,8 @@
 //! ```text
 //!   pager       faults blocks in and evicts them
 //!   policy      chooses which resident block to evict
-//!   budget      how many frames there may be; headroom: where the limit follows free memory, of the machine
+//!   budget      how many frames there may be
+//!   headroom    the same where the limit follows free memory; machine: what is free
 //!   background  evicts ahead of need and loads ahead of use, in a thread of the heap's own; board: its tasks
 //!   frames      the memory
 //! ```
