@@ -3,19 +3,19 @@
 //!
 //! The Rust half of `lz4-sys` depends on `libc` with its default feature `std`, which the preload library cannot
 //! have. A crate that the code does not name is not linked, and neither is the library that it built; so this
-//! script names the library. `src/lz4.rs` declares the functions that are called.
+//! script names the library. `src/codecs/lz4.rs` declares the functions that are called.
 
 use std::env;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    println!("cargo:rerun-if-changed=src/zstd_untraced.c");
+    println!("cargo:rerun-if-changed=src/codecs/zstd/untraced.c");
 
     // Where Zstandard looks for tracing functions, there are weak symbols and the attribute that hides ours;
     // elsewhere it does not look.
     if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cfg=zstd_untraced");
-        cc::Build::new().file("src/zstd_untraced.c").compile("memfold_zstd_untraced");
+        cc::Build::new().file("src/codecs/zstd/untraced.c").compile("memfold_zstd_untraced");
     }
     println!("cargo:rustc-check-cfg=cfg(zstd_untraced)");
 

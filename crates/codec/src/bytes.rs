@@ -1,6 +1,7 @@
 //! Little-endian words in slices of bytes, and the tail that fills no word.
 
 /// The words of a block, and the bytes after the last word.
+#[cfg(feature = "papers")]
 pub(crate) fn words<const W: usize>(block: &[u8]) -> (impl ExactSizeIterator<Item = [u8; W]> + '_, &[u8]) {
     let words = block.chunks_exact(W);
     let tail = words.remainder();
@@ -55,6 +56,7 @@ impl<'a> Out<'a> {
     }
 
     /// All bytes, including those that something else fills.
+    #[cfg(feature = "papers")]
     pub(crate) fn all(&mut self) -> &mut [u8] {
         self.bytes
     }

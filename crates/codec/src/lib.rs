@@ -35,46 +35,41 @@
 extern crate std;
 
 mod auto;
-mod bewalgo;
-mod bewalgo2;
 mod bytes;
-mod copy;
+mod codecs;
 pub mod cpu;
-#[cfg(feature = "dict")]
-pub mod dict;
-mod libs;
-mod lz4;
-mod lz4hc;
-mod pack;
-mod parts;
-pub mod patterns;
-mod pbpm;
-mod peers;
+mod interned;
 mod pipeline;
 pub mod portable;
 mod registry;
 mod same;
 mod scratch;
-#[cfg(feature = "std")]
-mod scratch_buf;
-mod staged;
-mod step;
 mod steps;
-mod stride;
-mod transforms;
-mod wkdm;
-mod zstd;
 
 pub use auto::{Auto, ListError, MOST_ENTRIES, auto_table};
+#[cfg(feature = "papers")]
+pub use codecs::peers::papers::pbpm::patterns;
+#[cfg(feature = "dict")]
+pub use codecs::zstd::dict;
 pub use pipeline::{Chain, MOST_STEPS, Pipeline, PipelineTable};
-pub use registry::{CodecId, UnknownCodec, all, codec, decoder, is_optional};
+pub use registry::{all, codec, decoder, is_optional};
 pub use same::{fill, same_filled};
 pub use scratch::Scratch;
 #[cfg(feature = "std")]
-pub use scratch_buf::ScratchBuf;
+pub use scratch::buffer::ScratchBuf;
 
 /// The largest block that the codecs are made and tested for: 512 KiB.
 pub const MAX_BLOCK: usize = 512 << 10;
+
+/// Which decoder reads a compressed block: the number that formats store.
+///
+/// Zero is never given to a codec; formats may use it for "no codec".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CodecId(pub u8);
+
+/// No codec has this name. The message lists the existing names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnknownCodec;
 
 /// The result of compressing a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,86 +1,15 @@
-//! Names and numbers of codecs.
+//! Names of codecs, and all codecs by name or number: those with a form of their own, pipelines of them, and
+//! `auto`.
 //!
-//! A **name** says how to compress: `zstd:-5`. A **number** ([`CodecId`]) says how to decompress, and is what
-//! formats store. All names are taken apart here and nowhere else; all numbers are listed here. The table of
-//! numbers is append-only: a number is given once and means the same decoder for ever, or blocks written by
-//! an older memfold would decode wrongly.
+//! A **name** says how to compress: `zstd:-5`. A **number** ([`CodecId`]) says how to decompress; the table of
+//! numbers is in [`codecs`]. All names are taken apart here, except for the steps of a pipeline.
 
 use core::fmt;
 
-use crate::{Chain, Codec, MOST_STEPS, Pipeline, auto, bewalgo, bewalgo2, copy, libs, lz4, lz4hc};
-use crate::{pbpm, peers, pipeline, stride, wkdm, zstd};
+use crate::codecs::{self, peers, zstd};
+use crate::{Chain, Codec, CodecId, MOST_STEPS, Pipeline, UnknownCodec, auto, pipeline};
 
-/// Which decoder reads a compressed block: the number that formats store.
-///
-/// Zero is never given to a codec; formats may use it for "no codec".
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CodecId(pub u8);
-
-/// Defines the numbers. Each line is a number, and the codecs that share it and have neither levels nor a
-/// feature; codecs with levels or features are added in [`all`].
-macro_rules! numbers {
-    ($($(#[$what:meta])* $name:ident = $number:literal: $($codec:expr),*;)*) => {
-        impl CodecId {
-            $($(#[$what])* pub const $name: CodecId = CodecId($number);)*
-        }
-
-        static OURS: &[&dyn Codec] = &[$($(&$codec,)*)*];
-    };
-}
-
-numbers! {
-    /// The block as it is.
-    COPY = 1: copy::Copy;
-    /// An LZ4 block, without frame.
-    LZ4 = 2: lz4::Lz4;
-    /// A Zstandard frame without its magic number, whatever the level.
-    ZSTD = 3: ;
-    /// Our own format of predicted words, see `docs/formats/stride.md`.
-    STRIDE = 4: stride::SETTINGS[0], stride::SETTINGS[1], stride::SETTINGS[2];
-    /// PBPM with one tape of data.
-    PBPM = 5: pbpm::PBPM;
-    /// PBPM with a tape for data of each size.
-    PBPM_TAPES = 6: pbpm::PBPM_TAPES;
-    /// PBPM with data in whole words.
-    PBPM_WORD = 7: pbpm::PBPM_WORD;
-    /// WKdm.
-    WKDM = 8: wkdm::WKDM;
-    /// BeWalgo.
-    BEWALGO = 9: bewalgo::BEWALGO;
-    /// BeWalgo2.
-    BEWALGO2 = 10: bewalgo2::BEWALGO2;
-    /// A pipeline, which itself says which steps it has.
-    PIPELINE = 11: ;
-    /// Raw DEFLATE, whatever the level.
-    DEFLATE = 12: ;
-    /// Snappy, without frame.
-    SNAPPY = 13: ;
-    /// A bzip2 stream.
-    BZIP2 = 14: ;
-    /// LZMA2, whatever the level.
-    XZ = 15: ;
-    /// LZO1X.
-    LZO = 16: ;
-    /// 842, without checksum.
-    P842 = 17: peers::p842::P842;
-    /// LZRW1-A.
-    LZRW1A = 18: peers::lzrw::LZRW1A;
-    /// The form of another codec or pipeline, and which one: see `docs/formats/auto.md`.
-    AUTO = 19: auto::PRESETS[0], auto::PRESETS[1], auto::PRESETS[2], auto::PRESETS[3];
-    /// A frame as [`CodecId::ZSTD`], made with a dictionary, and its version.
-    ZSTD_DICT = 20: ;
-}
-
-impl CodecId {
-    /// A codec that is not in this crate; the reader of the block has to know which. It is in no table and
-    /// never will be.
-    pub const OWN: CodecId = CodecId(127);
-}
-
-/// No codec has this name. The message lists the existing names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct UnknownCodec;
-
+/// The message lists the existing names.
 impl fmt::Display for UnknownCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("no codec has that name; there are ")?;
@@ -93,7 +22,7 @@ impl fmt::Display for UnknownCodec {
              1 to {} (dense), zstd alone meaning zstd:1{}; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
              delta:8x2+shuffle:8+zstd:1; and auto=A/B/C to choose from a list of one's own, of which a process can have {}",
             if cfg!(feature = "lz4hc-optimal") { 12 } else { 9 },
-            libs::LEVEL_NAMES,
+            peers::libs::LEVEL_NAMES,
             zstd::MIN_LEVEL,
             zstd::MAX_LEVEL,
             if cfg!(feature = "dict") { ", and zstd-dict:LEVEL, which trains dictionaries" } else { "" },
@@ -107,20 +36,8 @@ impl core::error::Error for UnknownCodec {}
 
 /// The codecs without levels. Those with levels are added.
 fn single() -> impl Iterator<Item = &'static dyn Codec> {
-    OURS.iter().chain(libs::SINGLE).copied()
-}
-
-/// The full name for a short one.
-pub(crate) fn alias(name: &str) -> &str {
-    match name {
-        "zstd" => "zstd:1",
-        "zstd-dict" => "zstd-dict:1",
-        "stride" => "stride:2",
-        "lz4hc" => "lz4hc:9",
-        "deflate" => "deflate:6",
-        "xz" => "xz:6",
-        _ => name,
-    }
+    let auto = auto::PRESETS.iter().map(|codec| codec as &dyn Codec);
+    codecs::OURS.iter().chain(peers::PAPERS).copied().chain(auto).chain(peers::libs::SINGLE.iter().copied())
 }
 
 /// The codec of that name, which may be a pipeline.
@@ -134,7 +51,7 @@ pub(crate) fn alias(name: &str) -> &str {
 /// assert!(memfold_codec::codec("zstd:99").is_err());
 /// ```
 pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
-    if let Some(found) = all().find(|codec| codec.name() == alias(name)) {
+    if let Some(found) = all().find(|codec| codec.name() == codecs::alias(name)) {
         return Ok(found);
     }
     if name.starts_with(auto::PREFIX) {
@@ -148,25 +65,19 @@ pub fn codec(name: &str) -> Result<&'static dyn Codec, UnknownCodec> {
 /// of them.
 pub fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
-        // The most frequent are found at once.
-        CodecId::LZ4 => Some(&lz4::Lz4),
-        CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
-        CodecId::STRIDE => Some(&stride::SETTINGS[0]),
         CodecId::PIPELINE => Some(&pipeline::ANY),
         CodecId::AUTO => Some(&auto::PRESETS[1]),
         #[cfg(feature = "dict")]
         CodecId::ZSTD_DICT => {
             crate::dict::Dictionaries::of_name("zstd-dict:1").map(|codec| codec as &dyn Codec)
         }
-        _ => all().find(|codec| codec.id() == id),
+        _ => codecs::decoder(id),
     }
 }
 
 /// All codecs except pipelines, the faster ones of a family first.
 pub fn all() -> impl Iterator<Item = &'static dyn Codec> {
-    let zstd = zstd::LEVELS.iter().map(|codec| codec as &dyn Codec);
-    let lz4hc = lz4hc::LEVELS.iter().map(|codec| codec as &dyn Codec);
-    single().chain(zstd).chain(lz4hc).chain(libs::with_levels()).chain(with_dictionaries())
+    single().chain(codecs::with_levels()).chain(with_dictionaries())
 }
 
 /// The codecs that train dictionaries.
@@ -181,7 +92,7 @@ fn with_dictionaries() -> impl Iterator<Item = &'static dyn Codec> {
 /// Whether a codec, or a step of a pipeline, exists only because this crate was built with a feature: other
 /// programs, and the preload library, may not have it.
 pub fn is_optional(codec: &dyn Codec) -> bool {
-    let optional = |name: &str| libs::all().any(|codec| codec.name() == name);
+    let optional = |name: &str| peers::all().any(|codec| codec.name() == name);
     // A custom list is its name. Without one of its codecs it would be another list.
     let list = codec.name().strip_prefix(auto::PREFIX).unwrap_or(codec.name());
     let mut chains = list.split('/').filter_map(|entry| entry.parse::<Chain>().ok());
@@ -328,23 +239,24 @@ mod tests {
     #[test]
     fn what_features_add_is_known_as_such() {
         for found in all() {
-            let optimal = found.name().starts_with("lz4hc:1");
-            let number = found.id().0;
-            assert_eq!(
-                is_optional(found),
-                optimal || (12..=16).contains(&number) || number == 20,
-                "{found:?}"
-            );
+            let peer = matches!(found.id().0, 5..=10 | 12..=18) || found.name().starts_with("lz4hc:");
+            assert_eq!(is_optional(found), peer || found.id() == CodecId::ZSTD_DICT, "{found:?}");
             if [CodecId::AUTO, CodecId::ZSTD_DICT].contains(&found.id()) {
                 continue;
             }
             let name = std::format!("shuffle:2+{}", found.name());
             assert_eq!(is_optional(codec(&name).unwrap()), is_optional(found));
         }
-        for name in ["auto=lz4/zstd:1", "auto=stride:2", "auto=delta:8x1+lz4hc:9/copy"] {
+        for name in ["auto=lz4/zstd:1", "auto=stride:2", "auto=delta:8x1+lz4/copy", "auto:max"] {
             assert!(!is_optional(codec(name).unwrap()), "{name}");
         }
-        let lists = ["auto=xz:6", "auto=lz4/bzip2", "auto=lz4/shuffle:8+deflate:6/copy", "auto=lz4hc:12/lz4"];
+        let lists = [
+            "auto=xz:6",
+            "auto=lz4/bzip2",
+            "auto=lz4/shuffle:8+deflate:6/copy",
+            "auto=lz4hc:2/lz4",
+            "auto=lz4/wkdm",
+        ];
         for found in lists.into_iter().flat_map(codec) {
             assert!(is_optional(found), "{found:?}");
         }

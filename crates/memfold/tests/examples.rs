@@ -194,7 +194,7 @@ fn all_examples_compile_in_a_users_crate_and_run() {
         path("memfold"),
         features(),
     );
-    for name in ["memfold", "memfold-codec", "memfold-spill", "memfold-cgroup", "memfold-examples"] {
+    for name in ["memfold", "memfold-codec", "memfold-spill", "memfold-proc", "memfold-examples"] {
         writeln!(manifest, "[profile.{profile}.package.{name}]\nopt-level = 0\n").unwrap();
     }
     fs::write(directory.path().join("Cargo.toml"), manifest).unwrap();

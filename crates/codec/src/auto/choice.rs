@@ -18,24 +18,8 @@
 //! each failure the number of blocks of the class until the next trial doubles.
 
 use super::estimate::{self, Key, Residuals};
+use super::presets::Effort;
 use super::state::{Candidate, Entry, KEYS, Recent, View};
-
-/// How hard to try.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Effort {
-    /// The cost of 16 nanoseconds, in 4096ths of a byte, for a page of 4096 bytes.
-    pub price: u32,
-    /// In classes where estimates help, residuals are estimated for one block in this many.
-    pub estimate: u32,
-    /// Two to the power of this is the most blocks of a class between trials in vain.
-    pub patience: u16,
-    /// By default, a result of at most this size, in 4096ths, is small enough.
-    pub acceptance: u16,
-    /// The most failed trials for a block while nothing has been found.
-    pub vain: u32,
-    /// A candidate is trusted for at least this many 1024ths of its promise, however often it failed.
-    pub doubt: u32,
-}
 
 /// As [`Effort::patience`], for blocks in which nothing repeats.
 const NOISE_PATIENCE: u16 = 13;

@@ -13,7 +13,7 @@
 use crate::Chain;
 use crate::cpu::either;
 use crate::pipeline::Element;
-use crate::transforms::difference::Word;
+use crate::steps::transforms::difference::Word;
 
 /// How many classes there are.
 pub(super) const CLASSES: usize = 96;

@@ -18,7 +18,6 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::presets::KNOWN;
 use crate::pipeline::{Chain, PipelineTable};
 
 /// Places that take one byte; the others take two.
@@ -28,6 +27,75 @@ const SHORT: usize = 240;
 const MORE: usize = 1024;
 
 static TABLE: PipelineTable<MORE> = PipelineTable::new();
+
+/// The places of these chains are the same in every process. Append-only: a chain keeps its place for ever,
+/// or blocks of an older memfold would decode wrongly. Levels of a codec share a place, so any level will do.
+const KNOWN: [&str; 64] = [
+    "copy",
+    "lz4",
+    "zstd:1",
+    "stride:1",
+    "delta:4x1+bitshuffle:4+lz4",
+    "delta:8x6+bitshuffle:8+lz4",
+    "delta:2x1+bitshuffle:2+lz4",
+    "bitshuffle:4+lz4",
+    "delta:4x2+bitshuffle:4+lz4",
+    "delta:8x6+shuffle:8+zstd:1",
+    "shuffle:4+zstd:1",
+    "shuffle:8+zstd:1",
+    "delta:4x1+shuffle:4+zstd:1",
+    "delta:2x2+bitshuffle:2+lz4",
+    "xor:8x1+bitshuffle:8+lz4",
+    "shuffle:2+zstd:1",
+    "lagdelta:4+bitshuffle:4+zstd:1",
+    "lagdelta:2+bitshuffle:2+zstd:1",
+    "lagdelta:8+bitshuffle:8+zstd:1",
+    "lagdelta:1+zstd:1",
+    "lagdelta:2+zstd:1",
+    "lagdelta:4+zstd:1",
+    "lagdelta:8+zstd:1",
+    "lagdelta:8+shuffle:8+zstd:1",
+    "delta:2x1+bitshuffle:2+zstd:1",
+    "delta:2x2+bitshuffle:2+zstd:1",
+    "delta:4x1+bitshuffle:4+zstd:1",
+    "delta:4x2+bitshuffle:4+zstd:1",
+    "delta:8x1+bitshuffle:8+zstd:1",
+    "delta:8x6+bitshuffle:8+zstd:1",
+    "xor:8x1+bitshuffle:8+zstd:1",
+    "bitshuffle:4+zstd:1",
+    "bitshuffle:8+zstd:1",
+    "bitshuffle:4+zerosup",
+    "delta:4x2+bitshuffle:4+zerosup",
+    "stride:1+huffman",
+    "stride:1+range",
+    "bwt+mtf+range",
+    "delta:8x1+shuffle:8+bwt+mtf+range",
+    "delta:4x1+shuffle:4+bwt+mtf+range",
+    "range",
+    "huffman",
+    "delta:8x1+shuffle:8+zstd:1",
+    "bitshuffle:8+lz4",
+    "delta:4x1+bitshuffle:4+stride:1",
+    "delta:8x6+bitshuffle:8+stride:1",
+    "delta:2x1+bitshuffle:2+stride:1",
+    "delta:8x5+stride:1",
+    "delta:4x2+bitshuffle:4+stride:1",
+    "delta:4x1+stride:1",
+    "delta:8x1+shuffle:4+stride:1",
+    "delta:8x5+shuffle:8+zstd:1",
+    "delta:4x1+zstd:1",
+    "delta:4x2+zstd:1",
+    "delta:2x2+bitshuffle:2+stride:1",
+    "xor:8x1+bitshuffle:8+stride:1",
+    "xor:2x2+stride:1",
+    "delta:4x1+lagdelta:4+zstd:1",
+    "delta:8x1+lagdelta:8+zstd:1",
+    "delta:4x1+lagdelta:4+bitshuffle:4+zstd:1",
+    "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:1",
+    "delta:8x1+zstd:1",
+    "shuffle:8+delta:1x1+zstd:1",
+    "delta:4x1+bitshuffle:8+stride:1",
+];
 
 /// The known chains, parsed when first needed; zero before.
 static FOUND: [AtomicU64; KNOWN.len()] = [const { AtomicU64::new(0) }; KNOWN.len()];

@@ -34,14 +34,14 @@ mod state;
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 pub use list::{ListError, MOST_ENTRIES};
-pub(crate) use named::{PREFIX, SLOTS as MOST_NAMED, interned};
+pub(crate) use named::{PLACES as MOST_NAMED, PREFIX, interned};
 pub(crate) use presets::PRESETS;
 
 use crate::pipeline::worst_decompress_scratch;
 use crate::{Chain, Codec, CodecId, Compressed, Malformed, Scratch, room};
-use choice::Effort;
 use form::ChainIndex;
 use list::List;
+use presets::Effort;
 use state::State;
 
 /// The first byte of a block that is stored as it is: the place of `copy`.

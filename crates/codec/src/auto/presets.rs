@@ -1,5 +1,4 @@
-//! The lists of `auto:fast`, `auto`, `auto:dense`, and `auto:max`, and the chains whose places are known for
-//! ever.
+//! `auto:fast`, `auto`, `auto:dense`, and `auto:max`: their lists, and how hard each tries.
 //!
 //! The lists were found with the example `choose` on samples of 29 kinds of pages (heaps of nine programs,
 //! numbers of simulations and of instruments, texts, tables; November 2026, 4 KiB): from nearly a thousand
@@ -21,7 +20,23 @@
 //! `auto:dense` above 40 MB/s.
 
 use super::Auto;
-use super::choice::Effort;
+
+/// How hard to try.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Effort {
+    /// The cost of 16 nanoseconds, in 4096ths of a byte, for a page of 4096 bytes.
+    pub price: u32,
+    /// In classes where estimates help, residuals are estimated for one block in this many.
+    pub estimate: u32,
+    /// Two to the power of this is the most blocks of a class between trials in vain.
+    pub patience: u16,
+    /// By default, a result of at most this size, in 4096ths, is small enough.
+    pub acceptance: u16,
+    /// The most failed trials for a block while nothing has been found.
+    pub vain: u32,
+    /// A candidate is trusted for at least this many 1024ths of its promise, however often it failed.
+    pub doubt: u32,
+}
 
 /// The presets, the fastest first.
 pub(crate) static PRESETS: [Auto; 4] = [
@@ -154,73 +169,4 @@ const MAX: [&str; 32] = [
     "delta:8x1+shuffle:8+bwt+mtf+range",
     "delta:4x1+shuffle:4+bwt+mtf+range",
     "range",
-];
-
-/// The places of these chains are the same in every process. Append-only: a chain keeps its place for ever,
-/// or blocks of an older memfold would decode wrongly. Levels of a codec share a place, so any level will do.
-pub(super) const KNOWN: [&str; 64] = [
-    "copy",
-    "lz4",
-    "zstd:1",
-    "stride:1",
-    "delta:4x1+bitshuffle:4+lz4",
-    "delta:8x6+bitshuffle:8+lz4",
-    "delta:2x1+bitshuffle:2+lz4",
-    "bitshuffle:4+lz4",
-    "delta:4x2+bitshuffle:4+lz4",
-    "delta:8x6+shuffle:8+zstd:1",
-    "shuffle:4+zstd:1",
-    "shuffle:8+zstd:1",
-    "delta:4x1+shuffle:4+zstd:1",
-    "delta:2x2+bitshuffle:2+lz4",
-    "xor:8x1+bitshuffle:8+lz4",
-    "shuffle:2+zstd:1",
-    "lagdelta:4+bitshuffle:4+zstd:1",
-    "lagdelta:2+bitshuffle:2+zstd:1",
-    "lagdelta:8+bitshuffle:8+zstd:1",
-    "lagdelta:1+zstd:1",
-    "lagdelta:2+zstd:1",
-    "lagdelta:4+zstd:1",
-    "lagdelta:8+zstd:1",
-    "lagdelta:8+shuffle:8+zstd:1",
-    "delta:2x1+bitshuffle:2+zstd:1",
-    "delta:2x2+bitshuffle:2+zstd:1",
-    "delta:4x1+bitshuffle:4+zstd:1",
-    "delta:4x2+bitshuffle:4+zstd:1",
-    "delta:8x1+bitshuffle:8+zstd:1",
-    "delta:8x6+bitshuffle:8+zstd:1",
-    "xor:8x1+bitshuffle:8+zstd:1",
-    "bitshuffle:4+zstd:1",
-    "bitshuffle:8+zstd:1",
-    "bitshuffle:4+zerosup",
-    "delta:4x2+bitshuffle:4+zerosup",
-    "stride:1+huffman",
-    "stride:1+range",
-    "bwt+mtf+range",
-    "delta:8x1+shuffle:8+bwt+mtf+range",
-    "delta:4x1+shuffle:4+bwt+mtf+range",
-    "range",
-    "huffman",
-    "delta:8x1+shuffle:8+zstd:1",
-    "bitshuffle:8+lz4",
-    "delta:4x1+bitshuffle:4+stride:1",
-    "delta:8x6+bitshuffle:8+stride:1",
-    "delta:2x1+bitshuffle:2+stride:1",
-    "delta:8x5+stride:1",
-    "delta:4x2+bitshuffle:4+stride:1",
-    "delta:4x1+stride:1",
-    "delta:8x1+shuffle:4+stride:1",
-    "delta:8x5+shuffle:8+zstd:1",
-    "delta:4x1+zstd:1",
-    "delta:4x2+zstd:1",
-    "delta:2x2+bitshuffle:2+stride:1",
-    "xor:8x1+bitshuffle:8+stride:1",
-    "xor:2x2+stride:1",
-    "delta:4x1+lagdelta:4+zstd:1",
-    "delta:8x1+lagdelta:8+zstd:1",
-    "delta:4x1+lagdelta:4+bitshuffle:4+zstd:1",
-    "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:1",
-    "delta:8x1+zstd:1",
-    "shuffle:8+delta:1x1+zstd:1",
-    "delta:4x1+bitshuffle:8+stride:1",
 ];

@@ -22,9 +22,9 @@ use super::cost;
 use super::estimate::{CLASSES, Key};
 use super::form::ChainIndex;
 use super::list::{List, MOST_ENTRIES};
-use crate::parts::{Parts, Plain, part};
 use crate::pipeline::{Element, ScratchSource};
 use crate::scratch::Kept;
+use crate::scratch::parts::{Parts, Plain, part};
 use crate::{Chain, CodecId, Scratch};
 
 /// Contexts that are kept at the same time.

@@ -14,9 +14,9 @@ use core::num::NonZeroU64;
 use core::str::FromStr;
 
 use super::MOST_STEPS;
-use super::element::{Element, codecs, steps};
-use crate::parts::{Parts, part};
-use crate::{Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec, decoder};
+use super::element::{Element, steps, whole};
+use crate::scratch::parts::{Parts, part};
+use crate::{Codec, CodecId, Compressed, Malformed, Scratch, UnknownCodec, codecs};
 
 /// Bits of a step's code.
 const BITS: u32 = 9;
@@ -108,7 +108,7 @@ impl Chain {
 
     /// The chain of the codec with this number, if it can be in one.
     pub(crate) fn of_codec(id: CodecId) -> Option<Self> {
-        let code = Element::by_name(decoder(id)?.name())?;
+        let code = Element::by_name(codecs::decoder(id)?.name())?;
         Chain::from_number(code.into())
     }
 
@@ -292,7 +292,7 @@ fn backward_scratch(elements: &[Option<Element>], len: usize) -> usize {
 /// At least the [`backward_scratch`] of the worst pipeline: so Zstandard's context, which is at the end,
 /// survives whatever other codecs do before it.
 pub(crate) fn worst_decompress_scratch(len: usize) -> usize {
-    let elements = || steps().chain(codecs().map(|(_, codec)| Element::Codec(codec)));
+    let elements = || steps().chain(whole().map(|(_, codec)| Element::Codec(codec)));
     let mut longest = len;
     for _ in 1..MOST_STEPS {
         longest = elements().map(|element| element.bound(longest)).max().unwrap_or(longest);

@@ -1,9 +1,9 @@
 //! One place in a pipeline: a step of ours or a codec.
 
-use crate::step::Step;
-use crate::steps::{bwt, huffman, jbe, mtf, range, rle};
-use crate::transforms::{bit_shuffle, difference, lag, shuffle, zero};
-use crate::{Codec, CodecId, Compressed, Malformed, Scratch, registry};
+use crate::steps::Step;
+use crate::steps::coders::{bwt, huffman, jbe, mtf, range, rle};
+use crate::steps::transforms::{bit_shuffle, difference, lag, shuffle, zero};
+use crate::{Codec, CodecId, Compressed, Malformed, Scratch, codecs};
 
 /// An element of a pipeline.
 #[derive(Clone, Copy)]
@@ -47,10 +47,6 @@ const CODECS: u8 = 96;
 /// The largest number of a codec that can stand in a pipeline.
 const LAST_CODEC: u8 = 0x7F - CODECS;
 
-/// Codecs that cannot: `auto`, which chooses among pipelines, and `zstd-dict`, whose forms depend on more
-/// than the block.
-const ALONE: [CodecId; 2] = [CodecId::AUTO, CodecId::ZSTD_DICT];
-
 /// The stored number of a codec.
 pub(super) const fn of_codec(id: CodecId) -> u8 {
     CODECS + id.0
@@ -61,18 +57,17 @@ pub(super) fn steps() -> impl Iterator<Item = Element> {
     (1..CODECS).map_while(|number| step(number).map(|step| Element::Step(number, step)))
 }
 
-/// All codecs, and the index of each in [`registry::all`].
-pub(super) fn codecs() -> impl Iterator<Item = (usize, &'static dyn Codec)> {
-    let whole = |codec: &dyn Codec| codec.id().0 <= LAST_CODEC && !ALONE.contains(&codec.id());
-    registry::all().enumerate().filter(move |(_, codec)| whole(*codec))
+/// All codecs that can stand in a pipeline, and the index of each in [`codecs::all`]. Neither `auto`, which
+/// chooses among pipelines, is among them, nor `zstd-dict`, whose forms depend on more than the block.
+pub(super) fn whole() -> impl Iterator<Item = (usize, &'static dyn Codec)> {
+    codecs::all().enumerate().filter(|(_, codec)| codec.id().0 <= LAST_CODEC)
 }
 
 impl Element {
     /// The element that undoes the step with this stored number.
     pub(crate) fn to_undo(number: u8) -> Option<Self> {
         match number.checked_sub(CODECS) {
-            Some(id) if ALONE.contains(&CodecId(id)) => None,
-            Some(id) => registry::decoder(CodecId(id)).map(Element::Codec),
+            Some(id) => codecs::decoder(CodecId(id)).map(Element::Codec),
             None => step(number).map(|step| Element::Step(number, step)),
         }
     }
@@ -90,8 +85,8 @@ impl Element {
         if let Some(step) = steps().find(|step| step.name() == name) {
             return Some(step.number().into());
         }
-        let name = registry::alias(name);
-        let (index, _) = codecs().find(|(_, codec)| codec.name() == name)?;
+        let name = codecs::alias(name);
+        let (index, _) = whole().find(|(_, codec)| codec.name() == name)?;
         Some(u16::from(CODECS) + index as u16)
     }
 
@@ -99,7 +94,7 @@ impl Element {
     /// stored.
     pub(crate) fn by_code(code: u16) -> Option<Self> {
         match usize::from(code).checked_sub(CODECS.into()) {
-            Some(index) => registry::all().nth(index).map(Element::Codec),
+            Some(index) => codecs::all().nth(index).map(Element::Codec),
             None => step(code as u8).map(|step| Element::Step(code as u8, step)),
         }
     }

@@ -4,11 +4,10 @@
 //! A chain is one number, so a place is taken with one compare-exchange from zero. Neither readers nor
 //! writers ever wait, and no chain is in the table twice.
 
-use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
-use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Chain, Pipeline};
+use crate::interned::Interned;
 
 /// At most `N` chains, each at the place where it was first put.
 ///
@@ -58,49 +57,12 @@ impl<const N: usize> Default for PipelineTable<N> {
     }
 }
 
-/// A place for a pipeline that lives for ever.
-struct Slot {
-    state: AtomicU8,
-    pipeline: UnsafeCell<MaybeUninit<Pipeline>>,
-}
-
-const EMPTY: u8 = 0;
-const TAKEN: u8 = 1;
-const READY: u8 = 2;
-
-// SAFETY: only the thread that took the slot writes the pipeline, and others read it only after that thread
-// has made it ready.
-unsafe impl Sync for Slot {}
-
-impl Slot {
-    fn get(&self) -> Option<&Pipeline> {
-        if self.state.load(Ordering::Acquire) != READY {
-            return None;
-        }
-        // SAFETY: ready, so written, and never written again.
-        Some(unsafe { (*self.pipeline.get()).assume_init_ref() })
-    }
-
-    /// Puts a pipeline here if the slot is free.
-    fn put(&self, pipeline: Pipeline) -> Option<&Pipeline> {
-        self.state.compare_exchange(EMPTY, TAKEN, Ordering::Relaxed, Ordering::Relaxed).ok()?;
-        // SAFETY: the slot was empty and belongs to this thread alone until it is made ready.
-        unsafe { (*self.pipeline.get()).write(pipeline) };
-        self.state.store(READY, Ordering::Release);
-        self.get()
-    }
-}
-
 /// How many pipelines [`crate::codec`] can hand out in one process.
-const SLOTS: usize = 256;
+const PLACES: usize = 256;
 
-static INTERNED: [Slot; SLOTS] =
-    [const { Slot { state: AtomicU8::new(EMPTY), pipeline: UnsafeCell::new(MaybeUninit::uninit()) } }; SLOTS];
+static INTERNED: Interned<Pipeline, PLACES> = Interned::new();
 
-/// The pipeline, in a place where it stays. Two threads that ask at the same moment may get two places: no
-/// thread waits for another here, so that a thread that was stopped half-way, or did not survive a fork,
-/// blocks nobody. `None` if there are no places left.
+/// The pipeline, in a place where it stays. `None` if there are no places left.
 pub(crate) fn interned(pipeline: Pipeline) -> Option<&'static Pipeline> {
-    let there = INTERNED.iter().filter_map(Slot::get).find(|there| **there == pipeline);
-    there.or_else(|| INTERNED.iter().find_map(|slot| slot.put(pipeline)))
+    INTERNED.find(|there| *there == pipeline).or_else(|| INTERNED.put(|| Some(pipeline)))
 }

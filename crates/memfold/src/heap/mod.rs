@@ -47,11 +47,8 @@
 mod access;
 mod alloc;
 mod block;
-mod check;
 mod core;
 mod error;
-#[cfg(test)]
-mod faults;
 mod file;
 mod large;
 mod options;
@@ -66,14 +63,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use self::core::{Core, Shape, locked};
+pub use self::core::check::Violation;
+use self::core::{Core, Shape};
+use crate::heap::sync::locked;
 pub use access::guards::{NodeMut, Pin};
 pub(crate) use access::peek::Parts;
 pub use access::session::Session;
 pub use access::typed::Plain;
 pub use access::view::View;
 pub use block::handle::Handle;
-pub use check::Violation;
 pub use error::{BadOption, Error};
 pub use file::{LoadError, SaveError};
 pub use options::{Ahead, HeapKind, Limit, Options};
@@ -136,7 +134,7 @@ impl Heap {
     pub fn check(&mut self) -> Result<(), Violation> {
         let _pause = self.core.board.pause();
         self.core.end_forgotten();
-        check::check(self.core(), 0)
+        core::check::check(self.core(), 0)
     }
 
     /// Statistics. They are read block by block, not at one moment.

@@ -13,13 +13,11 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::vec::Vec;
 
-use crate::heap::access::bytes::Bytes;
-use crate::heap::access::translation::NodeBytes;
-use crate::heap::alloc::free::PATIENCE;
+use crate::heap::access::bytes::{Bytes, NodeBytes};
 use crate::heap::block::handle::Handle;
-use crate::heap::core::{Core, locked};
 use crate::heap::error::Error;
-use crate::heap::residency::frames::{Frame, pause};
+use crate::heap::residency::frames::{Frame, PATIENCE, pause};
+use crate::heap::sync::locked;
 
 /// Bits of a handle that are the number, which is never 0.
 const NUMBER_BITS: u32 = 32;
@@ -195,12 +193,5 @@ impl Drop for Plain {
     fn drop(&mut self) {
         let entries = std::mem::take(&mut locked(&self.table).entries);
         entries.into_iter().filter_map(|entry| entry.node).for_each(|node| self.give(node));
-    }
-}
-
-impl Core {
-    /// The twin, if this heap is one.
-    pub fn plain(&self) -> Option<&Plain> {
-        self.plain.as_ref()
     }
 }

@@ -14,7 +14,7 @@
 //! the payload (free, compaction) see that the slot holds a blob and its header is intact. Neither a fresh
 //! page's zeros nor a header withdrawn by [`Header::withdraw`] passes it.
 //!
-//! Headers are separate from their slots (see `class.rs`): freeing a blob does not touch its payload, which
+//! Headers are separate from their slots (see `class`): freeing a blob does not touch its payload, which
 //! is probably in no cache.
 //!
 //! The payload is written first and word 1 last, with release order: if the guard passes, the blob has been
@@ -87,7 +87,7 @@ impl Ref {
 
     /// Bytes of the blob's slot: its payload is a little shorter.
     pub fn slot_bytes(self) -> usize {
-        super::size::slot_bytes(self.class())
+        super::class::size::slot_bytes(self.class())
     }
 
     pub(super) fn class(self) -> usize {

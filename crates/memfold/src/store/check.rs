@@ -9,7 +9,7 @@ impl<M: Memory> Store<M> {
     /// Verifies every invariant and every blob, and calls `each` for each blob. No put may be under way. The
     /// error says what is wrong.
     pub fn check(&self, mut each: impl FnMut(u64, Ref)) -> Result<(), &'static str> {
-        for (number, class) in self.classes() {
+        for (number, class) in self.classes.iter() {
             class.lock(&self.memory).check(number, &mut each)?;
         }
         let stats = self.stats();

@@ -25,7 +25,7 @@
 //!   [`Memory`] supplies, and no thread-local data; whenever no thread is inside a call, its memory is
 //!   consistent and may be forked.
 //!
-//! The parts: `size` (classes), `blob` (references and headers), `class` (dense arrays of slots), `compact`
+//! The parts: `blob` (references and headers), `class` (dense arrays of slots, and their sizes), `compact`
 //! (moving blobs and returning memory), `check`, and on top `tiers` (blocks, compressed by one of two
 //! codecs).
 
@@ -37,60 +37,35 @@ mod compact;
 mod hash;
 mod lock;
 mod memory;
-mod moves;
 #[cfg(feature = "std")]
 mod owned;
-mod pacer;
-mod size;
 mod stats;
-mod tail;
 #[cfg(test)]
 mod tests;
 mod tiers;
 
-use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use core::ptr;
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use blob::Header;
 pub use blob::{OWNER_LIMIT, Ref};
 #[cfg(feature = "std")]
 pub(crate) use cache::will_read_all;
 use class::Class;
+pub use class::size::MAX_PAYLOAD;
+use class::size::{self, PAD_LIMIT};
+use class::table::Classes;
+pub use compact::pacer::{DEADLINE_NS, Pace, Pacer};
 pub use compact::{Debt, Goal, Maintained};
 #[cfg(feature = "std")]
 pub(crate) use hash::{hash, mix};
-use lock::Lock;
 pub use memory::Memory;
 #[cfg(feature = "std")]
 pub use owned::OwnedWorkspace;
-pub use pacer::{DEADLINE_NS, Pace, Pacer};
-pub use size::MAX_PAYLOAD;
-use size::PAD_LIMIT;
 pub use stats::Stats;
 pub use tiers::{Tier, Tiered, Workspace};
 
 use crate::probe;
-
-/// Classes whose descriptions share one page.
-const CLASSES_PER_CHUNK: usize = 8;
-const CHUNKS: usize = size::CLASSES / CLASSES_PER_CHUNK;
-const _: () = assert!(size_of::<Class>() * CLASSES_PER_CHUNK <= 4096);
-/// While there are few blobs, the classes in use are this far apart: their descriptions are put side by side.
-const STRIDE: usize = size::MOST_GRAIN;
-const ROWS: usize = size::CLASSES / STRIDE;
-const _: () = assert!(ROWS * STRIDE == size::CLASSES && ROWS.is_multiple_of(CLASSES_PER_CHUNK));
-
-/// The chunk that describes a class, and the place in it.
-fn place_of(number: usize) -> (usize, usize) {
-    let place = number % STRIDE * ROWS + number / STRIDE;
-    (place / CLASSES_PER_CHUNK, place % CLASSES_PER_CHUNK)
-}
-
-/// The class that is described there.
-fn described_at(chunk: usize, place: usize) -> usize {
-    let place = chunk * CLASSES_PER_CHUNK + place;
-    place % ROWS * STRIDE + place / ROWS
-}
 
 /// Bytes at each end of a blob that are prefetched before a part of it is read.
 const ENDS: usize = 320;
@@ -180,11 +155,7 @@ impl Taken<'_> {
 pub struct Store<M: Memory> {
     memory: M,
     tuning: AtomicU32,
-    /// Held while a chunk of class descriptions is created.
-    growing: Lock,
-    /// Address space for all descriptions, and which chunks exist.
-    table: AtomicPtr<u8>,
-    chunks: [AtomicPtr<Class>; CHUNKS],
+    classes: Classes,
     /// The class with which maintenance continues.
     cursor: AtomicUsize,
     /// The number of blobs, for the choice of classes.
@@ -197,9 +168,7 @@ impl<M: Memory> Store<M> {
         Store {
             memory,
             tuning: AtomicU32::new(pack(Tuning::DEFAULT)),
-            growing: Lock::new(),
-            table: AtomicPtr::new(ptr::null_mut()),
-            chunks: [const { AtomicPtr::new(ptr::null_mut()) }; CHUNKS],
+            classes: Classes::new(),
             cursor: AtomicUsize::new(0),
             blobs: AtomicUsize::new(0),
         }
@@ -262,7 +231,7 @@ impl<M: Memory> Store<M> {
     /// If `r` is a reference to a live blob, that blob is neither freed nor moved while the result is used:
     /// the owner's slot is pinned, or does not hold `r`, and nobody frees it.
     pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
-        let class = self.class(r.class()).ok_or(Corrupt)?;
+        let class = self.classes.get(r.class()).ok_or(Corrupt)?;
         if class.is_ready(r.index()) {
             // Header and payload are probably in no cache: fetch them together, not one after the other.
             cache::will_read_all(class.slot(r.index()), class.slot as usize);
@@ -279,7 +248,7 @@ impl<M: Memory> Store<M> {
     ///
     /// As for `get`.
     pub unsafe fn get_unverified(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
-        if let Some(class) = self.class(r.class()).filter(|class| class.is_ready(r.index())) {
+        if let Some(class) = self.classes.get(r.class()).filter(|class| class.is_ready(r.index())) {
             // The index of its parts is at its ends.
             let (slot, bytes) = (class.slot(r.index()), class.slot as usize);
             let ends = bytes.min(ENDS);
@@ -296,7 +265,7 @@ impl<M: Memory> Store<M> {
     ///
     /// As for `get`.
     unsafe fn find(&self, r: Ref, owner: u64) -> Result<(Blob<'_>, u32), Corrupt> {
-        let class = self.class(r.class()).ok_or(Corrupt)?;
+        let class = self.classes.get(r.class()).ok_or(Corrupt)?;
         let (header, len) = header(class, r, owner)?;
         // SAFETY: the header says that the slot holds a blob of `len` bytes, which fit in the slot; the
         // caller guarantees that it stays.
@@ -308,7 +277,7 @@ impl<M: Memory> Store<M> {
     /// is damaged; then nothing has changed. May move a few other blobs, if
     /// maintenance is far behind.
     pub fn free(&self, r: Ref, owner: u64, owners: &impl Owners) -> Result<(), Corrupt> {
-        let class = self.class(r.class()).ok_or(Corrupt)?;
+        let class = self.classes.get(r.class()).ok_or(Corrupt)?;
         if !class.is_ready(r.index()) {
             return Err(Corrupt);
         }
@@ -341,7 +310,7 @@ impl<M: Memory> Store<M> {
     /// may be moved, through the new owner's slot.
     pub fn reown(&self, r: Ref, old: u64, new: u64) -> Result<(), Corrupt> {
         assert!(new < OWNER_LIMIT, "an owner has 48 bits");
-        let class = self.class(r.class()).ok_or(Corrupt)?;
+        let class = self.classes.get(r.class()).ok_or(Corrupt)?;
         let _locked = class.lock(&self.memory);
         let (header, _) = header(class, r, old)?;
         // SAFETY: a live slot, which the lock keeps from being moved.
@@ -360,7 +329,7 @@ impl<M: Memory> Store<M> {
 
     fn take_in(&self, number: usize, len: usize) -> Option<Taken<'_>> {
         let tuning = self.tuning();
-        if let Some(class) = self.make_class(number) {
+        if let Some(class) = self.classes.make(number, &self.memory) {
             let mut locked = class.lock(&self.memory);
             if let Some(index) = locked.take(len, tuning) {
                 return Some(Taken { number, class, index, generation: locked.next_generation() });
@@ -376,7 +345,7 @@ impl<M: Memory> Store<M> {
             if slot > (len + 16) * 5 / 4 || slot - len >= PAD_LIMIT {
                 return None;
             }
-            let Some(class) = self.class(number) else { continue };
+            let Some(class) = self.classes.get(number) else { continue };
             let mut locked = class.lock(&self.memory);
             if locked.holes() == 0 && !class.is_ready(locked.top) {
                 continue;
@@ -388,72 +357,10 @@ impl<M: Memory> Store<M> {
         None
     }
 
-    fn class(&self, number: usize) -> Option<&Class> {
-        // A damaged reference may name a class that does not exist.
-        if number >= size::CLASSES {
-            return None;
-        }
-        let (chunk, place) = place_of(number);
-        let chunk = self.chunks.get(chunk)?.load(Ordering::Acquire);
-        // SAFETY: a chunk, once created, holds its descriptions until the store is dropped.
-        NonNull::new(chunk).map(|chunk| unsafe { chunk.add(place).as_ref() })
-    }
-
-    fn make_class(&self, number: usize) -> Option<&Class> {
-        match self.class(number) {
-            Some(class) => Some(class),
-            None => self.make_chunk(place_of(number).0).and_then(|()| self.class(number)),
-        }
-    }
-
-    #[cold]
-    fn make_chunk(&self, chunk: usize) -> Option<()> {
-        self.growing.acquire(&self.memory);
-        let made = self.make_chunk_locked(chunk);
-        self.growing.release(&self.memory);
-        made
-    }
-
-    fn make_chunk_locked(&self, chunk: usize) -> Option<()> {
-        if !self.chunks[chunk].load(Ordering::Relaxed).is_null() {
-            return Some(());
-        }
-        let page = self.memory.page_size();
-        let mut table = self.table.load(Ordering::Relaxed);
-        if table.is_null() {
-            table = self.memory.reserve(page * CHUNKS)?.as_ptr();
-            self.table.store(table, Ordering::Relaxed);
-        }
-        // SAFETY: the chunk's page lies within the table and is not yet committed; once it is, it is zeroed
-        // and belongs to this thread.
-        unsafe {
-            let at = NonNull::new_unchecked(table.add(page * chunk));
-            if !self.memory.commit(at, page) {
-                return None;
-            }
-            for i in 0..CLASSES_PER_CHUNK {
-                Class::init(at.cast::<Class>().add(i), described_at(chunk, i));
-            }
-            self.chunks[chunk].store(at.cast().as_ptr(), Ordering::Release);
-        }
-        Some(())
-    }
-
     /// Counts how often generations have started over in any class. It grows before any reference can stand
     /// for another blob than the one it was made for.
     pub fn wraps(&self) -> u64 {
-        self.classes().map(|(_, class)| class.wraps.load(Ordering::Relaxed)).sum()
-    }
-
-    /// Every class that has a description, with its number.
-    fn classes(&self) -> impl Iterator<Item = (usize, &Class)> {
-        self.classes_from(0)
-    }
-
-    /// The same, beginning with class `begin`.
-    fn classes_from(&self, begin: usize) -> impl Iterator<Item = (usize, &Class)> {
-        let numbers = (begin..size::CLASSES).chain(0..begin);
-        numbers.filter_map(|number| Some((number, self.class(number)?)))
+        self.classes.iter().map(|(_, class)| class.wraps.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -473,14 +380,8 @@ fn header(class: &Class, r: Ref, owner: u64) -> Result<(Header, usize), Corrupt>
 
 impl<M: Memory> Drop for Store<M> {
     fn drop(&mut self) {
-        for (_, class) in self.classes() {
-            // SAFETY: nobody else uses the store any more.
-            unsafe { class.unreserve(&self.memory) };
-        }
-        if let Some(table) = NonNull::new(*self.table.get_mut()) {
-            // SAFETY: as above; the classes are not used after this.
-            unsafe { self.memory.unreserve(table, self.memory.page_size() * CHUNKS) };
-        }
+        // SAFETY: nobody else uses the store any more.
+        unsafe { self.classes.unreserve(&self.memory) };
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the store holds, and what it costs: every byte is counted in exactly one of these.
 
 use super::blob::HEADER;
+use super::class::table::place_of;
 use super::memory::Memory;
 use super::{Store, Tuning};
 
@@ -36,7 +37,7 @@ impl<M: Memory> Store<M> {
     /// The statistics. Each class is counted exactly, one after the other.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        for (number, class) in self.classes() {
+        for (number, class) in self.classes.iter() {
             let locked = class.lock(&self.memory);
             let slot = u64::from(class.slot);
             let header = HEADER as u64 * locked.live;
@@ -49,7 +50,7 @@ impl<M: Memory> Store<M> {
             // The starts of groups, and by how much segments are longer than their groups.
             stats.table_bytes += locked.used_bytes() as u64 - locked.top * slot - header;
             stats.resident_bytes += locked.committed as u64;
-            if super::place_of(number).1 == 0 {
+            if place_of(number).1 == 0 {
                 stats.table_bytes += self.memory.page_size() as u64;
                 stats.resident_bytes += self.memory.page_size() as u64;
             }

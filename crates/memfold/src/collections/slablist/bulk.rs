@@ -9,7 +9,8 @@ use std::collections::BinaryHeap;
 use std::ops::{Range, RangeBounds};
 use std::vec::Vec;
 
-use super::element::{Compare, Element, Natural, Ordered};
+use super::format::Element;
+use super::order::{Compare, Natural, Ordered};
 use super::slabs::Making;
 use super::{Owned, SlabList};
 use crate::heap::Error;

@@ -6,7 +6,8 @@
 use std::borrow::ToOwned;
 use std::vec::Vec;
 
-use super::element::{Compare, Element};
+use super::format::Element;
+use super::order::Compare;
 use super::slabs::Position;
 use super::{Body, Owned, SlabList};
 use crate::heap::Error;

@@ -3,9 +3,10 @@
 
 use std::borrow::Borrow;
 
-use super::element::{Compare, Element};
+use super::format::Element;
 use super::format::{LeafPosition, Seek};
-use super::seek::Of;
+use super::order::Compare;
+use super::order::Of;
 use super::slabs::Position;
 use super::{Body, SlabList};
 use crate::heap::Error;

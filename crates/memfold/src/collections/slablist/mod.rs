@@ -21,8 +21,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A list of a few elements is in plain memory; a longer one is in the heap (`slabs.rs`), in leaves (`fixed`,
-//! `text`) that sublayers refer to (`layers.rs`).
+//! A list of a few elements is in plain memory; a longer one is in the heap (`slabs`), in leaves of one format
+//! or another (`format`) to which sublayers refer (`slabs/layers.rs`).
 //!
 //! Invariants:
 //! - Every element is in one leaf, at its place by the comparison, if that is an order. A comparison that is
@@ -34,26 +34,19 @@
 
 mod bulk;
 mod cursor;
-mod element;
-mod fixed;
 mod format;
 mod found;
 mod iter;
-mod layers;
 mod options;
+mod order;
 mod ordered;
-#[cfg(feature = "rayon")]
-mod parallel;
 mod probed;
-mod range;
-mod seek;
 #[cfg(feature = "serde")]
 mod serial;
 mod slabs;
 mod sorted;
 #[cfg(test)]
 mod tests;
-mod text;
 
 use std::borrow::{Borrow, ToOwned};
 use std::boxed::Box;
@@ -63,11 +56,12 @@ use std::vec::Vec;
 
 pub use cursor::Cursor;
 use cursor::Cursors;
-pub use element::{Compare, Element, Natural, Ordered};
+pub use format::Element;
 use format::{Batch, Format};
 pub use found::Found;
 pub use iter::Iter;
 pub use options::{Packing, Stats};
+pub use order::{Compare, Natural, Ordered};
 #[cfg(feature = "serde")]
 pub use serial::Fill;
 use slabs::{BatchOf, Making, PendingElement, Position, Slabs};
@@ -155,10 +149,10 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
 
 impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
     fn with_order(session: &'s Session<'_>, order: C) -> Self {
-        let per_slab = (SLAB_BYTES / E::Format::ELEMENT.max(1)).clamp(4, fixed::MOST_PER_SLAB) as u8;
+        let per_slab = (SLAB_BYTES / E::Format::ELEMENT.max(1)).clamp(4, format::fixed::MOST_PER_SLAB) as u8;
         let making = Making {
             per_slab,
-            per_sublayer: layers::MOST as u16,
+            per_sublayer: slabs::layers::MOST as u16,
             natural: false,
             packing: Packing::default(),
         };
@@ -189,7 +183,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
 
     /// The number of elements per slab, 2 to 255, if all have one size. For a list that is still empty.
     pub fn per_slab(mut self, elements: usize) -> Self {
-        self.making.per_slab = elements.clamp(2, fixed::MOST_PER_SLAB) as u8;
+        self.making.per_slab = elements.clamp(2, format::fixed::MOST_PER_SLAB) as u8;
         self
     }
 

@@ -3,7 +3,8 @@
 use std::borrow::Borrow;
 use std::vec::Vec;
 
-use super::element::{Element, Ordered};
+use super::format::Element;
+use super::order::Ordered;
 use super::slabs::Slabs;
 use super::{Body, Owned, SlabList, fits_small, insert_position};
 use crate::heap::Error;

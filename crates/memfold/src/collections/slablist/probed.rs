@@ -7,9 +7,10 @@
 use std::ops::Range;
 use std::ptr;
 
-use super::element::{Compare, Element, Ordered};
-use super::layers::LeafRef;
+use super::format::Element;
+use super::order::{Compare, Ordered};
 use super::slabs::Slabs;
+use super::slabs::layers::LeafRef;
 use super::{Found, Owned, SlabList};
 use crate::heap::{Error, Session};
 use crate::probe;

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeSeq, Serializer};
 
-use super::element::Element;
+use super::format::Element;
 use super::{Owned, SlabList};
 
 impl<E: ?Sized + Element, C> Serialize for SlabList<'_, E, C>

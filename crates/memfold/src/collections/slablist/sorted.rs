@@ -4,9 +4,10 @@ use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::string::String;
 
-use super::element::{Compare, Element};
+use super::format::Element;
 use super::format::Seek;
-use super::seek::Of;
+use super::order::Compare;
+use super::order::Of;
 use super::slabs::Position;
 use super::{Body, Owned, SlabList, insert_position};
 use crate::heap::{Error, Session};

@@ -5,13 +5,19 @@
 //! the frame, which begins and ends at multiples of 64; bytes outside the part are dropped. If another thread
 //! wrote meanwhile, the copy is useless, but reading it is defined.
 
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use std::vec::Vec;
 
-use crate::heap::access::translation::NodeBytes;
-
 /// Bytes of a word.
 const WORD: usize = size_of::<u64>();
+
+/// A live node.
+#[derive(Debug, Clone, Copy)]
+pub struct NodeBytes {
+    pub bytes: NonNull<u8>,
+    pub len: usize,
+}
 
 /// The bytes of a node that others may be writing to.
 #[derive(Clone, Copy)]

@@ -8,11 +8,14 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
+use crate::heap::access::bytes::Bytes;
+use crate::heap::access::session::Session;
 use crate::heap::alloc::allocator::Access;
 use crate::heap::block::handle::Handle;
 use crate::heap::error::Error;
-use crate::heap::large::Held;
+use crate::heap::large::hold::Held;
 use crate::heap::residency::frames::{Frame, Stripe};
+use crate::heap::sync::participants::SLOTS;
 
 /// A node that stays where it is.
 ///
@@ -31,6 +34,34 @@ pub enum Hold<'s> {
     Slot { slot: usize, access: Access<'s>, guards: &'s Cell<u32> },
     /// It is a large node, in one piece.
     Large(Held<'s>),
+}
+
+impl Session<'_> {
+    /// Keeps a node in place as long as the guard lives, for pointers into it.
+    pub fn pin(&self, handle: Handle) -> Result<Pin<'_>, Error> {
+        if self.is_large(handle) {
+            let (held, bytes, len) = self.hold_large(handle, false)?;
+            return Ok(Pin { bytes, len, handle, hold: Hold::Large(held) });
+        }
+        let (participant, block) = (self.access().participant, handle.block());
+        let pinned = |slot: &usize| self.guards[*slot].get() > 0 && participant.pinned(*slot) == block;
+        let slot = (0..SLOTS).find(pinned);
+        let slot = match slot.or_else(|| (0..SLOTS).find(|&slot| self.guards[slot].get() == 0)) {
+            Some(slot) => slot,
+            None => return Err(Error::Pinned),
+        };
+        if self.guards[slot].get() == 0 {
+            participant.pin(slot, block, self.access().fences);
+        }
+        self.guards[slot].set(self.guards[slot].get() + 1);
+        // From here on the guard releases the pin.
+        let guards = &self.guards[slot];
+        let hold = Hold::Slot { slot, access: self.access(), guards };
+        let mut pin = Pin { bytes: NonNull::dangling(), len: 0, handle, hold };
+        let spot = self.look(handle, Bytes::spot)?;
+        (pin.bytes, pin.len) = (spot.bytes, spot.len);
+        Ok(pin)
+    }
 }
 
 impl fmt::Debug for Pin<'_> {

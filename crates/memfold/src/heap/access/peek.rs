@@ -2,14 +2,14 @@
 //!
 //! An array of ascending numbers can be restored in parts, without the rest (`layout/ascending`). To search
 //! one this way takes about a twelfth of the time of faulting its block in. But once faulted in, the block is
-//! resident the next time: so one search in [`BRING`] faults it in, and more of them if no other block has to
+//! resident the next time: so one search in a number faults it in, and more of them if no other block has to
 //! be evicted. So blocks that are wanted often become resident, and those that are wanted once don't evict
 //! others.
 //!
 //! The parts are copied into memory that the session owns. No code of the program is called while the block
 //! is locked.
 
-use std::cell::{Cell, RefCell, RefMut};
+use std::cell::RefMut;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::*;
@@ -19,8 +19,8 @@ use memfold_codec::CodecId;
 use zerocopy::IntoBytes;
 
 use crate::heap::access::bytes::Bytes;
+use crate::heap::access::bytes::NodeBytes;
 use crate::heap::access::session::Session;
-use crate::heap::access::translation::NodeBytes;
 use crate::heap::access::view::View;
 use crate::heap::block::handle::Handle;
 use crate::heap::block::layout::ascending::{Packed, Run};
@@ -30,46 +30,6 @@ use crate::heap::error::Error;
 use crate::heap::stored::grouping::ASCENDING;
 use crate::probe;
 use crate::store::Ref;
-
-/// See the module. With 16, looking at the same parts until the block is faulted in costs as much as faulting
-/// it in. But if all blocks are wanted, some more often than others, each one that comes evicts one that was
-/// wanted, too. A find by Zipf's law, with the most wanted items scattered, took 7 times as long as in a
-/// resident list with 16, 5 times with 64, and a little less with 128.
-const BRING: u32 = 128;
-/// Once in this many times if there is a frame without a block.
-const BRING_TO_FREE: u32 = 16;
-/// And if the previous look was at the same block: so a block where a program stays for a while soon becomes
-/// resident.
-const BRING_AGAIN: u32 = 8;
-
-/// A session's state for this.
-#[derive(Default)]
-pub struct Peeks {
-    /// As many words as a block has, one more, and space for a run.
-    words: RefCell<Vec<u64>>,
-    turn: Cell<u32>,
-    /// The block that was looked at last.
-    last: Cell<u32>,
-}
-
-impl Peeks {
-    /// Whether to fault the block in this time: at random, since a program's accesses have periods of their
-    /// own.
-    fn brings(&self, core: &Core, block: u32) -> bool {
-        // Knuth, The Art of Computer Programming, 3.3.4, table 1, line 16.
-        let turn = self.turn.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        self.turn.set(turn);
-        let random = turn >> 16;
-        let is_again = self.last.replace(block) == block;
-        random.is_multiple_of(if is_again { BRING_AGAIN } else { BRING })
-            || random.is_multiple_of(BRING_TO_FREE) && core.has_free_frame()
-    }
-
-    /// Bytes of memory.
-    pub fn bytes(&self) -> usize {
-        self.words.borrow().capacity() * size_of::<u64>()
-    }
-}
 
 /// The parts of a node that a caller wants.
 pub(crate) trait Parts {

@@ -6,7 +6,7 @@
 
 use crate::heap::access::session::Session;
 use crate::heap::block::handle::Handle;
-use crate::heap::check::{self, Violation};
+use crate::heap::core::check::{self, Violation};
 use crate::heap::error::Error;
 use crate::probe;
 use crate::probe::{Verdict, test_probe};

@@ -3,20 +3,20 @@
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use crate::heap::Heap;
 use crate::heap::access::bytes::Bytes;
+use crate::heap::access::bytes::NodeBytes;
 use crate::heap::access::cache::TranslationCache;
-use crate::heap::access::guards::{Hold, Pin};
-use crate::heap::access::peek::Peeks;
-use crate::heap::access::translation::{Freed, NodeBytes, Translation};
+use crate::heap::access::peeks::Peeks;
+use crate::heap::access::translation::{Freed, Translation};
 use crate::heap::alloc::allocator::{Access, Allocator};
-use crate::heap::alloc::free::PATIENCE;
 use crate::heap::block::handle::Handle;
 use crate::heap::core::Core;
 use crate::heap::error::Error;
+use crate::heap::residency::frames::PATIENCE;
 use crate::heap::residency::frames::{Frame, Stripe, pause};
 use crate::heap::sync::participants::SLOTS;
 
@@ -44,12 +44,12 @@ pub struct Session<'h> {
     /// The translation cache.
     translations: TranslationCache<'h>,
     /// Guards of each pin.
-    guards: [Cell<u32>; SLOTS],
+    pub(super) guards: [Cell<u32>; SLOTS],
     /// A node is being changed in place.
     changing: Cell<bool>,
     pub(crate) peeks: Peeks,
     #[cfg(test)]
-    pub(crate) faults: crate::heap::faults::Faults,
+    pub(crate) faults: crate::heap::tests::faults::Faults,
     /// A session is one thread's.
     _one: PhantomData<Cell<()>>,
 }
@@ -382,32 +382,6 @@ impl<'h> Session<'h> {
             Some(handle) => Ok(handle),
             None => self.alloc_node(len),
         }
-    }
-
-    /// Keeps a node in place as long as the guard lives, for pointers into it.
-    pub fn pin(&self, handle: Handle) -> Result<Pin<'_>, Error> {
-        if self.is_large(handle) {
-            let (held, bytes, len) = self.hold_large(handle, false)?;
-            return Ok(Pin { bytes, len, handle, hold: Hold::Large(held) });
-        }
-        let (participant, block) = (self.access.participant, handle.block());
-        let pinned = |slot: &usize| self.guards[*slot].get() > 0 && participant.pinned(*slot) == block;
-        let slot = (0..SLOTS).find(pinned);
-        let slot = match slot.or_else(|| (0..SLOTS).find(|&slot| self.guards[slot].get() == 0)) {
-            Some(slot) => slot,
-            None => return Err(Error::Pinned),
-        };
-        if self.guards[slot].get() == 0 {
-            participant.pin(slot, block, self.access.fences);
-        }
-        self.guards[slot].set(self.guards[slot].get() + 1);
-        // From here on the guard releases the pin.
-        let guards = &self.guards[slot];
-        let hold = Hold::Slot { slot, access: self.access, guards };
-        let mut pin = Pin { bytes: NonNull::dangling(), len: 0, handle, hold };
-        let spot = self.look(handle, Bytes::spot)?;
-        (pin.bytes, pin.len) = (spot.bytes, spot.len);
-        Ok(pin)
     }
 }
 

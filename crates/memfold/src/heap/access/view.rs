@@ -9,8 +9,8 @@ use std::vec::Vec;
 use zerocopy::IntoBytes;
 
 use crate::heap::access::bytes::Bytes;
+use crate::heap::access::bytes::NodeBytes;
 use crate::heap::access::session::Session;
-use crate::heap::access::translation::NodeBytes;
 use crate::heap::access::typed::Plain;
 use crate::heap::block::handle::Handle;
 use crate::heap::error::Error;

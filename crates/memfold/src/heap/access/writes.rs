@@ -5,9 +5,9 @@
 
 use std::ptr::NonNull;
 
+use crate::heap::access::bytes::NodeBytes;
 use crate::heap::access::guards::NodeMut;
 use crate::heap::access::session::Session;
-use crate::heap::access::translation::NodeBytes;
 use crate::heap::block::handle::Handle;
 use crate::heap::error::Error;
 use crate::heap::residency::frames::Frame;

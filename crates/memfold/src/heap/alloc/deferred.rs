@@ -15,10 +15,11 @@ use std::vec::Vec;
 
 use crate::heap::access::session::Session;
 use crate::heap::block::handle::Handle;
-use crate::heap::core::{Core, locked};
+use crate::heap::core::Core;
 use crate::heap::error::Error;
 use crate::heap::large::of_part;
 use crate::heap::stored::tier::TierHealth;
+use crate::heap::sync::locked;
 
 /// Nodes for which there is room in advance.
 const ROOM: usize = 64;

@@ -2,17 +2,15 @@
 
 use std::sync::atomic::Ordering::*;
 
-use crate::heap::access::translation::{Freed, NodeBytes, Translation};
+use crate::heap::access::bytes::NodeBytes;
+use crate::heap::access::translation::{Freed, Translation};
 use crate::heap::block::handle::Handle;
 use crate::heap::block::layout::mixed::Mixed;
 use crate::heap::block::table::{add, subtract};
 use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
-use crate::heap::residency::frames::pause;
+use crate::heap::residency::frames::{PATIENCE, pause};
 use crate::heap::sync::claim::Claim;
-
-/// Turns of waiting for a guard to be dropped, most of which yield to other threads: a fraction of a second.
-pub const PATIENCE: u32 = 100_000;
 
 /// The right to change a node: the claim, the translation of its block, its bytes, and its stripe's sequence.
 pub type Claimed<'c> = (Claim<'c>, Translation<'c>, NodeBytes, u32);

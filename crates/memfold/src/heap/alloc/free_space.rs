@@ -9,23 +9,12 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::vec::Vec;
 
+use crate::heap::block::handle::FIRST_LARGE;
+use crate::heap::block::table::{LISTS, List};
 use crate::heap::error::Error;
 
 /// Lists for each doubling, as a power of two.
 const STEPS: u32 = 2;
-/// Lists by room; after them comes one for each kind of blocks with nodes of one size.
-const LISTS: u32 = 64;
-
-/// One of the lists.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct List(pub u32);
-
-impl List {
-    /// The list of blocks of this kind, with nodes of one size.
-    pub fn of_kind(kind: u32) -> Self {
-        List(LISTS + kind)
-    }
-}
 
 /// See the module.
 pub struct FreeSpace {
@@ -69,8 +58,7 @@ impl FreeSpace {
             return Ok(number);
         }
         let number = self.next;
-        let next =
-            number.checked_add(1).filter(|&next| next <= crate::heap::large::FIRST).ok_or(Error::Limit)?;
+        let next = number.checked_add(1).filter(|&next| next <= FIRST_LARGE).ok_or(Error::Limit)?;
         // Whatever becomes of the block, it can be listed from now on.
         let links = (next as usize).saturating_sub(self.links.len());
         self.links.try_reserve(links).map_err(|_| Error::OutOfMemory)?;

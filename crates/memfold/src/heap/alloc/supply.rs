@@ -4,12 +4,14 @@ use std::sync::MutexGuard;
 use std::sync::atomic::{Ordering::*, fence};
 
 use crate::heap::alloc::current::{Current, PART};
-use crate::heap::alloc::free_space::{self, List};
+use crate::heap::alloc::free_space;
 use crate::heap::block::layout::mixed::Mixed;
+use crate::heap::block::table::List;
 use crate::heap::block::table::{Block, Residency};
-use crate::heap::core::{Core, Shape, locked};
+use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
 use crate::heap::stored::tier::TierHealth;
+use crate::heap::sync::locked;
 use crate::probe;
 
 /// A block that is not resident is faulted in for allocation only if at least this part of it is free.

@@ -12,6 +12,9 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
+/// No block has this number or a higher one: those are of nodes longer than a block, see `large`.
+pub const FIRST_LARGE: u32 = 0xffff_0000;
+
 /// The name of a node: it stays valid while the node's block moves, and is never zero.
 ///
 /// Handles can be stored in nodes, as eight bytes: see [`Handle::to_bits`].

@@ -19,7 +19,6 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-use crate::heap::alloc::free_space::List;
 use crate::heap::block::segments::Segments;
 use crate::store::{Owners, Ref};
 
@@ -30,6 +29,20 @@ const SPILLED: u64 = 1 << 62;
 const VACANT: u64 = 0;
 const ABSENT: u64 = 1;
 const RESIDENT: u64 = 2;
+
+/// Lists by room; after them comes one for each kind of blocks with nodes of one size.
+pub const LISTS: u32 = 64;
+
+/// A free list, see `alloc/free_space.rs`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct List(pub u32);
+
+impl List {
+    /// The list of blocks of this kind, with nodes of one size.
+    pub fn of_kind(kind: u32) -> Self {
+        List(LISTS + kind)
+    }
+}
 
 /// What a state says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

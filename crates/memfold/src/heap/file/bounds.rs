@@ -9,6 +9,7 @@ use crate::heap::block::handle::Handle;
 use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
 use crate::heap::stored::grouping::most_grouped;
+use crate::heap::sync::locked;
 
 /// Bytes of a word; a block without a codec is one repeated word.
 const WORD: usize = 8;
@@ -76,4 +77,10 @@ impl<'c> Parts<'c> {
                 block.live.load(Relaxed) > 0 && block.incarnation.load(Relaxed) == part.incarnation()
             })
     }
+}
+
+/// The handle of the first long node with an invalid part, see [`Parts`]; blocks have `nodes` nodes in all.
+pub fn node_with_gone_part(core: &Core, nodes: u64) -> Result<Option<Handle>, Error> {
+    let mut seen = Parts::new(core);
+    locked(&core.large).first_with_part(|part| Ok(!seen.add(part, nodes)?))
 }

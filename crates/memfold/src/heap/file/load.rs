@@ -16,9 +16,10 @@ use super::error::LoadError;
 use super::format::{self, Head, LargeRecord, Record, Shape, Source};
 use crate::heap::Heap;
 use crate::heap::block::handle::Handle;
-use crate::heap::core::{Core, Shape as Blocks, locked};
+use crate::heap::core::{Core, Shape as Blocks};
 use crate::heap::error::{BadOption, Error};
 use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
+use crate::heap::sync::locked;
 
 /// After this many bytes of payloads it checks whether the limit allows more.
 const LOOK: usize = 1 << 20;

@@ -47,7 +47,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Heap;
 use super::options::Options;
-pub use bounds::Parts;
+pub use bounds::node_with_gone_part;
 pub use error::{LoadError, SaveError};
 pub use verify::check_starts;
 

@@ -23,11 +23,12 @@ use super::error::SaveError;
 use super::format::{self, Chunks, Head, LargeRecord, Record, Shape};
 use crate::heap::Heap;
 use crate::heap::block::table::{Block, Copy, Residency};
-use crate::heap::core::{Core, Shape as Blocks, locked};
+use crate::heap::core::{Core, Shape as Blocks};
 use crate::heap::error::Error;
 use crate::heap::residency::frames::Frame;
 use crate::heap::stored::grouping::{ASCENDING, grouped_len};
 use crate::heap::stored::lost::Lost;
+use crate::heap::sync::locked;
 
 /// This many bytes of payloads, or of parts of large nodes, are worth a chunk.
 const GATHERED: usize = 128 << 10;
@@ -57,7 +58,7 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
     };
     let (head, shapes) = head(core, end);
     // Before anything is written.
-    if let Some(node) = locked(&core.large).with_gone_part(core, head.nodes.get())? {
+    if let Some(node) = super::node_with_gone_part(core, head.nodes.get())? {
         return Err(SaveError::Part(node));
     }
     let mut chunks = Chunks::begin(to)?;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::{Large, State, Whole, of_part};
 use crate::heap::access::session::Session;
 use crate::heap::block::handle::Handle;
-use crate::heap::core::locked;
 use crate::heap::error::Error;
+use crate::heap::sync::locked;
 
 /// What the guards of a large node need when they are dropped: the session that they came from.
 pub trait Holder {

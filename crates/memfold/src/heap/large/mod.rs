@@ -12,32 +12,28 @@
 //! parts. If that fails for lack of memory, the copy remains the node, and dropping the next guard tries
 //! again.
 //!
-//! Numbers of blocks from [`FIRST`] on are those of large nodes:
+//! Numbers of blocks from [`FIRST_LARGE`] on are those of large nodes:
 //!
 //! ```text
-//!   63..48 generation │ 47..16 block: FIRST + index / 65536 │ 15..0 index % 65536
+//!   63..48 generation │ 47..16 block: FIRST_LARGE + index / 65536 │ 15..0 index % 65536
 //! ```
 
-mod hold;
+pub mod hold;
 mod nodes;
-mod table;
+pub mod table;
 
 use std::alloc::{Layout, dealloc};
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard};
 use std::vec::Vec;
 
-use super::core::{Core, locked};
-use super::error::Error;
-use crate::heap::alloc::free::PATIENCE;
+#[cfg(doc)]
+use crate::heap::block::handle::FIRST_LARGE;
 use crate::heap::block::handle::Handle;
-use crate::heap::residency::frames::pause;
-pub use hold::Held;
-pub use table::Table;
-
-/// No block has this number or a higher one.
-pub const FIRST: u32 = 0xffff_0000;
+use crate::heap::error::Error;
+use crate::heap::residency::frames::{PATIENCE, pause};
+use crate::heap::sync::locked;
 
 /// All of a node in one piece.
 struct Whole {
@@ -103,51 +99,6 @@ impl State {
         debug_assert!(range.end <= self.len);
         // SAFETY: within the memory, which is as long as the node.
         self.whole.as_ref().map(|whole| unsafe { whole.bytes.add(range.start) })
-    }
-}
-
-impl Core {
-    /// Whether a handle is that of a large node.
-    #[inline]
-    pub fn is_large(handle: Handle) -> bool {
-        handle.block() >= FIRST
-    }
-
-    /// Bytes of each part but the last.
-    pub fn part(&self) -> usize {
-        (self.shape.longest() & !7).max(1)
-    }
-
-    fn large(&self, handle: Handle) -> Result<Arc<Large>, Error> {
-        let mut table = locked(&self.large);
-        table.entry(handle).and_then(|(_, entry)| entry.node.clone()).ok_or(Error::Stale)
-    }
-}
-
-impl Core {
-    /// Counts of all large nodes, taken one by one.
-    pub fn large_counts(&self) -> Counts {
-        let (all, mut counts) = {
-            let table = locked(&self.large);
-            let (parts, part_bytes) =
-                (table.waiting.len(), table.waiting.iter().map(|part| part.1).sum::<usize>());
-            let (parts, part_bytes) = (parts as u64, part_bytes as u64);
-            (table.all(), Counts { parts, part_bytes, memory: table.bytes(), ..Counts::default() })
-        };
-        counts.nodes = all.len() as u64;
-        for large in all {
-            let state = locked(&large.0);
-            let parts = (0..state.parts.len()).filter(|&number| state.parts[number].is_some());
-            for number in parts {
-                counts.parts += 1;
-                counts.part_bytes += state.span(number, self.part()).len() as u64;
-            }
-            let whole = state.whole.as_ref().map_or(0, |whole| whole.layout.size());
-            counts.bytes += state.len as u64;
-            counts.memory +=
-                (state.parts.capacity() * size_of::<Option<Handle>>() + whole + size_of::<Large>()) as u64;
-        }
-        counts
     }
 }
 

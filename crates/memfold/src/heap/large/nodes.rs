@@ -5,12 +5,56 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
-use super::{Large, State, of_part};
+use super::{Counts, Large, State, of_part};
 use crate::heap::access::session::Session;
-use crate::heap::alloc::free::PATIENCE;
-use crate::heap::block::handle::Handle;
-use crate::heap::core::locked;
+use crate::heap::block::handle::{FIRST_LARGE, Handle};
+use crate::heap::core::Core;
 use crate::heap::error::Error;
+use crate::heap::residency::frames::PATIENCE;
+use crate::heap::sync::locked;
+
+impl Core {
+    /// Whether a handle is that of a large node.
+    #[inline]
+    pub fn is_large(handle: Handle) -> bool {
+        handle.block() >= FIRST_LARGE
+    }
+
+    /// Bytes of each part but the last.
+    pub fn part(&self) -> usize {
+        (self.shape.longest() & !7).max(1)
+    }
+
+    pub(super) fn large(&self, handle: Handle) -> Result<Arc<Large>, Error> {
+        let mut table = locked(&self.large);
+        table.entry(handle).and_then(|(_, entry)| entry.node.clone()).ok_or(Error::Stale)
+    }
+
+    /// Counts of all large nodes, taken one by one.
+    pub fn large_counts(&self) -> Counts {
+        let (all, mut counts) = {
+            let table = locked(&self.large);
+            let (parts, part_bytes) =
+                (table.waiting.len(), table.waiting.iter().map(|part| part.1).sum::<usize>());
+            let (parts, part_bytes) = (parts as u64, part_bytes as u64);
+            (table.all(), Counts { parts, part_bytes, memory: table.bytes(), ..Counts::default() })
+        };
+        counts.nodes = all.len() as u64;
+        for large in all {
+            let state = locked(&large.0);
+            let parts = (0..state.parts.len()).filter(|&number| state.parts[number].is_some());
+            for number in parts {
+                counts.parts += 1;
+                counts.part_bytes += state.span(number, self.part()).len() as u64;
+            }
+            let whole = state.whole.as_ref().map_or(0, |whole| whole.layout.size());
+            counts.bytes += state.len as u64;
+            counts.memory +=
+                (state.parts.capacity() * size_of::<Option<Handle>>() + whole + size_of::<Large>()) as u64;
+        }
+        counts
+    }
+}
 
 impl Session<'_> {
     /// Makes a node of `len` bytes, which takes no memory for content yet.

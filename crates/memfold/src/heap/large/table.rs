@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::vec::Vec;
 
-use super::{FIRST, Large, State};
-use crate::heap::block::handle::{Handle, Parts};
-use crate::heap::core::{Core, locked};
+use super::{Large, State};
+use crate::heap::block::handle::{FIRST_LARGE, Handle, Parts};
 use crate::heap::error::Error;
-use crate::heap::file;
+use crate::heap::sync::locked;
 
 #[derive(Default)]
 pub struct Entry {
@@ -20,7 +19,7 @@ impl Entry {
     /// The handle of the node at this index.
     fn handle(&self, index: u32) -> Handle {
         let [check, incarnation] = self.generation.to_be_bytes();
-        let block = FIRST + (index >> 16);
+        let block = FIRST_LARGE + (index >> 16);
         Handle::new(Parts { check, incarnation, block, place: index as u16 })
     }
 }
@@ -59,7 +58,7 @@ impl Table {
     }
 
     pub(super) fn entry(&mut self, handle: Handle) -> Option<(u32, &mut Entry)> {
-        let index = (handle.block() - FIRST) << 16 | u32::from(handle.place());
+        let index = (handle.block() - FIRST_LARGE) << 16 | u32::from(handle.place());
         let generation = u16::from_be_bytes([handle.check(), handle.incarnation()]);
         let entry = self.entries.get_mut(index as usize).filter(|entry| entry.generation == generation)?;
         Some((index, entry))
@@ -99,14 +98,15 @@ impl Table {
         found
     }
 
-    /// The handle of the first node with an invalid part (see [`file::Parts`]); blocks have `nodes` nodes in
-    /// all.
-    pub fn with_gone_part(&self, core: &Core, nodes: u64) -> Result<Option<Handle>, Error> {
-        let mut seen = file::Parts::new(core);
+    /// The handle of the first node that has a part for which `is_so` holds.
+    pub fn first_with_part(
+        &self,
+        mut is_so: impl FnMut(Handle) -> Result<bool, Error>,
+    ) -> Result<Option<Handle>, Error> {
         for (index, entry) in (0..).zip(&self.entries) {
             let Some(large) = &entry.node else { continue };
             for part in locked(&large.0).parts.iter().flatten() {
-                if !seen.add(*part, nodes)? {
+                if is_so(*part)? {
                     return Ok(Some(entry.handle(index)));
                 }
             }

@@ -5,40 +5,23 @@
 //! that are likely to be next: its neighbours, or those that the requested node links to. It claims blocks as
 //! sessions do: it takes no block that is pinned or being written.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering::*;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::vec::Vec;
 
 use crate::heap::block::handle::Handle;
 use crate::heap::block::table::Residency;
-use crate::heap::core::{Core, locked};
+use crate::heap::core::Core;
 use crate::heap::options::Ahead;
 use crate::heap::residency::headroom;
+use crate::heap::sync::locked;
 
 /// How many frames should be free: one in this many of those allowed, and no more than this.
 const RESERVE: u32 = 8;
 const MOST_RESERVE: u32 = 4;
 /// The most nodes that wait to be looked at. Further ones are dropped: loading for them would come too late.
 const MOST_WAITING: usize = 64;
-
-/// Tasks of the thread.
-#[derive(Default)]
-struct Work {
-    faults: VecDeque<Handle>,
-    make_room: bool,
-    stop: bool,
-}
-
-/// What the heap and its thread share.
-#[derive(Default)]
-pub struct Board {
-    work: Mutex<Work>,
-    wake: Condvar,
-    /// Held while the thread works.
-    working: Mutex<()>,
-}
 
 /// The thread; it ends when this is dropped.
 pub struct Background {
@@ -70,13 +53,6 @@ impl Drop for Background {
             // It ends, unless it has panicked.
             let _ = thread.join();
         }
-    }
-}
-
-impl Board {
-    /// Keeps the thread from working.
-    pub fn pause(&self) -> MutexGuard<'_, ()> {
-        locked(&self.working)
     }
 }
 

@@ -7,9 +7,10 @@ use std::vec;
 use std::vec::Vec;
 
 use crate::heap::block::table::{Block, Residency};
-use crate::heap::core::{Core, Pool, Shape, locked};
+use crate::heap::core::{Core, Pool, Shape};
 use crate::heap::error::Error;
 use crate::heap::residency::frames::{Frame, Frames, pause};
+use crate::heap::sync::locked;
 use crate::probe;
 
 /// The result of an attempt to evict.

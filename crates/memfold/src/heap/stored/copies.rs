@@ -16,9 +16,9 @@ use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
 use crate::heap::residency::frames::Frame;
 use crate::heap::stored::grouping::{AS_IT_IS, ASCENDING, grouped_len};
-use crate::heap::stored::workspace::{Hands, room};
+use crate::heap::stored::workspace::{Hands, Work, room};
 use crate::probe;
-use crate::store::Workspace;
+use crate::store::{OwnedWorkspace, Workspace};
 use memfold_codec::CodecId;
 
 /// How many copies are put into the store or taken out between checks whether it needs compaction, and how
@@ -27,6 +27,23 @@ const UPKEEP: u64 = 64;
 const UPKEEP_BYTES: usize = 1 << 20;
 
 impl Core {
+    /// Bytes of memory for one compression.
+    pub fn work_len(&self) -> usize {
+        self.store.workspace_bytes(self.max_copy_len)
+    }
+
+    /// Runs `f` with memory to compress in.
+    pub fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R) -> Result<R, Error> {
+        let make = || {
+            let space = OwnedWorkspace::new(&self.store, self.max_copy_len).ok_or(Error::OutOfMemory)?;
+            self.counts.work_bytes.fetch_add(self.work_len() as u64, Relaxed);
+            Ok(Work::new(space))
+        };
+        let (result, grown) = self.works.with(make, f)?;
+        self.counts.work_bytes.fetch_add(grown as u64, Relaxed);
+        Ok(result)
+    }
+
     /// Bytes of a block's copy before compression: with its marks, if it has checks.
     pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;

@@ -9,15 +9,16 @@
 //! An array of ascending numbers is packed instead, if that takes hardly more bytes (`layout/ascending`):
 //! then parts of it can be read without the rest.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::Ordering::*;
 
 use crate::heap::block::handle::{Handle, Parts};
 use crate::heap::block::layout::ascending;
 use crate::heap::block::layout::fields::{Fields, Of, Plan};
 use crate::heap::block::table::Block;
-use crate::heap::core::{Core, Shape, locked};
+use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
+use crate::heap::stored::plans::{Best, Plans};
+use crate::heap::sync::locked;
 use crate::store::{Ref, Tier, Workspace};
 use memfold_codec::CodecId;
 
@@ -50,21 +51,6 @@ pub fn grouped_len(grouping: u8, shape: Shape, len: usize) -> usize {
         AS_IT_IS => len,
         parts => (most_grouped(shape, len) * usize::from(parts)).div_ceil(PARTS),
     }
-}
-
-/// What is known of the blocks of one kind.
-#[derive(Debug, Default)]
-pub struct Plans {
-    best: Mutex<Best>,
-    blocks: AtomicU32,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Best {
-    /// Without columns, blocks are not grouped.
-    plan: Plan,
-    /// Blocks are packed as ascending numbers, if they can be.
-    is_ascending: bool,
 }
 
 impl Core {

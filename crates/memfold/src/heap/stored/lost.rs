@@ -13,7 +13,6 @@
 //! Invariants: a block that is absent and has no copy is given up and in the table; every block in the table
 //! is such a block.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::Ordering::*;
 use std::vec::Vec;
@@ -21,8 +20,9 @@ use std::vec::Vec;
 use crate::heap::Heap;
 use crate::heap::block::handle::{Handle, Parts};
 use crate::heap::block::table::{Block, Copy, Residency, add, subtract};
-use crate::heap::core::{Core, Shape, locked};
+use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
+use crate::heap::sync::locked;
 
 /// Bits of a word.
 const WORD: usize = 64;
@@ -88,9 +88,6 @@ impl fmt::Display for Lost {
         }
     }
 }
-
-/// Blocks that are given up, by their numbers: a bit for each place whose node was freed.
-pub type GivenUp = HashMap<u32, Vec<u64>>;
 
 impl Core {
     /// Frees a node of a block that the tier has just said it lost.

@@ -9,10 +9,9 @@ use std::thread::available_parallelism;
 use std::vec::Vec;
 
 use crate::heap::block::layout::fields::Fields;
-use crate::heap::core::{Core, locked};
 use crate::heap::error::Error;
+use crate::heap::sync::locked;
 use crate::store::{OwnedWorkspace, Workspace};
-use std::sync::atomic::Ordering::*;
 
 /// A workspace, and the buffers beside it.
 pub struct Work {
@@ -20,6 +19,17 @@ pub struct Work {
     fields: Fields,
     joined: Vec<u8>,
     sealed: Vec<u8>,
+}
+
+impl Work {
+    /// One around this memory.
+    pub fn new(space: OwnedWorkspace) -> Self {
+        Work { space, fields: Fields::default(), joined: Vec::new(), sealed: Vec::new() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.fields.bytes() + self.joined.capacity() + self.sealed.capacity()
+    }
 }
 
 /// The buffers beside the workspace.
@@ -38,69 +48,6 @@ pub fn room(joined: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Error> {
     joined.try_reserve_exact(len.saturating_sub(joined.len())).map_err(|_| Error::OutOfMemory)?;
     joined.resize(len.max(joined.len()), 0);
     Ok(&mut joined[..len])
-}
-
-impl Core {
-    /// Bytes of memory for one compression.
-    pub fn work_len(&self) -> usize {
-        self.store.workspace_bytes(self.max_copy_len)
-    }
-
-    fn make_work(&self) -> Result<Work, Error> {
-        let space = OwnedWorkspace::new(&self.store, self.max_copy_len).ok_or(Error::OutOfMemory)?;
-        self.counts.work_bytes.fetch_add(self.work_len() as u64, Relaxed);
-        Ok(Work { space, fields: Fields::default(), joined: Vec::new(), sealed: Vec::new() })
-    }
-
-    /// Takes memory to work in, new or returned by another thread.
-    fn take_work(&self) -> Result<Lent<'_>, Error> {
-        static CPUS: OnceLock<usize> = OnceLock::new();
-        let lent = |work| Ok(Lent { works: &self.works, work: Some(work), is_whole: false });
-        let mut stock = locked(&self.works.stock);
-        if stock.free.is_empty() {
-            stock.wanted += WANTED;
-        }
-        loop {
-            if let Some(work) = stock.free.pop() {
-                stock.wanted = stock.wanted.saturating_sub(1);
-                return lent(work);
-            }
-            let most = || *CPUS.get_or_init(|| available_parallelism().map_or(1, usize::from));
-            if stock.made == 0 || stock.wanted >= ENOUGH && stock.made < most() {
-                stock.made += 1;
-                stock.wanted = 0;
-                drop(stock);
-                let made = self.make_work();
-                if let Ok(work) = made {
-                    return lent(work);
-                }
-                stock = locked(&self.works.stock);
-                stock.made -= 1;
-                if stock.made == 0 {
-                    return made.and_then(lent);
-                }
-                if !stock.free.is_empty() {
-                    continue;
-                }
-            }
-            stock = self.works.returned.wait(stock).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    /// Runs `f` with memory to compress in.
-    pub fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R) -> Result<R, Error> {
-        let mut lent = self.take_work()?;
-        let Some(work) = &mut lent.work else { return Err(Error::Damaged) };
-        let spare = std::mem::take(&mut work.space.block);
-        let before = work.fields.bytes() + work.joined.capacity() + work.sealed.capacity();
-        let Work { space, fields, joined, sealed } = &mut *work;
-        let result = f(space, Hands { spare, fields, joined, sealed });
-        work.space.block = spare;
-        let after = work.fields.bytes() + work.joined.capacity() + work.sealed.capacity();
-        self.counts.work_bytes.fetch_add((after - before) as u64, Relaxed);
-        lent.is_whole = true;
-        Ok(result)
-    }
 }
 
 /// The workspaces of a heap.
@@ -123,6 +70,61 @@ struct Stock {
     made: usize,
     /// Raised for each request that found none free, lowered for each that got one at once.
     wanted: u32,
+}
+
+impl Works {
+    /// Runs `f` with a workspace, one that is free or one that `make` makes. Returns also by how many bytes its
+    /// buffers have grown.
+    pub fn with<R>(
+        &self,
+        make: impl Fn() -> Result<Work, Error>,
+        f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R,
+    ) -> Result<(R, usize), Error> {
+        let mut lent = self.take(make)?;
+        let Some(work) = &mut lent.work else { return Err(Error::Damaged) };
+        let spare = std::mem::take(&mut work.space.block);
+        let before = work.bytes();
+        let Work { space, fields, joined, sealed } = &mut *work;
+        let result = f(space, Hands { spare, fields, joined, sealed });
+        work.space.block = spare;
+        let grown = work.bytes() - before;
+        lent.is_whole = true;
+        Ok((result, grown))
+    }
+
+    fn take(&self, make: impl Fn() -> Result<Work, Error>) -> Result<Lent<'_>, Error> {
+        static CPUS: OnceLock<usize> = OnceLock::new();
+        let lent = |work| Ok(Lent { works: self, work: Some(work), is_whole: false });
+        let mut stock = locked(&self.stock);
+        if stock.free.is_empty() {
+            stock.wanted += WANTED;
+        }
+        loop {
+            if let Some(work) = stock.free.pop() {
+                stock.wanted = stock.wanted.saturating_sub(1);
+                return lent(work);
+            }
+            let most = || *CPUS.get_or_init(|| available_parallelism().map_or(1, usize::from));
+            if stock.made == 0 || stock.wanted >= ENOUGH && stock.made < most() {
+                stock.made += 1;
+                stock.wanted = 0;
+                drop(stock);
+                let made = make();
+                if let Ok(work) = made {
+                    return lent(work);
+                }
+                stock = locked(&self.stock);
+                stock.made -= 1;
+                if stock.made == 0 {
+                    return made.and_then(lent);
+                }
+                if !stock.free.is_empty() {
+                    continue;
+                }
+            }
+            stock = self.returned.wait(stock).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 /// Memory to work in, until this is dropped.

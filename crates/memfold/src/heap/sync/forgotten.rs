@@ -7,7 +7,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::heap::block::table::Residency;
-use crate::heap::core::{Core, locked};
+use crate::heap::core::Core;
+use crate::heap::sync::locked;
 
 impl Core {
     /// Releases what was forgotten. The caller has the heap exclusively, without a session.

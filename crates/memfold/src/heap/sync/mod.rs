@@ -8,3 +8,10 @@ pub mod claim;
 pub mod fences;
 pub mod forgotten;
 pub mod participants;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks it, even if a thread has panicked while it held the lock.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

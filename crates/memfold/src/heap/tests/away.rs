@@ -10,7 +10,8 @@ use std::{thread, vec};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{against_model, small};
+use super::model::against_model;
+use super::small;
 use crate::heap::stored::tier::{Away, ReadError, Tier};
 use crate::heap::*;
 use crate::random::Random;

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use memfold_proc::memory::Room;
 
 use super::*;
-use crate::heap::residency::headroom::Machine;
+use crate::heap::residency::machine::Machine;
 
 const MIB: u64 = 1 << 20;
 

@@ -7,7 +7,7 @@ use std::vec::Vec;
 use crate::heap::block::layout::Shape;
 use crate::heap::block::layout::mixed::{Extents, Mixed};
 use crate::heap::block::table::Residency;
-use crate::heap::core::locked;
+use crate::heap::sync::locked;
 use crate::heap::*;
 use crate::random::Random;
 

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::vec::Vec;
 use std::{thread, vec};
 
-use super::{against_model, small};
+use super::model::against_model;
+use super::small;
 use crate::heap::*;
 use crate::random::Random;
 

@@ -9,7 +9,7 @@ use super::{Counting, Random, Slots, payload};
 /// Calls `look` with every bit of the header and slot of a blob flipped, one
 /// after the other.
 fn with_each_bit_flipped(store: &Store<Counting>, r: Ref, mut look: impl FnMut(usize, bool)) {
-    let class = store.class(r.class()).unwrap();
+    let class = store.classes.get(r.class()).unwrap();
     // SAFETY: the header of a live blob.
     let words: &[AtomicU64; 2] = unsafe { &*class.header(r.index()) };
     for bit in 0..128 {
@@ -57,7 +57,7 @@ fn zeroed_and_exchanged_payloads_are_noticed() {
     let store = Store::new(Counting::default());
     let a = store.put(1, 0, &payload(1, 500)).unwrap();
     let b = store.put(2, 0, &payload(2, 500)).unwrap();
-    let class = store.class(a.class()).unwrap();
+    let class = store.classes.get(a.class()).unwrap();
     // SAFETY: two slots of 500 bytes and more, used by nobody else.
     unsafe { core::ptr::swap_nonoverlapping(class.slot(a.index()), class.slot(b.index()), 500) };
     for (r, owner) in [(a, 1), (b, 2)] {
@@ -77,7 +77,7 @@ fn damage_stays_visible_through_moves_and_new_owners() {
     for (slot, r) in slots.0.iter().zip(&refs) {
         slot.store(r.to_bits(), Ordering::Relaxed);
     }
-    let class = store.class(refs[199].class()).unwrap();
+    let class = store.classes.get(refs[199].class()).unwrap();
     let at = class.slot(refs[199].index());
     // SAFETY: a byte of a blob's payload that nobody uses now.
     unsafe { at.write(at.read() ^ 4) };
@@ -136,7 +136,7 @@ fn a_blob_with_a_damaged_header_is_left_where_it_is() {
         slot.store(r.to_bits(), Ordering::Relaxed);
     }
     let last = refs[199];
-    let class = store.class(last.class()).unwrap();
+    let class = store.classes.get(last.class()).unwrap();
     // SAFETY: the header of a live blob.
     let words: &[AtomicU64; 2] = unsafe { &*class.header(last.index()) };
     words[0].fetch_xor(1 << 63, Ordering::Relaxed);

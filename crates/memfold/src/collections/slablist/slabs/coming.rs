@@ -1,7 +1,7 @@
 //! An element on its way into a list.
 
 use super::{Held, Slabs};
-use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::Element;
 use crate::collections::slablist::format::Format;
 use crate::heap::{Error, Session};
 

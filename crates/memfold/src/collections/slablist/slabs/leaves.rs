@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::vec::Vec;
 
 use super::{BatchOf, Key, Making, Slabs};
-use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::Element;
 use crate::collections::slablist::format::{Batch, Format};
-use crate::collections::slablist::layers::{LeafIndex, LeafRef};
+use crate::collections::slablist::slabs::layers::{LeafIndex, LeafRef};
 use crate::heap::{Error, Handle, Session};
 
 /// Leaves up to this length have a block each; otherwise they have this many bytes.

@@ -10,10 +10,10 @@ use std::vec::Vec;
 
 use super::leaves::{alike, format_of, leaf_bytes};
 use super::{BatchOf, Position, Slabs};
-use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::Element;
 use crate::collections::slablist::format::{Batch, Format, LeafPosition};
-use crate::collections::slablist::layers::{LeafIndex, LeafRef};
 use crate::collections::slablist::options::Packing;
+use crate::collections::slablist::slabs::layers::{LeafIndex, LeafRef};
 use crate::heap::{Error, Session};
 
 /// The most leaves that are packed together.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::Element;
 use crate::collections::slablist::format::{Format, Seek};
 use crate::heap::{Parts, View};
 

@@ -7,7 +7,7 @@ use std::vec::Vec;
 
 use super::leaves::alike;
 use super::{BatchOf, Slabs};
-use crate::collections::slablist::element::Element;
+use crate::collections::slablist::format::Element;
 use crate::collections::slablist::format::{Batch, Format};
 use crate::heap::{Error, Session};
 

@@ -18,6 +18,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::*};
 
 pub use self::free::Freed;
+use crate::heap::access::bytes::NodeBytes;
 use crate::heap::block::handle::Handle;
 use crate::heap::block::layout::mixed::{self, HEADER};
 use crate::heap::block::table::Block;
@@ -79,13 +80,6 @@ const _: () = assert!(
 // SAFETY: pointers into a frame, which lives as long as the heap and is read by atomic operations, whichever
 // thread does it; the session that a translation belongs to is used by one thread at a time.
 unsafe impl Send for Translation<'_> {}
-
-/// A live node.
-#[derive(Debug, Clone, Copy)]
-pub struct NodeBytes {
-    pub bytes: NonNull<u8>,
-    pub len: usize,
-}
 
 impl<'c> Translation<'c> {
     /// A translation of no block.

@@ -4,8 +4,8 @@ use std::string::{String, ToString};
 use std::{format, vec};
 
 use super::*;
-use crate::heap::core::locked;
 use crate::heap::file::format::{LARGE, LONGEST};
+use crate::heap::sync::locked;
 use crate::heap::tests::away::spilling;
 use crate::heap::{Limit, MAX_NODE, SaveError};
 

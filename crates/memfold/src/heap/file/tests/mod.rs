@@ -3,6 +3,7 @@
 mod bounds;
 mod files;
 mod hostile;
+mod lies;
 mod round_trip;
 mod streams;
 

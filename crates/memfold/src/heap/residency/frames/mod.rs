@@ -246,6 +246,9 @@ impl Stripe<'_> {
     }
 }
 
+/// Turns of waiting for a guard to be dropped, most of which yield to other threads: a fraction of a second.
+pub const PATIENCE: u32 = 100_000;
+
 /// Waits a little, and longer each time.
 pub fn pause(turn: &mut u32) {
     *turn += 1;

@@ -1,0 +1,9 @@
+//! Coders: the steps of zBeWalgo and of compll's chapter on coding, made for small blocks. None has a larger
+//! table than necessary, each handles data that it cannot make smaller, and none stores what the caller knows.
+
+pub(crate) mod bwt;
+pub(crate) mod huffman;
+pub(crate) mod jbe;
+pub(crate) mod mtf;
+pub(crate) mod range;
+pub(crate) mod rle;

@@ -1,0 +1,184 @@
+//! The end of a class's array: committing memory ahead of its use, and returning it.
+//!
+//! ```text
+//!   ... slot slot slot │ slack: committed, unused       │ reserved
+//!                      ^ top            ^ soft          ^ committed
+//! ```
+//!
+//! A class grows in units. When the slots in use exceed `soft`, which lies a part of a unit and at least one
+//! slot below `committed`, the next unit is already requested: CRAMES's fill ratio. So memory is requested
+//! while some is left, and a put that makes room by compressing never has to wait for memory.
+
+use core::ptr::NonNull;
+use core::sync::atomic::Ordering;
+
+use super::{Class, GROUP_HEADER, Locked, SEGMENTS};
+use crate::store::Tuning;
+use crate::store::memory::Memory;
+
+/// Memory is committed in units of 1/128 of what the class has, within these bounds.
+const UNIT_SHARE: usize = 128;
+const UNIT_LEAST: usize = 4096;
+const UNIT_MOST: usize = if cfg!(test) { 16384 } else { 262_144 };
+/// In every class that is in use, slots up to this size are kept in reserve.
+const KEPT_SLOT: usize = 16384;
+
+/// The result of growing.
+pub(super) enum Grown<T> {
+    /// There is room.
+    Done(T),
+    /// There is no more memory.
+    Full,
+    /// The tail is being returned right now: wait for that, without the lock.
+    Busy,
+}
+
+impl Class {
+    /// Gives back a tail that is long enough to be worth it, except for the reserve, about `budget` bytes at
+    /// once. Returns the number of bytes given back.
+    pub(in crate::store) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
+        let locked = self.lock(memory);
+        let spare = locked.long_tail(tuning);
+        self.release_tail(locked, spare.min(budget), tuning)
+    }
+
+    /// Gives back the whole tail, including the reserve. Returns the number of bytes given back.
+    pub(in crate::store) fn release_reserve<M: Memory>(&self, memory: &M, tuning: Tuning) -> usize {
+        let mut all = 0;
+        // A cut stays within a segment. Memory that others commit meanwhile is not this call's concern.
+        for _ in 0..SEGMENTS {
+            let locked = self.lock(memory);
+            let spare = locked.slack();
+            if spare < memory.page_size() {
+                break;
+            }
+            all += self.release_tail(locked, spare, tuning);
+        }
+        all
+    }
+
+    /// Returns about `spare` bytes of the tail, unless another thread is doing so.
+    fn release_tail<M: Memory>(&self, mut locked: Locked<'_, M>, spare: usize, tuning: Tuning) -> usize {
+        if spare == 0 || !self.tail.try_acquire() {
+            return 0;
+        }
+        let memory = locked.memory;
+        let (start, bytes) = locked.cut(spare, tuning);
+        // The system call takes its time: others may use the class meanwhile.
+        drop(locked);
+        // SAFETY: the range was committed and holds no slot below the top; it
+        // is no longer counted as committed, and will not be again before
+        // the tail's lock is free.
+        unsafe { memory.release(start, bytes) };
+        self.tail.release(memory);
+        bytes
+    }
+}
+
+impl<M: Memory> Locked<'_, M> {
+    /// The bytes of a tail that is worth returning; zero if it would be needed again after a few puts.
+    pub(in crate::store) fn long_tail(&self, tuning: Tuning) -> usize {
+        if self.top == 0 {
+            return self.committed;
+        }
+        let (slack, reserve) = (self.slack(), self.reserve(tuning));
+        if slack > reserve + 2 * self.unit() { slack - reserve } else { 0 }
+    }
+
+    fn unit(&self) -> usize {
+        let least = UNIT_LEAST.max(self.memory.page_size());
+        let share = (self.committed / UNIT_SHARE).max(1);
+        (1 << share.ilog2()).clamp(least, UNIT_MOST)
+    }
+
+    /// Bytes to keep in reserve: a part of a unit, and at least the next slot, unless that would be much for
+    /// this class.
+    fn reserve(&self, tuning: Tuning) -> usize {
+        let part = self.unit() * 64usize.saturating_sub(tuning.fill_ratio as usize) / 64;
+        let slot = self.class.slot as usize + GROUP_HEADER;
+        if part > 0 && self.keeps_slot() { part.max(slot) } else { part }
+    }
+
+    fn keeps_slot(&self) -> bool {
+        let slot = self.class.slot as usize;
+        slot <= KEPT_SLOT || slot <= self.committed / 16
+    }
+
+    /// Commits one more unit.
+    #[cold]
+    pub(super) fn grow(&mut self, tuning: Tuning) -> Grown<()> {
+        if !self.class.tail.try_acquire() {
+            return Grown::Busy;
+        }
+        let grown = self.commit_unit(tuning);
+        self.class.tail.release(self.memory);
+        if grown.is_some() { Grown::Done(()) } else { Grown::Full }
+    }
+
+    fn commit_unit(&mut self, tuning: Tuning) -> Option<()> {
+        let memory = self.memory;
+        let (mut segment, mut offset) = (self.segment as usize, self.offset);
+        if self.committed != 0 && offset == self.class.segment_bytes(segment, memory) {
+            (segment, offset) = (segment + 1, 0);
+            if segment == SEGMENTS {
+                return None;
+            }
+        }
+        let all = self.class.segment_bytes(segment, memory);
+        let mut start = self.class.segments[segment].load(Ordering::Relaxed);
+        if start.is_null() {
+            start = memory.reserve(all)?.as_ptr();
+            self.class.segments[segment].store(start, Ordering::Release);
+        }
+        let unit = self.unit().min(all - offset);
+        // SAFETY: the range lies within the segment and above what is committed; the tail's lock is held, so
+        // nobody is returning it.
+        if !unsafe { memory.commit(NonNull::new_unchecked(start.add(offset)), unit) } {
+            return None;
+        }
+        self.set_committed(segment, offset + unit, self.committed + unit, tuning);
+        Some(())
+    }
+
+    fn set_committed(&mut self, segment: usize, offset: usize, committed: usize, tuning: Tuning) {
+        (self.segment, self.offset, self.committed) = (segment as u32, offset, committed);
+        let ready = self.class.slots_before(segment, offset);
+        self.class.ready.store(ready, Ordering::Release);
+        let part = self.reserve(tuning);
+        self.soft = self.class.slots_before(segment, offset.saturating_sub(part));
+        if part > 0 && self.keeps_slot() {
+            self.soft = self.soft.min(ready.saturating_sub(1));
+        }
+    }
+
+    /// Lowers `committed` by about `spare` bytes, of whole pages and within one segment. Returns the range
+    /// above it, which is now to be returned to the system.
+    fn cut(&mut self, spare: usize, tuning: Tuning) -> (NonNull<u8>, usize) {
+        let memory = self.memory;
+        let page = memory.page_size();
+        let bytes = (spare.max(page) / page * page).min(self.offset);
+        let (segment, offset) = (self.segment as usize, self.offset - bytes);
+        let committed = self.committed - bytes;
+        // From now on, readers with stale references look no further.
+        if offset == 0 && segment > 0 {
+            let whole = self.class.segment_bytes(segment - 1, memory);
+            self.set_committed(segment - 1, whole, committed, tuning);
+        } else {
+            self.set_committed(segment, offset, committed, tuning);
+        }
+        let start = self.class.segments[segment].load(Ordering::Relaxed);
+        // SAFETY: a segment with committed memory is reserved, and has more
+        // than `offset` bytes.
+        (unsafe { NonNull::new_unchecked(start.add(offset)) }, bytes)
+    }
+
+    /// Waits, without the lock, until the tail has been returned. What was known about the class before may
+    /// be out of date afterwards.
+    #[cold]
+    pub(super) fn wait_for_tail(&mut self) {
+        self.class.unlock_for(self.memory, || {
+            self.class.tail.acquire(self.memory);
+            self.class.tail.release(self.memory);
+        });
+    }
+}
