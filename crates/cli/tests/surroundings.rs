@@ -155,7 +155,7 @@ fn a_filter_that_ends_processes_ends_none_for_calls_of_memfold() {
         assert_eq!((said.status, &said.out), (expected, &plain.out), "{}: {}", call.name, said.err);
         // What the program itself dies of it may die of before or after that is said.
         if plain.status == 0 {
-            let is_said = said.err.contains("a seccomp filter that may end it");
+            let is_said = said.err.contains("a seccomp filter that may kill it");
             assert_eq!(is_said, call.number != USERFAULTFD.number, "{}: {}", call.name, said.err);
         }
     }
@@ -179,7 +179,7 @@ fn a_filter_that_nobody_has_read() {
         let words = ["sh", "-c", "$0 kill $1 $2; echo $?", text(&filter), &number, text(&program)];
         let said = finish(run_with(&SMALL, &words));
         assert_eq!((said.status, said.out.as_str()), (0, "right\n0\n"), "{}", said.err);
-        assert!(said.err.contains("a seccomp filter that may end it"), "{}", said.err);
+        assert!(said.err.contains("a seccomp filter that may kill it"), "{}", said.err);
     }
 }
 

@@ -174,7 +174,7 @@ fn other_bytes_in_the_file_are_no_data() {
     for begin in (0..bytes).step_by(same.len()) {
         file.write_all_at(&same[..same.len().min((bytes - begin) as usize)], begin).unwrap();
     }
-    is_ended_with(table, &["not what it was given"]);
+    is_ended_with(table, &["returned other data"]);
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn what_is_not_in_the_file_is_asked_for_and_lost() {
     table.asked("touch 100");
     file_of(&table, at.path()).set_len(0).unwrap();
     // What is written after that leaves a hole before it.
-    is_ended_with(table, &["does not have it any more", "not what it was given"]);
+    is_ended_with(table, &["no longer has it", "returned other data"]);
 }
 
 /// What lies in a file the process reads by itself, with or without a supervisor.
@@ -292,7 +292,7 @@ fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
     // It deletes every half second, and what is deleted after the end is not in the statistics.
     std::thread::sleep(Duration::from_millis(1500));
     let ended = table.end();
-    assert!(ended.status == 0 && ended.err.contains("is brought back"), "{}: {}", ended.status, ended.err);
+    assert!(ended.status == 0 && ended.err.contains("is restored"), "{}: {}", ended.status, ended.err);
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
     assert_eq!(stats["spill"]["batches_put"], stats["spill"]["batches_deleted"], "{stats:#}");

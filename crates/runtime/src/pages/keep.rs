@@ -97,7 +97,7 @@ impl KeepOut {
             let thread = if (from..to).contains(&thread) { thread } else { 0 };
             if self.add_piece(arena, from, to, thread).is_none() && !self.overflow.swap(true, AcqRel) {
                 RUNTIME
-                    .say("it has more threads than memfold can keep apart (a million): no more is evicted");
+                    .say("it has more threads than memfold can track (a million): nothing more is evicted");
             }
         }
     }

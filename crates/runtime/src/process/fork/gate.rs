@@ -140,7 +140,7 @@ impl Gate {
         }
         let more = MoreDescriptors::allow();
         if more.is_none() {
-            RUNTIME.fail("it forks, and no file may be open in it (ulimit -n)");
+            RUNTIME.fail("it forks, and it may not open any file (ulimit -n)");
         }
         more
     }

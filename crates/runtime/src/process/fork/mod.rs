@@ -187,7 +187,7 @@ pub fn child() {
         runtime.process.set_shared(runtime.shared(), &NOBODY);
         runtime.leave_spill();
         runtime.restore_in_place(Some(
-            "too many processes: one more was forked, and all its memory was brought back",
+            "too many processes: one more was forked, and all its memory was restored",
         ));
         runtime.process.set_state(page::state::STOPPED);
         runtime.process.stopped.store(true, Relaxed);
