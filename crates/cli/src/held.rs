@@ -19,7 +19,7 @@ pub struct Held {
 const KINDS: [&str; 5] = [
     "are changed pages of files (private mappings)",
     "are the main thread's stack",
-    "lie in mappings of less than 64 KiB",
+    "are in mappings of less than 64 KiB",
     "are sealed (mseal)",
     "are locked (mlock)",
 ];

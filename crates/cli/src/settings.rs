@@ -90,7 +90,9 @@ const SPARE: u64 = 16;
 /// The limit if only idle memory is to be compressed.
 fn most(whose: Option<i32>) -> Result<u64, Failure> {
     let memory = cgroup::memory_that_counts_for(whose).ok_or_else(|| {
-        Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
+        Failure::new(
+            "/proc/meminfo does not say how much memory there is; give a size, for example --limit 512M",
+        )
     })?;
     Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
 }
@@ -102,20 +104,20 @@ fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
         None => 0,
         Some(_) if is_auto => {
             return Err(Failure::new(
-                "--limit auto and --proactive are two answers to one question; take --limit auto to compress as much as the program bears, or --proactive for what was not touched for a set time",
+                "--limit auto and --proactive cannot be combined; use --limit auto to compress as much as the program tolerates, or --proactive to compress what was not touched for a set time",
             ));
         }
         Some(seconds) if (0.1..=1e6).contains(&seconds) => (seconds * 1000.0) as u32,
         Some(seconds) => {
             return Err(Failure::new(format!(
-                "--proactive={seconds} is no time from 0.1 to 1000000 seconds; give one like --proactive=30"
+                "--proactive={seconds} is not a time from 0.1 to 1000000 seconds; give one like --proactive=30"
             )));
         }
     };
     let wanted = is_auto || args.proactive.is_some();
     if !wanted && stall_ppm != STALL_PPM {
         return Err(Failure::new(
-            "--stall says how long threads may wait for what is taken although there is room; give --limit auto or --proactive with it",
+            "--stall says how long threads may wait for memory that is evicted although there is room; give --limit auto or --proactive with it",
         ));
     }
     Ok(Proactive { stall_ppm: if wanted { stall_ppm } else { 0 }, idle_ms })
@@ -130,7 +132,7 @@ fn stall(text: &str) -> Result<u32, Failure> {
     match parsed {
         Ok(share) if (1e-4..=0.5).contains(&share) => Ok((share * 1e6).round() as u32),
         _ => Err(Failure::new(format!(
-            "the share '{text}' is not one from 0.01% to 50%; give one like --stall 1%"
+            "the share '{text}' is not between 0.01% and 50%; give one like --stall 1%"
         ))),
     }
 }
@@ -143,7 +145,7 @@ fn limit(text: Option<&str>) -> Result<u64, Failure> {
     const HOW: &str =
         "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
     let Some(text) = text else {
-        return Err(Failure::new(format!("there is no limit to hold; {HOW}")));
+        return Err(Failure::new(format!("no limit is given; {HOW}")));
     };
     let limit = read_limit(text, HOW, None)?;
     limit.warning.iter().for_each(|warning| say(warning));
@@ -190,7 +192,7 @@ pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Fa
     }
     let warning = (bytes > memory).then(|| {
         format!(
-            "the limit of {} is more than the {} that this machine or cgroup has: something else may end the program first",
+            "the limit of {} exceeds the {} that this machine or cgroup has: the program may be killed before it reaches the limit",
             Human(bytes),
             Human(memory)
         )
@@ -207,7 +209,7 @@ fn fill_ratio(text: &str) -> Result<u32, Failure> {
     });
     parsed.ok_or_else(|| {
         Failure::new(format!(
-            "the fill ratio '{text}' is no fraction from 1/64 to 64/64; give one like --fill-ratio 56/64"
+            "the fill ratio '{text}' is not a fraction from 1/64 to 64/64; give one like --fill-ratio 56/64"
         ))
     })
 }
@@ -257,7 +259,7 @@ impl SharedPage {
     /// Makes the page and writes the settings into it.
     pub fn new(settings: &Settings) -> Result<Self, Failure> {
         let failed = |e: Errno| {
-            Failure::new(format!("cannot make the page that is shared with the program: {}", e.desc()))
+            Failure::new(format!("cannot create the page that is shared with the program: {}", e.desc()))
         };
         let bytes = if settings.spill.is_some() { size_of::<area::File>() } else { Shared::BYTES };
         let place = PageMemory::make(bytes).map_err(failed)?;

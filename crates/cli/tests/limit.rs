@@ -29,8 +29,8 @@ fn it_is_said_raised_and_lowered_and_holds() {
 
     let said = limit(&[&member, "0.5G"]);
     assert_eq!((said.status, said.err.as_str()), (0, ""));
-    assert!(said.out.starts_with("'python3 -c ") && said.out.contains(&format!("(supervisor {supervisor})")));
-    assert!(said.out.contains(" may have 512 MiB now, before 200 MiB; "), "{}", said.out);
+    assert!(said.out.starts_with("the limit of 'python3 -c ") && said.out.contains(&format!("(supervisor {supervisor})")));
+    assert!(said.out.contains(") is now 512 MiB, previously 200 MiB; "), "{}", said.out);
     assert_eq!(limit(&[&supervisor]).out, "512 MiB\n");
     let before = tree(&supervisor);
     assert!(before["resident_bytes"].as_u64() > Some(40 * MIB) && before["payload_bytes"] == 0, "{before}");

@@ -388,7 +388,7 @@ fn what_is_executed_as_another_user_or_in_a_pid_namespace_is_managed() {
     let said = finish(run_with(&["--limit", "40M", "--"], &["sh", "-c", both, program]));
     assert_eq!((said.status, said.out.as_str()), (0, "right\nright\n"), "{}", said.err);
     assert!(
-        !said.err.contains("cannot be managed") && !said.err.contains("more than the limit"),
+        !said.err.contains("cannot be managed") && !said.err.contains("exceeded the limit"),
         "{}",
         said.err
     );
@@ -504,7 +504,7 @@ fn the_closing_line_names_memory_that_is_never_managed() {
     for (kind, words) in [
         ("file", "are changed pages of files"),
         ("deep", "are the main thread's stack"),
-        ("small", "lie in mappings of less than 64 KiB"),
+        ("small", "are in mappings of less than 64 KiB"),
     ] {
         let said = script(
             "ulimit -s unlimited; exec $0 run --limit 20M -- $1 $2 $3",

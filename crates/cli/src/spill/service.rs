@@ -262,7 +262,7 @@ impl Service {
             Err(error) => {
                 area.server.store(0, Release);
                 say(&format!(
-                    "processes may live on that have spilled memory, and nobody can serve them ({}): they will be ended when they touch it",
+                    "processes with spilled memory may still run, and nothing can restore that memory ({}): they will be terminated when they touch it",
                     error.desc()
                 ));
             }
@@ -395,10 +395,10 @@ impl State {
             return;
         }
         locked(&self.words).push(match health {
-            Health::Open => format!("{name} takes what is spilled again"),
+            Health::Open => format!("{name} accepts spilled data again"),
             Health::Full => format!("{name} is full: nothing more is spilled until there is room"),
             Health::Away(why) => format!(
-                "{name} does not answer ({why}): nothing more is spilled, and who needs something back waits for it"
+                "{name} does not answer ({why}): nothing more is spilled, and threads that touch spilled memory wait"
             ),
             Health::Unfit(why) => format!("nothing more is spilled to {name}: {why}"),
         });

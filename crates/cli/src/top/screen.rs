@@ -221,7 +221,7 @@ fn set(
             let before = set(tree);
             state.limit_is(supervisor, bytes);
             let warning = warning.as_ref().map_or(String::new(), |warning| format!("; {warning}"));
-            format!("limit of {supervisor}: {}, before {}{warning}", Human(bytes), Human(before))
+            format!("limit of {supervisor}: {}, was {}{warning}", Human(bytes), Human(before))
         }
     });
 }

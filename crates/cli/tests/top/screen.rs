@@ -125,14 +125,14 @@ fn a_busy_program_is_seen_in_every_way() {
     terminal.press(&["5x", ENTER].concat());
     terminal.has("the limit '5x' is not a size; give a size like 512M");
     terminal.press(&["\x7f\x7f64M", ENTER].concat());
-    terminal.has(&format!("limit of {supervisor}: 64 MiB, before 24 MiB"));
+    terminal.has(&format!("limit of {supervisor}: 64 MiB, was 24 MiB"));
     terminal.has("of 64 MiB");
     assert_eq!(limit_of(&pid), "64 MiB\n");
     terminal.press("+");
-    terminal.has("68 MiB, before 64 MiB");
+    terminal.has("68 MiB, was 64 MiB");
     assert_eq!(limit_of(&supervisor), "68 MiB\n");
     terminal.press("-");
-    terminal.has("64 MiB, before 68 MiB");
+    terminal.has("64 MiB, was 68 MiB");
 
     // It fits in every terminal.
     terminal.resize(24, 80);
