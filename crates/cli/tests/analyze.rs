@@ -121,7 +121,7 @@ fn several_processes_are_analysed_as_one() {
     let used = both["working_set"]["points"].as_array().unwrap().last().unwrap()[1].as_f64().unwrap();
     assert!((8e6..50e6).contains(&used), "{used}");
     finish(analyze(&[&one, "/etc/passwd"])).is_refusal(125, &["is a process", "./"]);
-    finish(analyze(&[&one, "99999999999"])).is_refusal(125, &["99999999999 is no process id"]);
+    finish(analyze(&[&one, "99999999999"])).is_refusal(125, &["99999999999 is not a process ID"]);
 }
 
 /// As with `ps` and `du`, what is gone keeps nobody from the rest.
@@ -297,8 +297,8 @@ fn files_of_pages_are_taken_as_they_are() {
 #[test]
 fn what_cannot_be_looked_at_is_said() {
     finish(analyze(&["999999999"])).is_refusal(125, &["there is no process 999999999", "ps -e"]);
-    finish(analyze(&["0"])).is_refusal(125, &["no process id", "./0"]);
-    finish(analyze(&["17", "file"])).is_refusal(125, &["not analysed together"]);
+    finish(analyze(&["0"])).is_refusal(125, &["not a process ID", "./0"]);
+    finish(analyze(&["17", "file"])).is_refusal(125, &["cannot be analysed together"]);
     finish(analyze(&["--codec", "lz5", "/bin/sh"])).is_refusal(125, &["--codec 'lz5'"]);
     finish(analyze(&["--limit", "much", "/bin/sh"])).is_refusal(125, &["the limit 'much'"]);
     finish(analyze(&["--time=-3", "/bin/sh"])).is_refusal(125, &["--time"]);

@@ -29,7 +29,10 @@ fn it_is_said_raised_and_lowered_and_holds() {
 
     let said = limit(&[&member, "0.5G"]);
     assert_eq!((said.status, said.err.as_str()), (0, ""));
-    assert!(said.out.starts_with("the limit of 'python3 -c ") && said.out.contains(&format!("(supervisor {supervisor})")));
+    assert!(
+        said.out.starts_with("the limit of 'python3 -c ")
+            && said.out.contains(&format!("(supervisor {supervisor})"))
+    );
     assert!(said.out.contains(") is now 512 MiB, previously 200 MiB; "), "{}", said.out);
     assert_eq!(limit(&[&supervisor]).out, "512 MiB\n");
     let before = tree(&supervisor);

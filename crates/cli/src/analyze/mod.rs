@@ -65,7 +65,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     let subject = subject(&args.what)?;
     let main = codec(&args.codec).map_err(|error| {
         Failure::new(format!(
-            "--codec '{}': {error}; 'memfold bench --codec all' shows all there are",
+            "--codec '{}': {error}; 'memfold bench --codec all' lists all codecs",
             args.codec
         ))
     })?;
@@ -85,7 +85,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     // Before pages are read, because reading counts as use.
     let watched = match &subject {
         Subject::Processes(pids) if args.idle > 0.0 => {
-            bar.set_message("seeing what is in use");
+            bar.set_message("watching what is in use");
             let progress = |share: f64| bar.set_position((share * 500.0) as u64);
             Some(idle::watch(pids, Duration::from_secs_f64(args.idle), progress))
         }
@@ -218,18 +218,18 @@ fn subject(what: &[OsString]) -> Result<Subject, Failure> {
                     Ok(pid) if pid > 0 => pids.push(pid),
                     _ => {
                         return Err(Failure::new(format!(
-                            "{text} is no process id; a file of that name is ./{text}"
+                            "{text} is not a process ID; a file of that name is ./{text}"
                         )));
                     }
                 }
             }
             if pids.len() > several::MOST {
-                return Err(Failure::new(format!("give {} processes at most", several::MOST)));
+                return Err(Failure::new(format!("give at most {} processes", several::MOST)));
             }
             Ok(Subject::Processes(pids))
         }
         ([pid, ..], _) => Err(Failure::new(format!(
-            "'{pid}' is a process, which is not analysed together with files: leave them out, or give ./{pid} if it is a file"
+            "'{pid}' is a process, which cannot be analysed together with files: leave the files out, or give ./{pid} if it is a file"
         ))),
     }
 }
@@ -247,7 +247,7 @@ fn failure(error: Error) -> Failure {
     match error {
         Error::Process(pid, error) => trace::refused(pid, &error, &format!("sudo memfold analyze {pid}")),
         Error::Vanished(pid) if !procfs::has_ended(pid) => Failure::new(format!(
-            "process {pid} has no memory of its own that could be compressed; a thread of the kernel has none"
+            "process {pid} has no memory of its own that could be compressed; kernel threads have none"
         )),
         other => Failure::new(other.to_string()),
     }
@@ -287,7 +287,7 @@ fn measure(
         let by_all = measure.aside() <= begin.elapsed().mul_f64(0.75);
         measure.add(&cluster, by_all).map_err(|it| {
             Failure::new(format!(
-                "the codec {} gave back other bytes than it was given: please report this",
+                "the codec {} did not restore the bytes that it was given: please report this",
                 it.0
             ))
         })?;
