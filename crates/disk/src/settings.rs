@@ -78,9 +78,9 @@ impl Settings {
             self.backing = Some(Target::named(value).map_err(|bad| BadSetting(format!("backing: {bad}")))?);
             return Ok(true);
         }
-        let value = value.to_str().ok_or_else(|| {
-            BadSetting(format!("{name}={} is no text (UTF-8)", value.as_bytes().escape_ascii()))
-        })?;
+        let value = value
+            .to_str()
+            .ok_or_else(|| BadSetting(format!("{name}={} is not UTF-8", value.as_bytes().escape_ascii())))?;
         match name {
             "size" => self.size = Some(bytes(name, value)?),
             "limit" | "memory-limit" => self.limit = Some(size_of(name, value)?),
@@ -123,7 +123,7 @@ impl Settings {
         options.cold = self.cold.unwrap_or(options.cold);
         if self.backing.is_none() && self.backing_size.is_some() {
             return Err(BadSetting(
-                "backing-size is of a backing device, and there is none; name it with backing=TARGET".into(),
+                "backing-size needs a backing device; name one with backing=TARGET".into(),
             ));
         }
         (options.share, options.swap) = (self.share, self.swap);
@@ -166,7 +166,7 @@ fn seconds(value: &str) -> Result<Duration, BadSetting> {
     let seconds = value.strip_suffix('s').unwrap_or(value).parse::<f64>().ok();
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| BadSetting(format!("cold={value} is no number of seconds, like cold=5")))
+        .ok_or_else(|| BadSetting(format!("cold={value} is not a number of seconds, like cold=5")))
 }
 
 fn block_pages(value: &str) -> Result<usize, BadSetting> {
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(settings.set("backing", odd), Ok(true));
         assert_eq!(settings.backing, Some(Target::File(odd.into())));
         let bad = settings.set("size", OsStr::from_bytes(b"8\xff")).unwrap_err().to_string();
-        assert_eq!(bad, "size=8\\xff is no text (UTF-8)");
+        assert_eq!(bad, "size=8\\xff is not UTF-8");
     }
 
     #[test]
@@ -247,8 +247,8 @@ mod tests {
         assert!(text(&[]).contains("size=8G"));
         assert!(text(&[("size", "8X")]).contains("size=8G"));
         assert!(text(&[("size", "50%")]).contains("size=8G"));
-        assert!(text(&[("size", "16E")]).contains("more than there can be"));
-        assert!(text(&[("size", "1G"), ("limit", "1M")]).contains("MiB at least"));
+        assert!(text(&[("size", "16E")]).contains("larger than any size can be"));
+        assert!(text(&[("size", "1G"), ("limit", "1M")]).contains("the limit must be at least"));
         assert!(text(&[("size", "1G"), ("block", "12K")]).contains("16K"));
         assert!(text(&[("size", "1G"), ("codec", "lz5")]).contains("zstd:LEVEL"));
         assert!(!Settings::default().set("sise", "1G").unwrap());

@@ -210,7 +210,10 @@ impl Room<'_> {
         if len <= room {
             return Ok(());
         }
-        Err(Failure::new(Code::Range, format!("the element has {len} bytes, and there is room for {room}")))
+        Err(Failure::new(
+            Code::Range,
+            format!("the element has {len} bytes, but there is room for only {room}"),
+        ))
     }
 
     /// Copies an element that fits.

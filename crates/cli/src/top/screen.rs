@@ -216,7 +216,7 @@ fn set(
 ) {
     let tree = looker.tree(supervisor).filter(|tree| tree.is_there());
     state.message = Some(match tree {
-        None => format!("{supervisor} has ended: it has no limit any more"),
+        None => format!("{supervisor} has ended: it no longer has a limit"),
         Some(tree) => {
             let before = set(tree);
             state.limit_is(supervisor, bytes);

@@ -205,7 +205,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (&["--json", "-f", text(&bad)], "cannot read the tree in"),
         (&["-o", "/nowhere/x", path], "of -o"),
         (&["-c", path], "-o FILE"),
-        (&[path], "no terminal"),
+        (&[path], "not a terminal"),
         // One of both would be lost.
         (&["--json", "-o", "x", path], "cannot be used with"),
         (&["--json", "--save", "x", path], "cannot be used with"),

@@ -563,14 +563,14 @@ fn what_can_not_be_spilled_to_is_refused() {
         all.extend(options);
         finish(run_with(&all, &["--", "true"])).is_refusal(125, words);
     };
-    refused(&["--spill", ""], &["--spill", "nothing is named"]);
+    refused(&["--spill", ""], &["--spill", "the target is empty"]);
     refused(&["--spill", "/nowhere/at/all"], &["/nowhere/at"]);
-    refused(&["--spill", "file://"], &["--spill", "nothing is named"]);
+    refused(&["--spill", "file://"], &["--spill", "the target is empty"]);
     refused(&["--spill", "/dev/shm"], &["memory"]);
     let at = directory();
     let link = at.path().join("link");
     std::os::unix::fs::symlink("/nowhere/at/all", &link).unwrap();
-    refused(&["--spill", link.to_str().unwrap()], &["link to nothing"]);
+    refused(&["--spill", link.to_str().unwrap()], &["dangling symbolic link"]);
     refused(&["--spill", "http://h"], &["no tier for http"]);
     refused(&["--spill", "redis://127.0.0.1:1"], &["127.0.0.1:1"]);
     refused(&["--spill", ".", "--spill-limit", "50%"], &["--spill-limit", "20G"]);

@@ -226,10 +226,10 @@ fn a_tree_that_ends_leaves_its_last_numbers() {
     let look: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(look["trees"][0]["supervisor"].to_string(), supervisor);
     program.end();
-    terminal.has("it has ended: last numbers");
+    terminal.has("ended: last numbers");
     assert!(terminal.lines().iter().any(|line| line.contains("watching") && line.ends_with("python3")));
     terminal.press("l64M\r");
-    terminal.has("has ended: it has no limit any more");
+    terminal.has("has ended: it no longer has a limit");
     terminal.quit();
     assert!(lines.all(|line| line.unwrap().contains(&supervisor)));
     assert!(stream.wait().unwrap().success());
