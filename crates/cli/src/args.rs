@@ -10,8 +10,8 @@ use crate::disk::args::{self as disk, DiskArgs};
 use crate::du::args::{self as du, DuArgs};
 use crate::top::args::{self as top, TopArgs};
 
-/// Run any program in less memory: cold pages are kept compressed and come
-/// back when they are touched.
+/// Run any program in less memory: cold pages are compressed, and restored
+/// when they are touched.
 #[derive(Debug, Parser)]
 #[command(name = "memfold", version)]
 pub struct Cli {
@@ -26,7 +26,7 @@ pub enum Command {
     /// Run a program within a limit of memory
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
-    /// Say what compressed memory would save for a process, a core or files of pages, and which limit to choose
+    /// Estimate what compression would save for a process, a core or files of pages, and which limit to choose
     #[command(after_help = analyze::HELP)]
     Analyze(AnalyzeArgs),
     /// Show or change the limit of a running tree
@@ -42,7 +42,7 @@ pub enum Command {
     /// Show what uses the space in a directory, with any number of files
     #[command(after_help = du::HELP, args_override_self = true, version, disable_version_flag = true)]
     Du(Box<DuArgs>),
-    /// Be a disk in memory, compressed: for NBD clients, or as a file
+    /// Serve a compressed disk in memory: to NBD clients, or as a file
     #[command(after_help = disk::HELP)]
     Disk(Box<DiskArgs>),
 }
@@ -51,8 +51,8 @@ const RUN_HELP: &str = "\
 SIZE is 512M, 1.5G (powers of 1024), a bare number of bytes, or 50% of the
 machine's memory or of the cgroup's limit, whichever is less.
 
-Exit status: the program's own; 128+n when signal n ended it; 125 when memfold
-failed before starting it, 126 when it cannot be executed, 127 when it was not
+Exit status: the program's own; 128+n if signal n ended it; 125 if memfold
+failed before starting it, 126 if it cannot be executed, 127 if it was not
 found. memfold writes nothing to standard output; its own lines on standard
 error begin with 'memfold: '.
 
@@ -61,20 +61,20 @@ Example: memfold run --limit 512M -- python3 report.py";
 /// `memfold run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The most memory that the program, its children and memfold may use together; auto: as little as they need,
-    /// while they wait no longer than --stall says
+    /// The most memory that the program, its children and memfold may use together; auto: as little as possible
+    /// without waiting longer than --stall allows
     #[arg(long, short, value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub limit: Option<String>,
     /// Compress memory that has not been touched for this long, even if there is room (30 seconds if not given)
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "30")]
     pub proactive: Option<f64>,
-    /// With --limit auto or --proactive: the part of the time in which a thread may wait for memory
+    /// With --limit auto or --proactive: the share of the time in which a thread may wait for memory
     #[arg(long, value_name = "SHARE", default_value = "1%", allow_hyphen_values = true)]
     pub stall: String,
     /// Write statistics to FILE as one JSON object at the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Write a page with pictures of the run, and what to change, to FILE at the end
+    /// Write a page with charts of the run, and advice, to FILE at the end
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
     /// Codec for data that were just evicted and, after a comma, for data that stay cold
@@ -83,14 +83,14 @@ pub struct RunArgs {
     /// What to do when the data does not compress enough to hold the limit
     #[arg(long, value_enum, default_value = "grow")]
     pub on_full: OnFull,
-    /// Where compressed memory goes that does not fit into the limit: a directory, nbd://HOST/EXPORT, redis://HOST
+    /// Where to put compressed memory that does not fit into the limit: a directory, nbd://HOST/EXPORT, redis://HOST
     #[arg(long, value_name = "TARGET")]
     pub spill: Option<OsString>,
     /// The most that may be spilled
     #[arg(long, value_name = "SIZE")]
     pub spill_limit: Option<String>,
-    /// A thread that needs what was spilled waits so long for a target that does not answer, before its process is
-    /// ended (60 seconds if not given)
+    /// How long a thread waits for a target that does not answer, before its process is terminated (60 seconds if
+    /// not given)
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     pub spill_patience: Option<f64>,
     /// Do not encrypt spilled data
@@ -102,7 +102,7 @@ pub struct RunArgs {
     /// Measure the tree with a memory cgroup of its own, where one can be made (costs 10-25 ms at start)
     #[arg(long)]
     pub cgroup: bool,
-    /// Say nothing but warnings
+    /// Print only warnings
     #[arg(long, short)]
     pub quiet: bool,
     /// Evict all the time, whatever the limit
@@ -119,9 +119,9 @@ pub struct RunArgs {
 /// `--on-full`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnFull {
-    /// Say so and let the program grow
+    /// Print a warning and let the program grow
     Grow,
-    /// Say so and end the program
+    /// Print a message and terminate the program
     Kill,
 }
 
@@ -131,7 +131,7 @@ pub struct LimitArgs {
     /// A process that runs under memfold, or its supervisor ('memfold run')
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: i32,
-    /// The new limit for it and all that was started with it, or auto; without it the present one is printed
+    /// The new limit for the whole tree, or auto; without it, print the present limit
     #[arg(value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub size: Option<String>,
 }
@@ -146,11 +146,11 @@ pub struct DoctorArgs {
 
 const BENCH_HELP: &str = "\
 Each FILE is cut into blocks, and each codec compresses and decompresses all of
-them. What comes back is compared. Files of memory pages come from
-'memfold bench --capture PID -o FILE'.
+them. The results are compared with the originals. 'memfold bench --capture PID
+-o FILE' makes files of memory pages.
 
-LIST is names with commas between, 'default' or 'all' among them; a name may
-be a pipeline like shuffle:8+zstd:1.
+LIST is a comma-separated list of names, which may include 'default' and 'all';
+a name may be a pipeline like shuffle:8+zstd:1.
 
 Example: memfold bench --codec lz4,zstd:1,stride:2 --virtual-best --plot chart.svg pages";
 
@@ -169,10 +169,10 @@ pub struct BenchArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Share of a block, in 4096ths, that its compressed form may take at most; else it counts as stored raw
+    /// The largest compressed form of a block, in 4096ths of the block; a larger one counts as stored raw
     #[arg(long, value_name = "N", default_value = "3264")]
     pub threshold: String,
-    /// Passes over all blocks, of which the median counts [default: 7, fewer where they take long]
+    /// Passes over all blocks, of which the median counts [default: 7, fewer for slow codecs]
     #[arg(long, value_name = "N")]
     pub passes: Option<String>,
     /// Draw ratio against speed into FILE
@@ -185,20 +185,20 @@ pub struct BenchArgs {
     /// Leave out blocks of zeros
     #[arg(long)]
     pub drop_zero: bool,
-    /// Leave out blocks that are a copy of an earlier one in the file
+    /// Leave out blocks that are copies of an earlier block in the file
     #[arg(long)]
     pub drop_duplicates: bool,
     /// Add a row in which each block takes the best form that any of the codecs makes of it
     #[arg(long)]
     pub virtual_best: bool,
-    /// Only codecs that compress a file at least as fast count for its virtual best
+    /// The least speed of compression with which a codec counts for a file's virtual best
     #[arg(long, value_name = "MB/s", requires = "virtual_best")]
     pub floor: Option<String>,
-    /// Instructions to use: scalar, avx2, avx512, or several with commas between for a row each [default: the
+    /// Instructions to use: scalar, avx2, avx512, or a comma-separated list for a row each [default: the
     /// fastest, or what MEMFOLD_CPU names]
     #[arg(long, value_name = "LIST")]
     pub cpu: Option<String>,
-    /// Write the private anonymous pages that a running process has resident into a file, instead of measuring
+    /// Write the resident private anonymous pages of a running process to a file, instead of measuring
     #[arg(long, value_name = "PID", requires = "output")]
     pub capture: Option<String>,
     /// The file for --capture

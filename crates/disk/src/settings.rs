@@ -13,28 +13,29 @@ use crate::options::{BackingTier, BadOption, Options};
 
 /// The name and meaning of each setting, for help texts.
 pub const HELP: &str = "\
-size=SIZE         Bytes of the device, as 8G or 1.5T (powers of 1024): required.
-limit=SIZE        Memory that it may take, or 25% of the memory there is. The default
-                  is half of that. memory-limit=SIZE is the same, for nbdkit's filter
-                  'limit' takes limit= for itself.
-codec=FAST,DENSE  Codecs for what is written, and for what was not used for a while;
-                  'none' to leave that as it is. The default is auto, which is
+size=SIZE         Size of the device, like 8G or 1.5T (powers of 1024): required.
+limit=SIZE        Memory that it may use, or a share of all memory, like 25%. The default
+                  is 50%. memory-limit=SIZE is the same, because nbdkit's filter 'limit'
+                  takes limit= for itself.
+codec=FAST,DENSE  Codecs for written data, and for data that were not used for a while;
+                  'none' leaves those as they are. The default is auto, which is
                   auto:fast,auto:dense.
 block=SIZE        Bytes that the dense codec compresses together: 8K, 16K or 32K.
                   Larger blocks are smaller when compressed, and slower to read from.
                   The default is 32K.
-cold=SECONDS      What was not used for so long goes to the dense codec. The default is 5.
-resident=SIZE     Memory for pages that are read again and again, which are kept
-                  uncompressed, too: at most. The default is a 32nd of the limit.
-share=yes         Pages with the same content are kept once. Takes four to eight bytes of
-                  memory for a page of the device, and time to compare. The default is no.
-swap=yes          Be fit for swap: all memory is locked, what is needed is taken beforehand,
-                  and the device never waits for memory to be made free. Needs root.
-backing=TARGET    A directory, a new file, a block device that nobody uses, nbd://HOST/EXPORT
-                  or redis://HOST, for what does not compress and, at the limit, for what
-                  was used least. Encrypted; what stands there ends with the device.
+cold=SECONDS      Data that were not used for this long go to the dense codec. The default
+                  is 5.
+resident=SIZE     The most memory for uncompressed copies of pages that are read often. The
+                  default is a 32nd of the limit.
+share=yes         Store pages with the same content only once. Takes four to eight bytes of
+                  memory for each page of the device, and time to compare. The default is no.
+swap=yes          Make the device fit for swap: all memory is locked and allocated in
+                  advance, and the device never waits for memory to be freed. Needs root.
+backing=TARGET    A directory, a new file, an unused block device, nbd://HOST/EXPORT or
+                  redis://HOST, for data that do not compress and, at the limit, for data
+                  that were used least. They are encrypted, and removed with the device.
 backing-size=SIZE Bytes of it that may be used. The default is all of a block device or
-                  server, and of a file a little more than the device is large.";
+                  server; of a file, a little more than the size of the device.";
 
 /// The settings given so far.
 #[derive(Default)]
