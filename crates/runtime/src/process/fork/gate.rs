@@ -17,8 +17,8 @@
 //!
 //! If the process ends in between, the kernel gives up the clone, and there is no child.
 //!
-//! A message about a fork carries a descriptor. If the program's limit is so low that no descriptor is left,
-//! a spare one that is kept for this is given up.
+//! A message about a fork carries a descriptor. A spare descriptor is kept open; it is closed if the program's
+//! limit leaves no other.
 
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering::*};
 
