@@ -89,7 +89,7 @@ fn headline(numbers: &Numbers) -> String {
 fn cards(numbers: &Numbers) -> String {
     let stats = numbers.stats;
     let cards = [
-        (bytes("/peak_saved_bytes", numbers.peak_saved_bytes), "saved at the peak"),
+        (bytes("/peak_saved_bytes", numbers.peak_saved_bytes), "peak of memory saved"),
         (ratio("/stats/compression_ratio", stats.compression_ratio), "compression"),
         (
             percent("/stall_share", numbers.stall_share),
