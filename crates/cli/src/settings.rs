@@ -368,7 +368,7 @@ mod tests {
             (Some("0"), "zero"),
             (Some("0%"), "zero"),
             (Some("7M"), "at least 8 MiB"),
-            (Some("120%"), "more than"),
+            (Some("120%"), "is too large"),
             (Some("10E"), "more than any machine"),
             (Some("1152921504606846977"), "more than any machine"),
         ] {

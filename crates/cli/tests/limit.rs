@@ -66,7 +66,7 @@ fn what_can_not_be_is_refused() {
     limit(&[&own, "5x"]).is_refusal(125, &["the limit '5x' is not a size", "512M"]);
     limit(&[&own, "-1M"]).is_refusal(125, &["-1M"]);
     limit(&[&own, "1M"]).is_refusal(125, &["less than memfold itself needs", "8 MiB"]);
-    limit(&[&own, "101%"]).is_refusal(125, &["larger than any size can be"]);
+    limit(&[&own, "101%"]).is_refusal(125, &["is too large"]);
     limit(&[]).is_refusal(125, &["PID"]);
 }
 

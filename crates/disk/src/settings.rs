@@ -248,7 +248,7 @@ mod tests {
         assert!(text(&[]).contains("size=8G"));
         assert!(text(&[("size", "8X")]).contains("size=8G"));
         assert!(text(&[("size", "50%")]).contains("size=8G"));
-        assert!(text(&[("size", "16E")]).contains("larger than any size can be"));
+        assert!(text(&[("size", "16E")]).contains("is too large"));
         assert!(text(&[("size", "1G"), ("limit", "1M")]).contains("the limit must be at least"));
         assert!(text(&[("size", "1G"), ("block", "12K")]).contains("16K"));
         assert!(text(&[("size", "1G"), ("codec", "lz5")]).contains("zstd:LEVEL"));

@@ -168,7 +168,10 @@ fn what_is_not_possible_is_said() {
             }
             assert_eq!((test.keys("r"), test.keys("b")), (Act::Refresh, Act::Shell));
             test.keys("m");
-            assert_eq!(inside(test)[..2].join(" "), "Times are unknown. Scan the tree with -e to see them.");
+            assert_eq!(
+                inside(test)[..2].join(" "),
+                "Times are unknown. They are known if the tree is scanned with -e."
+            );
         },
     );
 }
