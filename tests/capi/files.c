@@ -91,7 +91,7 @@ static void files(const char *directory, uint64_t count) {
     change_byte(file, 200);
     change_byte(file, 1);
     FAILS(MEMFOLD_FILE, memfold_heap_load(file, NULL, &loaded));
-    CHECK(strstr(memfold_last_error(), "no saved heap"));
+    CHECK(strstr(memfold_last_error(), "not a saved heap"));
     CHECK(unlink(file) == 0);
     FAILS(MEMFOLD_NO_HEAP, memfold_heap_save((memfold_heap *)8, file));
     FAILS(MEMFOLD_NO_HEAP, memfold_heap_set_root((memfold_heap *)8, 1));

@@ -37,11 +37,11 @@ impl fmt::Display for Error {
                 f,
                 "process {pid} has no private memory resident: it has ended, is part of the kernel, or all of it is swapped out or compressed already"
             ),
-            Error::Vanished(pid) => write!(f, "process {pid} ended while it was looked at"),
+            Error::Vanished(pid) => write!(f, "process {pid} ended while it was analysed"),
             Error::File(at, error) => write!(f, "cannot read '{}': {error}", path(at)),
             Error::Core(at, what) => write!(f, "'{}' {what}", path(at)),
             Error::NoPages(at) => {
-                write!(f, "'{}' has not one whole page of 4096 bytes: nothing to analyse", path(at))
+                write!(f, "'{}' has no whole page of 4096 bytes: nothing to analyse", path(at))
             }
         }
     }

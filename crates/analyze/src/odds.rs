@@ -10,8 +10,8 @@
 //! - The distribution is that of a sample: its mean may be off by a normally distributed amount with the sample's
 //!   own error, over which the chance is averaged.
 //!
-//! It is the chance that the same number of other pages of the same kind take more; it does not cover a program
-//! that changes its behaviour.
+//! The result is the chance that the same number of other pages of the same kind takes more. It does not cover a
+//! program that changes its behaviour.
 
 use std::f64::consts::{LN_10, PI};
 

@@ -7,14 +7,14 @@ use clap::Args;
 
 /// What help says at its end.
 pub const HELP: &str = "\
-A number is a process (./123 is a file). Several are analysed as one; what they
-share since a fork counts in each, and those that cannot be analysed are left
-out, with exit status 1. A file that begins like an ELF core
-is taken for one; other files are taken for pages, as 'memfold bench
---capture' or a hypervisor writes them.
+A number is a process (./123 is a file). Several processes are analysed as one;
+memory that they share since a fork counts in each, and processes that cannot be
+analysed are left out, with exit status 1. A file that begins like an ELF core is
+read as one; all other files are read as pages, as 'memfold bench --capture' or a
+hypervisor writes them.
 
-A process is not stopped, and nothing in it changes but the kernel's marks of
-which pages were used of late. Its private resident pages are sampled.
+A process is not stopped, and nothing in it changes except the kernel's marks of
+recently used pages. Its private resident pages are sampled.
 
 Example: memfold analyze $(pidof redis-server) --report redis.html";
 
@@ -27,22 +27,22 @@ pub struct AnalyzeArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Write a page with pictures to FILE
+    /// Write a page with charts to FILE
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
     /// The codec that memory would be compressed with, page by page
     #[arg(long, value_name = "NAME", default_value = "auto:fast")]
     pub codec: String,
-    /// How long to see what a process uses; 0 not at all
+    /// How long to observe what a process uses; 0: not at all
     #[arg(long, value_name = "SECONDS", default_value_t = 4.0)]
     pub idle: f64,
-    /// How long to compress pages, at most
+    /// The most time to spend on compressing pages
     #[arg(long, value_name = "SECONDS", default_value_t = 5.0)]
     pub time: f64,
     /// Also report the effect of this limit
     #[arg(long, short, value_name = "SIZE", allow_hyphen_values = true)]
     pub limit: Option<String>,
-    /// The slowdown that the recommended limit may cost
+    /// The largest slowdown that the recommended limit may cause
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     pub slowdown: f64,
     /// Show no progress

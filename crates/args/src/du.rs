@@ -8,21 +8,20 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, Val
 /// Behind the options.
 pub const HELP: &str = "\
 Without an option for output, the tree is browsed on the whole screen; '?' there
-shows the keys. All of the tree is kept compressed: some 18 bytes of memory for
-a file (23 with -e).
+shows the keys. The whole tree is kept compressed: about 18 bytes of memory for
+each file (23 with -e).
 
--f reads what 'ncdu -o', 'memfold du -o' or 'memfold du --save' wrote; a file of
---save is browsed without being loaded. FILE may be '-' for standard input or
-output, but not for files of --save that are read.
+-f reads files that 'ncdu -o', 'memfold du -o' or 'memfold du --save' wrote; a
+file of --save is browsed without being loaded. FILE may be '-' for standard input
+or output, but a file of --save cannot be read from standard input.
 
 Sizes in the tree count files with several names (hard links) once in each
 directory. Patterns of --exclude are names, or paths of names: '*.o' and
 'build/*.o' anywhere, '/var/cache' in one place, 'target/' directories only. '*'
 matches no slash.
 
-Options that shall always hold stand in /etc/memfold/du.conf and in
-~/.config/memfold/du, one in a line. What they switch on, others switch off, as
---no-extended does with -e: see memfold-du(1).
+Options that always apply go into /etc/memfold/du.conf and ~/.config/memfold/du,
+one per line. Others undo them, as --no-extended undoes -e: see memfold-du(1).
 
 Examples: memfold du -x /
           memfold du --top 20 --depth 2 /var
@@ -31,19 +30,19 @@ Examples: memfold du -x /
 /// `memfold du`.
 #[derive(Debug, Args)]
 pub struct DuArgs {
-    /// The directory [default: the current one]; --depth, --top and --json take several, one after the other
+    /// The directory [default: the current one]; --depth, --top and --json accept several, one after the other
     #[arg(value_name = "DIR", conflicts_with = "import")]
     pub paths: Vec<PathBuf>,
     /// Ignore configuration files
     #[arg(long)]
     pub ignore_config: bool,
-    /// The most memory that the tree may take: compressed entries, frames and tables [default: what it needs]
+    /// The most memory that the tree may use: compressed entries, frames and tables [default: what it needs]
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = "Memory")]
     pub limit: Option<String>,
     /// Threads that read directories
     #[arg(long, short, value_name = "N", value_parser = count, allow_negative_numbers = true, help_heading = "Scan")]
     pub threads: Option<usize>,
-    /// Keep owners, permissions and times, too
+    /// Also keep owners, permissions and times
     #[arg(long, short, help_heading = "Scan")]
     pub extended: bool,
     /// Stay on one file system
@@ -52,28 +51,28 @@ pub struct DuArgs {
     /// Exclude entries that match PATTERN; may be given several times
     #[arg(long, value_name = "PATTERN", help_heading = "Scan")]
     pub exclude: Vec<OsString>,
-    /// Leave out what matches a line of FILE
+    /// Exclude entries that match a line of FILE
     #[arg(long, short = 'X', value_name = "FILE", help_heading = "Scan")]
     pub exclude_from: Vec<PathBuf>,
-    /// Leave out what is in directories with a CACHEDIR.TAG
+    /// Exclude the contents of directories with a CACHEDIR.TAG
     #[arg(long, help_heading = "Scan")]
     pub exclude_caches: bool,
-    /// Leave out file systems that the kernel makes up: proc, sysfs, cgroups and the like
+    /// Exclude kernel file systems: proc, sysfs, cgroups and the like
     #[arg(long, help_heading = "Scan")]
     pub exclude_kernfs: bool,
     /// Count a symbolic link to a file as that file
     #[arg(long, short = 'L', help_heading = "Scan")]
     pub follow_symlinks: bool,
-    /// Take the tree from a file instead
+    /// Read the tree from a file instead
     #[arg(long = "import", short = 'f', value_name = "FILE", help_heading = "Files")]
     pub import: Option<PathBuf>,
     /// Write the tree to FILE as ncdu's JSON, and don't browse
     #[arg(long = "export", short = 'o', value_name = "FILE", conflicts_with_all = ["json", "top", "depth"], help_heading = "Files")]
     pub export: Option<PathBuf>,
-    /// Compress what -o writes, with zstd
+    /// Compress the output of -o with zstd
     #[arg(long, short = 'c', help_heading = "Files")]
     pub compress: bool,
-    /// How hard -c and --save try
+    /// The level of compression of -c and --save
     #[arg(long, value_name = "LEVEL", default_value = "4", value_parser = clap::value_parser!(i32).range(1..=19), help_heading = "Files")]
     pub compress_level: i32,
     /// Write the tree to FILE in a compressed form that is browsed without being loaded, and don't browse
@@ -88,26 +87,26 @@ pub struct DuArgs {
     /// Print directories down to N levels, and don't browse
     #[arg(long, short = 'd', value_name = "N", value_parser = levels, allow_negative_numbers = true, help_heading = "Summaries")]
     pub depth: Option<u32>,
-    /// Apparent sizes, not what files take on the disk
+    /// Show apparent sizes instead of disk usage
     #[arg(long, overrides_with = "disk_usage", help_heading = "Looks")]
     pub apparent_size: bool,
-    /// What files take on the disk (the default)
+    /// Show disk usage (the default)
     #[arg(long, overrides_with = "apparent_size", help_heading = "Looks")]
     pub disk_usage: bool,
-    /// Powers of 1000, not of 1024
+    /// Use powers of 1000 instead of 1024
     #[arg(long, help_heading = "Looks")]
     pub si: bool,
-    /// The order: disk-usage, name, apparent-size, itemcount or mtime; with -asc or -desc behind it. Of
-    /// --depth, too, if it is given [default: disk-usage]
+    /// The order: disk-usage, name, apparent-size, itemcount or mtime, followed by -asc or -desc if need be; also
+    /// that of --depth [default: disk-usage]
     #[arg(long, value_name = "COLUMN", value_parser = sort, help_heading = "Looks")]
     pub sort: Option<Sort>,
-    /// Directories before files
+    /// Sort directories before files
     #[arg(long, help_heading = "Looks")]
     pub group_directories_first: bool,
-    /// Names by their bytes: a10 before a9
+    /// Sort names by their bytes: a10 before a9
     #[arg(long, help_heading = "Looks")]
     pub disable_natsort: bool,
-    /// Leave out hidden and excluded files (key e)
+    /// Hide hidden and excluded files (key e)
     #[arg(long, help_heading = "Looks")]
     pub hide_hidden: bool,
     /// Show counts of items (key c)
@@ -116,13 +115,13 @@ pub struct DuArgs {
     /// Show times, with -e (key m)
     #[arg(long, help_heading = "Looks")]
     pub show_mtime: bool,
-    /// No bars (key g)
+    /// Hide the bars (key g)
     #[arg(long, help_heading = "Looks")]
     pub hide_graph: bool,
-    /// Percentages (key g)
+    /// Show percentages (key g)
     #[arg(long, help_heading = "Looks")]
     pub show_percent: bool,
-    /// What hard links share (key u)
+    /// Show what hard links share (key u)
     #[arg(long, value_name = "WHICH", value_enum, default_value = "off", help_heading = "Looks")]
     pub shared_column: SharedColumn,
     /// Colours [default: dark-bg, or off if NO_COLOR is set or the terminal has none]
@@ -140,16 +139,16 @@ pub struct DuArgs {
     /// Disable refreshing
     #[arg(long, help_heading = "Keys")]
     pub disable_refresh: bool,
-    /// Show progress every two seconds only
+    /// Show progress only every two seconds
     #[arg(long = "slow-ui-updates", short = 'q', help_heading = "Looks")]
     pub slow: bool,
-    /// No progress
+    /// Show no progress
     #[arg(short = '0', overrides_with_all = ["line", "screen"], help_heading = "Looks")]
     pub quiet: bool,
-    /// Progress in one line (the default if nothing is browsed)
+    /// Show progress in one line (the default if nothing is browsed)
     #[arg(short = '1', overrides_with_all = ["quiet", "screen"], help_heading = "Looks")]
     pub line: bool,
-    /// Progress on the whole screen (the default if the tree is browsed)
+    /// Show progress on the whole screen (the default if the tree is browsed)
     #[arg(short = '2', overrides_with_all = ["quiet", "line"], help_heading = "Looks")]
     pub screen: bool,
     /// Print the version
@@ -173,19 +172,19 @@ pub struct May {
 /// What says so.
 #[derive(Args)]
 struct Switches {
-    /// Nothing can be deleted; twice: and no shell started
+    /// Disable deleting; given twice, also the shell
     #[arg(short = 'r', action = ArgAction::Count, help_heading = "Keys")]
     read_only: u8,
-    /// Nothing can be deleted
+    /// Disable deleting
     #[arg(long, help_heading = "Keys")]
     disable_delete: bool,
-    /// Deleting is possible in spite of a -r before it
+    /// Enable deleting despite an earlier -r
     #[arg(long, overrides_with = "disable_delete", help_heading = "Keys")]
     enable_delete: bool,
-    /// No shell can be started
+    /// Disable the shell
     #[arg(long, help_heading = "Keys")]
     disable_shell: bool,
-    /// A shell is possible in spite of a -rr before it
+    /// Enable the shell despite an earlier -rr
     #[arg(long, overrides_with = "disable_shell", help_heading = "Keys")]
     enable_shell: bool,
 }
@@ -222,22 +221,22 @@ impl FromArgMatches for May {
 /// Options that undo others, which a configuration file may have: their names, what they undo, and what is so then.
 const UNDO: [(&str, &str, &str); 18] = [
     ("no-extended", "extended", "Don't keep owners, permissions and times"),
-    ("cross-file-system", "one_file_system", "Read other file systems, too"),
-    ("include-caches", "exclude_caches", "Read directories with a CACHEDIR.TAG, too"),
-    ("include-kernfs", "exclude_kernfs", "Read file systems that the kernel makes up, too"),
+    ("cross-file-system", "one_file_system", "Also read other file systems"),
+    ("include-caches", "exclude_caches", "Also read directories with a CACHEDIR.TAG"),
+    ("include-kernfs", "exclude_kernfs", "Also read kernel file systems"),
     ("no-follow-symlinks", "follow_symlinks", "Count a symbolic link as itself"),
-    ("no-compress", "compress", "Don't compress what -o writes"),
-    ("no-si", "si", "Powers of 1024"),
-    ("no-group-directories-first", "group_directories_first", "Directories among files"),
-    ("enable-natsort", "disable_natsort", "Names by the numbers in them: a9 before a10"),
+    ("no-compress", "compress", "Don't compress the output of -o"),
+    ("no-si", "si", "Use powers of 1024"),
+    ("no-group-directories-first", "group_directories_first", "Sort directories among files"),
+    ("enable-natsort", "disable_natsort", "Sort names by the numbers in them: a9 before a10"),
     ("show-hidden", "hide_hidden", "Show hidden and excluded files"),
-    ("hide-itemcount", "show_itemcount", "No counts of items"),
-    ("hide-mtime", "show_mtime", "No times"),
+    ("hide-itemcount", "show_itemcount", "Hide counts of items"),
+    ("hide-mtime", "show_mtime", "Hide times"),
     ("show-graph", "hide_graph", "Show bars"),
-    ("hide-percent", "show_percent", "No percentages"),
-    ("no-confirm-quit", "confirm_quit", "End without asking"),
-    ("confirm-delete", "no_confirm_delete", "Ask before something is deleted"),
-    ("enable-refresh", "disable_refresh", "Directories can be read again"),
+    ("hide-percent", "show_percent", "Hide percentages"),
+    ("no-confirm-quit", "confirm_quit", "Quit without asking"),
+    ("confirm-delete", "no_confirm_delete", "Ask before deleting"),
+    ("enable-refresh", "disable_refresh", "Enable refreshing"),
     ("fast-ui-updates", "slow", "Show progress ten times a second"),
 ];
 
@@ -249,7 +248,7 @@ impl Args for Undo {
     fn augment_args(command: Command) -> Command {
         // One by one: they are large, and the stack is memory, too.
         UNDO.iter().fold(command, |command, &(name, undone, help)| {
-            let arg = Arg::new(name).long(name).help(help).help_heading("Other way round");
+            let arg = Arg::new(name).long(name).help(help).help_heading("Undoing options");
             command.arg(arg.hide(true).action(ArgAction::SetTrue).overrides_with(undone))
         })
     }
@@ -285,9 +284,9 @@ pub enum Color {
 pub enum SharedColumn {
     /// Nothing
     Off,
-    /// What has names elsewhere
+    /// Files that have names elsewhere
     Shared,
-    /// What has not
+    /// Files that have none
     Unique,
 }
 
@@ -339,7 +338,7 @@ fn sort(text: &str) -> Result<Sort, String> {
     };
     let Some((_, column)) = COLUMNS.into_iter().find(|(known, _)| *known == name) else {
         return Err(String::from(
-            "give disk-usage, name, apparent-size, itemcount or mtime, with -asc or -desc behind it if need be",
+            "give disk-usage, name, apparent-size, itemcount or mtime, followed by -asc or -desc if need be",
         ));
     };
     Ok(Sort { column, descending: descending.unwrap_or(column != Column::Name) })

@@ -36,7 +36,7 @@ pub fn attempt<R>(work: impl FnOnce() -> Result<R, Failure>) -> Result<R, Failur
 fn caught(panic: Box<dyn Any + Send>) -> Failure {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    let text = format!("a fault of memfold itself: {}", text.as_deref().unwrap_or("a panic"));
+    let text = format!("a bug in memfold: {}", text.as_deref().unwrap_or("a panic"));
     // The payload of the panic may panic again when it is dropped.
     mem::forget(panic);
     Failure::new(Code::Bug, text)
@@ -74,5 +74,9 @@ impl<T> Out<T> {
 #[inline]
 pub fn length(len: usize) -> Result<usize, Failure> {
     let fits = isize::try_from(len).is_ok();
-    if fits { Ok(len) } else { Err(Failure::new(Code::Range, format!("no memory has {len} bytes"))) }
+    if fits {
+        Ok(len)
+    } else {
+        Err(Failure::new(Code::Range, format!("no object in memory can have {len} bytes")))
+    }
 }

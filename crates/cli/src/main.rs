@@ -95,7 +95,7 @@ fn usage(error: &clap::Error) -> i32 {
     }
     if error.kind() == clap::error::ErrorKind::InvalidUtf8 {
         say(
-            "a word of the command line is no text (UTF-8): only paths, targets and patterns, and the program's words, may have other bytes",
+            "an argument is not UTF-8: only paths, targets, patterns and the program's own arguments may contain other bytes",
         );
         return FAILED;
     }

@@ -207,7 +207,7 @@ fn refusals() {
     let refused = |options: &[&str], words: &[&str]| {
         finish(run_with(options, &["--", "true"])).is_refusal(125, words);
     };
-    refused(&["--limit", "auto", "--proactive"], &["--limit auto", "--proactive", "two answers"]);
+    refused(&["--limit", "auto", "--proactive"], &["--limit auto", "--proactive", "cannot be combined"]);
     refused(&["--proactive=0"], &["0.1", "--proactive=30"]);
     refused(&["--proactive=-1"], &["0.1", "--proactive=30"]);
     refused(&["--proactive=soon"], &["soon"]);

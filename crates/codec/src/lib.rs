@@ -152,6 +152,6 @@ impl core::fmt::Debug for dyn Codec + '_ {
 #[inline]
 fn room(dst: &[u8], threshold: usize, bound: usize) -> usize {
     let room = threshold.min(bound);
-    assert!(dst.len() >= room, "dst is smaller than the threshold and the bound ask for");
+    assert!(dst.len() >= room, "dst is smaller than the threshold and the bound require");
     room
 }

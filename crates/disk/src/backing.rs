@@ -47,7 +47,7 @@ impl Backing {
             _ => None,
         };
         let terms = Terms { most: given.size.or(default), told, ..Terms::default() };
-        let sealer = Sealer::for_this_run().map_err(|error| bad(format!("no key can be made: {error}")))?;
+        let sealer = Sealer::for_this_run().map_err(|error| bad(format!("cannot create a key: {error}")))?;
         let tier = given.target.open(&run_name(), terms).map_err(|error| bad(error.to_string()))?;
         // A server may now become a daemon, and so another process.
         tier.pass_on();
@@ -72,16 +72,15 @@ impl Backing {
                     return;
                 }
                 told(&match health {
-                    Health::Open => format!("{name} takes what is spilled again"),
+                    Health::Open => format!("{name} accepts spilled data again"),
                     Health::Full => format!("{name} is full: nothing more is spilled until there is room"),
                     Health::Away(why) => format!("{name} does not answer: {why}"),
                     Health::Unfit(why) => format!("nothing more is spilled to {name}: {why}"),
                 });
             };
             let started = Spilled::new(tier, sealer, self.batch_bytes, PATIENCE, heed);
-            let cannot = |error: &std::io::Error| {
-                told(&format!("nothing is spilled: no thread can be started: {error}"))
-            };
+            let cannot =
+                |error: &std::io::Error| told(&format!("nothing is spilled: cannot start a thread: {error}"));
             started.inspect_err(cannot).ok()
         };
         self.spilled.get_or_init(start).as_ref()

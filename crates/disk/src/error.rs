@@ -31,16 +31,13 @@ impl fmt::Display for Error {
         match *self {
             Error::Range => f.write_str("beyond the end of the device"),
             Error::Full => {
-                f.write_str("the limit is reached: trim what is not needed, or use a larger limit")
+                f.write_str("the limit is reached: trim data that is not needed, or use a larger limit")
             }
             Error::Damaged { offset } => {
-                write!(
-                    f,
-                    "what is kept of the page at byte {offset} is not what was written: memory was damaged"
-                )
+                write!(f, "the page at byte {offset} is not as it was written: memory was corrupted")
             }
             Error::Backing { offset, is_lost } => {
-                let why = if is_lost { "what was put there is there no more" } else { "it does not answer" };
+                let why = if is_lost { "it no longer has the data" } else { "it does not answer" };
                 write!(f, "the page at byte {offset} cannot be read from the backing device: {why}")
             }
         }

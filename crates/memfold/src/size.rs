@@ -30,7 +30,7 @@ impl fmt::Display for BadSize {
         f.write_str(match self {
             Self::NotASize => "is not a size",
             Self::Zero => "is zero",
-            Self::TooLarge => "is more than there can be",
+            Self::TooLarge => "is too large",
         })
     }
 }

@@ -113,7 +113,7 @@ unsafe extern "C" fn config(name: *const c_char, value: *const c_char) -> c_int 
         let value = OsStr::from_bytes(value);
         match &*String::from_utf8_lossy(name) {
             "name" => {
-                let text = value.to_str().ok_or("name= has to be text (UTF-8)")?;
+                let text = value.to_str().ok_or("name= must be UTF-8")?;
                 *locked(&NAME) = Some(text.to_owned());
             }
             // A path may contain any bytes.
@@ -161,7 +161,7 @@ unsafe extern "C" fn get_ready() -> c_int {
             locked(&SETTINGS).get_or_insert_default().options(memory()).map_err(|bad| bad.to_string())?;
         options.told = say;
         let disk = Disk::new(options).map_err(|bad| bad.to_string())?;
-        DISK.set(Arc::new(disk)).map_err(|_| "there is a device already".to_string())
+        DISK.set(Arc::new(disk)).map_err(|_| "there is already a device".to_string())
     })
 }
 
@@ -174,7 +174,7 @@ unsafe extern "C" fn after_fork() -> c_int {
         let name = locked(&NAME).take().unwrap_or_else(|| format!("disk-{}", std::process::id()));
         let about = About { name, door: "nbd", address: locked(&ADDRESS).take() };
         let keeper = Maintenance::start(disk(), &about);
-        *locked(&KEEPER) = Some(keeper.map_err(|error| format!("no thread can be started: {error}"))?);
+        *locked(&KEEPER) = Some(keeper.map_err(|error| format!("cannot start a thread: {error}"))?);
         match Server::start(disk(), about) {
             Ok(server) => *locked(&SERVER) = Some(server),
             Err(error) => say(&format!("'memfold disk status' will not show this device: {error}")),
@@ -328,7 +328,7 @@ static PLUGIN: Plugin = Plugin {
     longname: c"memfold: compressed RAM disk".as_ptr(),
     version: VERSION.as_ptr(),
     description:
-        c"A disk in memory, compressed: fast codecs for what is written, dense ones for what stays cold"
+        c"A compressed disk in memory: fast codecs for written data, dense ones for data that stay cold"
             .as_ptr(),
     load: None,
     unload: None,

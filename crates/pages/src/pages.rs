@@ -40,11 +40,11 @@ const WRITTEN: [(&str, &str, &str); 9] = [
 ];
 
 /// Paragraphs of help that begin like this have a section of their own.
-const ELSEWHERE: [&str; 3] = ["Example", "Exit status", "Options that shall always hold"];
+const ELSEWHERE: [&str; 3] = ["Example", "Exit status", "Options that always apply"];
 
 /// The heading of options that undo others, and a sentence about them.
 const UNDO: (&str, &str) =
-    ("Other way round", "Each of these undoes an option that stands in a configuration file, or before it.");
+    ("Undoing options", "Each of these undoes an option in a configuration file, or one before it.");
 
 /// The names and contents of the pages.
 pub fn all() -> Vec<(String, Vec<u8>)> {

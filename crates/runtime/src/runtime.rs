@@ -143,8 +143,9 @@ impl Runtime {
     #[cold]
     pub fn fail_corrupt(&self) -> ! {
         self.fail(
-            "a compressed block is damaged (its checksum does not match): the process is ended, so that it can't \
-             go on with wrong data. The cause is faulty memory, a stray write of the program, or a bug of memfold.",
+            "a compressed block is damaged (its checksum does not match): the process is terminated, so \
+             that it can't continue with wrong data. The cause is faulty memory, a stray write of the \
+             program, or a bug of memfold.",
         )
     }
 }

@@ -64,7 +64,7 @@ impl Core {
         let len = file.metadata().map_err(Error::file(path))?.len();
         let cache = ReadCache::new(&file);
         let broken = |what: &dyn std::fmt::Display| {
-            Error::Core(path.to_owned(), format!("is no core that can be read: {what}"))
+            Error::Core(path.to_owned(), format!("is not a readable core: {what}"))
         };
         let mut class = [0; 5];
         file.read_exact_at(&mut class, 0).map_err(Error::file(path))?;
@@ -79,7 +79,7 @@ impl Core {
             return Err(Error::Core(
                 path.to_owned(),
                 format!(
-                    "was cut off: its memory goes to byte {end}, and the file ends at {len}. Let cores be of any size (ulimit -c unlimited) and see that the disk has room"
+                    "was cut off: its memory goes to byte {end}, and the file ends at {len}. Allow cores of any size (ulimit -c unlimited), and make sure that the disk has room"
                 ),
             ));
         }
@@ -103,7 +103,7 @@ impl Core {
         if mappings.is_empty() {
             return Err(Error::Core(
                 path.to_owned(),
-                "has no private memory in it: /proc/PID/coredump_filter says what goes into a core, and bit 0 must be set".into(),
+                "has no private memory in it: /proc/PID/coredump_filter says what a core contains, and bit 0 must be set".into(),
             ));
         }
         drop(cache);

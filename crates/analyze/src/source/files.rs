@@ -51,12 +51,12 @@ fn open(path: &Path, has_others: bool) -> Result<(File, u64), Error> {
     // Reading a pipe would block.
     let meta = std::fs::metadata(path).map_err(&fail)?;
     if !meta.is_file() && !meta.file_type().is_block_device() {
-        let what = if meta.is_dir() { "a directory" } else { "no file that can be read twice" };
+        let what = if meta.is_dir() { "a directory" } else { "not a file that can be read twice" };
         let error = std::io::Error::other(format!("it is {what}; give files of pages, or a core"));
         return Err(fail(error));
     }
     if has_others && core::is_core(path)? {
-        let alone = "is a core, which can only be analysed by itself: give no other file beside it";
+        let alone = "is a core, which can only be analysed by itself: give no other file with it";
         return Err(Error::Core(path.to_owned(), alone.into()));
     }
     let mut file = File::open(path).map_err(&fail)?;

@@ -12,9 +12,9 @@ pub const HELP: &str = "\
 SIZE is 8G, 1.5T (powers of 1024) or a bare number of bytes; a limit may be 25%
 of the machine's memory or of the cgroup's limit.
 
---socket starts nbdkit, which has to be installed, with memfold's plugin; what
-stands behind -- is given to it: --tls=..., --readonly, -e NAME, and filters with
-their parameters, as in '-- --filter=rate rate=10M'.
+--socket starts nbdkit, which must be installed, with memfold's plugin. Arguments
+after -- are passed to it: --tls=..., --readonly, -e NAME, and filters with their
+parameters, as in '-- --filter=rate rate=10M'.
 --mount needs FUSE, and root or fusermount3.
 
 Examples:
@@ -24,7 +24,7 @@ Examples:
   memfold disk --size 8G --limit 2G --mount /mnt/memfold &
   losetup --find --show /mnt/memfold/disk
 
-What was written is in memory only: it ends with the command.";
+The data are only in memory: they are lost when the command ends.";
 
 /// `memfold disk`.
 #[derive(Debug, Args)]
@@ -33,19 +33,19 @@ pub struct DiskArgs {
     /// To show the devices instead of being one.
     #[command(subcommand)]
     pub command: Option<DiskCommand>,
-    /// Bytes of the device
+    /// Size of the device
     #[arg(long, short, value_name = "SIZE", allow_hyphen_values = true)]
     pub size: Option<String>,
-    /// Memory that it may take [default: half of the memory there is]
+    /// Memory that it may use [default: half of all memory]
     #[arg(long, short, value_name = "SIZE", allow_hyphen_values = true)]
     pub limit: Option<String>,
     /// Serve NBD clients at the Unix socket PATH, until SIGTERM or Ctrl-C
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Be the file DIR/disk, until DIR is unmounted, SIGTERM or Ctrl-C
+    /// Provide the device as the file DIR/disk, until DIR is unmounted, SIGTERM or Ctrl-C
     #[arg(long, value_name = "DIR")]
     pub mount: Option<PathBuf>,
-    /// Codec for what is written and, after a comma, for what stays cold ('none': that is left as it is) [default: auto:fast,auto:dense]
+    /// Codec for written data and, after a comma, for data that stay cold ('none': those are left as they are) [default: auto:fast,auto:dense]
     #[arg(long, value_name = "FAST[,DENSE]")]
     pub codec: Option<String>,
     /// Bytes that the dense codec compresses together: 8K, 16K or 32K [default: 32K]
@@ -54,22 +54,22 @@ pub struct DiskArgs {
     /// Data unused for this long are cold [default: 5]
     #[arg(long, value_name = "SECONDS")]
     pub cold: Option<String>,
-    /// Memory for uncompressed copies of what is read again and again [default: a 32nd of the limit]
+    /// Memory for uncompressed copies of pages that are read often [default: a 32nd of the limit]
     #[arg(long, value_name = "SIZE")]
     pub resident: Option<String>,
-    /// Keep pages with the same content once
+    /// Store pages with the same content only once
     #[arg(long)]
     pub share: bool,
-    /// A directory, a new file, a block device that nobody uses, nbd://HOST/EXPORT or redis://HOST, for what does not compress and, at the limit, for what was used least
+    /// A directory, a new file, an unused block device, nbd://HOST/EXPORT or redis://HOST, for data that do not compress and, at the limit, for data that were used least
     #[arg(long, value_name = "TARGET")]
     pub backing: Option<OsString>,
-    /// Bytes of it that may be used [default: all of a block device or server; of a file a little more than the device has]
+    /// Bytes of it that may be used [default: all of a block device or server; of a file, a little more than the size of the device]
     #[arg(long, value_name = "SIZE", requires = "backing")]
     pub backing_size: Option<String>,
-    /// Be fit for swap: keep all of it in memory, take what it needs beforehand, and never wait for memory to be made free
+    /// Make the device fit for swap: lock all memory, allocate it in advance, and never wait for memory to be freed
     #[arg(long)]
     pub swap: bool,
-    /// What 'memfold disk status' calls it [default: disk-PID]
+    /// Its name in 'memfold disk status' [default: disk-PID]
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Additional nbdkit arguments: options, and parameters of filters
@@ -80,7 +80,7 @@ pub struct DiskArgs {
 /// What else there is.
 #[derive(Debug, Subcommand)]
 pub enum DiskCommand {
-    /// Show the devices that run
+    /// Show running devices
     #[command(after_help = columns::help())]
     Status(StatusArgs),
 }
@@ -88,7 +88,7 @@ pub enum DiskCommand {
 /// `memfold disk status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// Only the devices of these names
+    /// Show only the devices with these names
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// Print a JSON array with all counters
@@ -97,16 +97,16 @@ pub struct StatusArgs {
     /// Print sizes in bytes
     #[arg(long, short)]
     pub bytes: bool,
-    /// Print no line with the columns' names
+    /// Do not print the line of column names
     #[arg(long, short)]
     pub noheadings: bool,
-    /// Columns to print, with commas between
+    /// Columns to print, separated by commas
     #[arg(long, short, value_name = "LIST", conflicts_with = "output_all")]
     pub output: Option<String>,
     /// Print all columns
     #[arg(long)]
     pub output_all: bool,
-    /// For programs: one blank between columns, and none in them; '-' for what is not there
+    /// Print for programs: one blank between columns and none within them, '-' for missing values
     #[arg(long)]
     pub raw: bool,
 }

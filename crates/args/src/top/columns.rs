@@ -39,90 +39,93 @@ const fn column(is: Is, title: &'static str, name: &'static str, definition: &'s
 
 /// All columns, in order.
 pub const COLUMNS: [Column; 14] = [
-    column(Is::Pid, "PID", "pid", "Number of the process."),
+    column(Is::Pid, "PID", "pid", "Process ID."),
     column(
         Is::State,
         "STATE",
         "state",
-        "starting; watching: nothing is taken away yet; paging: cold memory may be taken away and compressed; stopped: not managed any more, everything is resident; unmanaged: it goes on as a program that can't be managed, and counts with its tree only.",
+        "starting; watching: nothing is evicted yet; paging: cold memory may be evicted and compressed; stopped: no longer managed, everything is resident; unmanaged: it now runs a program that can't be managed, and counts only in its tree.",
     ),
     column(
         Is::Logical,
         "LOGICAL",
         "logical_bytes",
-        "What the program believes to have: RESIDENT without PAYLOAD and OVERHEAD, and what is compressed or spilled, at its uncompressed size. Tables and stacks of memfold outside of its store are in it.",
+        "Memory of the program as if nothing were compressed: RESIDENT without PAYLOAD and OVERHEAD, plus compressed and spilled memory at its uncompressed size. It includes memfold's tables and stacks outside of its store.",
     ),
     column(
         Is::Resident,
         "RESIDENT",
         "resident_bytes",
-        "Private anonymous memory of the process, all of memfold's own in it included. Pages that it shares with others since a fork count in each of them.",
+        "Private anonymous memory of the process, including all of memfold's own. Pages that processes share since a fork count in each of them.",
     ),
     column(
         Is::Standby,
         "STANDBY",
         "standby_bytes",
-        "Part of RESIDENT, and of LOGICAL: taken away from the program, but not compressed yet.",
+        "Part of RESIDENT, and of LOGICAL: evicted, but not compressed yet.",
     ),
     column(Is::Payload, "PAYLOAD", "payload_bytes", "Part of RESIDENT, not of LOGICAL: compressed bytes."),
     column(
         Is::Overhead,
         "OVERHEAD",
         "overhead_bytes",
-        "Part of RESIDENT, not of LOGICAL: what the store has beside PAYLOAD: headers, rounding, holes, its reserve and its tables.",
+        "Part of RESIDENT, not of LOGICAL: the rest of the store: headers, rounding, holes, its reserve and its tables.",
     ),
     column(
         Is::Spilled,
         "SPILLED",
         "spilled_bytes",
-        "Part of LOGICAL, not of RESIDENT: uncompressed size of what went to the tier of --spill.",
+        "Part of LOGICAL, not of RESIDENT: uncompressed size of memory on the tier of --spill.",
     ),
     column(
         Is::Saved,
         "SAVED",
         "saved_bytes",
-        "LOGICAL without RESIDENT. Below zero where the store takes more than what is compressed had taken.",
+        "LOGICAL minus RESIDENT. Negative if the store takes more than the compressed memory took before.",
     ),
     column(
         Is::Ratio,
         "RATIO",
         "compression_ratio",
-        "Uncompressed bytes of what is compressed for each byte of PAYLOAD. Pages of zeros are among them, and need no PAYLOAD.",
+        "Uncompressed size of compressed memory, divided by PAYLOAD. It includes pages of zeros, which need no PAYLOAD.",
     ),
     column(
         Is::Faults,
         "FAULTS/s",
         "faults_per_second",
-        "Touches of compressed pages in a second, since the last look. Pages that are brought back beside them do not count.",
+        "Touches of compressed pages per second, since the last update. Pages that are restored along with them do not count.",
     ),
     column(
         Is::Fault,
         "FAULT",
         "fault_us",
-        "How long it took to serve such a touch, on average since the last look, in microseconds in JSON. Waiting for room is in it; waking memfold's thread, some microseconds, is not.",
+        "Mean time to serve such a touch since the last update, in JSON in microseconds. It includes waiting for room, but not waking memfold's thread, which takes some microseconds.",
     ),
     column(
         Is::Stall,
         "STALL",
         "stall_share",
-        "Part of the time since the last look in which at least one thread of the process waited for memfold: for a page, compressed or not, or for room. It is counted whenever a wait ends.",
+        "Share of the time since the last update in which at least one thread of the process waited for memfold: for a page, compressed or not, or for room. A wait is counted when it ends.",
     ),
     column(Is::Command, "COMMAND", "command", "Short name of the process."),
 ];
 
 /// Numbers of a whole tree that are not sums over its processes: name in JSON, and definition.
 pub const TREE: [(&str, &str); 8] = [
-    ("supervisor", "Number of the 'memfold run' process."),
-    ("command", "What it started."),
-    ("limit_bytes", "The most memory that the tree may have, 'memfold limit' changes it."),
-    ("stall_target", "With --limit auto or --proactive, the share of STALL that these may cost."),
-    ("idle_seconds", "With --proactive, what is untouched for so long is compressed though there is room."),
+    ("supervisor", "Process ID of 'memfold run'."),
+    ("command", "The command that it started."),
+    ("limit_bytes", "The most memory that the tree may use; 'memfold limit' changes it."),
+    ("stall_target", "With --limit auto or --proactive, the STALL that these may cause."),
+    (
+        "idle_seconds",
+        "With --proactive, memory that is untouched for this long is compressed even if there is room.",
+    ),
     (
         "resident_bytes",
-        "Private anonymous memory of all processes, of the supervisor too, and of those that are not managed. Pages shared since a fork count once, as well as the supervisor knows.",
+        "Private anonymous memory of all processes, including the supervisor and those that are not managed. Pages shared since a fork count once, as far as the supervisor knows.",
     ),
     ("unmanaged_bytes", "Part of it: the supervisor, and processes that are not managed."),
-    ("stall_share", "Of the process in which it is the largest."),
+    ("stall_share", "That of the process in which it is largest."),
 ];
 
 /// What is shown below the table: name, and definition.
@@ -130,7 +133,7 @@ pub const BELOW: [(&str, &str); 2] = [
     ("K, M, G", "Powers of 1024 bytes."),
     (
         "line of a tree",
-        "What was started, the share of its limit that is in use, and all that it has resident: its processes, pages shared since a fork once, the supervisor, and processes that are not managed.",
+        "The command, the share of its limit that is in use, and its resident memory: its processes (pages shared since a fork count once), the supervisor, and processes that are not managed.",
     ),
 ];
 
@@ -140,11 +143,11 @@ pub const KEYS: [(&str, &str); 11] = [
     ("page up/down", "The same, by a screen"),
     ("home, end", "Choose the first, the last"),
     ("left, right, s", "Sort by another column"),
-    ("r", "Sort the other way round"),
+    ("r", "Reverse the order"),
     ("l", "Give the chosen line's tree another limit"),
-    ("+, -", "Raise, lower that by 5 %; of other users' trees after a question"),
+    ("+, -", "Raise, lower that by 5 %; asks first for other users' trees"),
     ("space", "Pause, or go on"),
-    ("?, F1", "What the columns are"),
-    ("ctrl-z", "Sleep until the shell wakes it"),
+    ("?, F1", "Explain the columns"),
+    ("ctrl-z", "Suspend until the shell resumes it"),
     ("q, ctrl-c", "Quit"),
 ];

@@ -6,12 +6,12 @@ use clap::Args;
 
 /// What help says at its end.
 pub const HELP: &str = "\
-What each column is, '?' says, and 'man memfold-top'. Of other users' trees
-only the number is seen: 'sudo memfold top' shows all.
+'?' and 'man memfold-top' explain the columns. Other users' trees are only
+counted: 'sudo memfold top' shows them.
 
-With --json, a look is taken first that is not printed, so that each line has
-rates: with --count 1 it comes after one interval. It ends with the tree if a
-PID is given.
+With --json, a first sample is taken but not printed, so that each line has
+rates: --count 1 prints its line after one interval. With a PID, the output
+ends with the tree.
 
 Examples:
 memfold top
@@ -24,16 +24,16 @@ pub struct TopArgs {
     /// Show only the tree of this process, or of this supervisor ('memfold run')
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: Option<i32>,
-    /// Time between two looks, at least 0.1
+    /// Time between two updates, at least 0.1
     #[arg(long, short, value_name = "SECONDS", default_value = "1", value_parser = interval, allow_hyphen_values = true)]
     pub interval: f64,
     /// Exit after this many updates
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// No key changes a limit
+    /// Do not let keys change a limit
     #[arg(long, short)]
     pub read_only: bool,
-    /// Print a JSON object for each look, one a line
+    /// Print a JSON object for each update, one per line
     #[arg(long)]
     pub json: bool,
     /// Print the numbers once, as text for Prometheus

@@ -157,7 +157,7 @@ pub unsafe fn init(request: &Request) -> Result<(), Failure> {
         return bad(format!("an alignment of {alignment} bytes: give 1, 2, 4, 8 or 16"));
     }
     if uncomp_count == 0 {
-        return bad("no uncompressed block: give one at least".into());
+        return bad("no uncompressed block: give at least one".into());
     }
     let (Some(compress), Some(decompress)) = (request.compress, request.decompress) else {
         return Err(Code::Null.into());

@@ -115,7 +115,9 @@ impl memfold_options {
             };
         }
         if self.limit_bytes == 0 {
-            return Err(bad("spill is given without limit_bytes: what does not fit into these is spilled"));
+            return Err(bad(
+                "spill is given without limit_bytes: only what does not fit into that limit is spilled",
+            ));
         }
         if self.plain == 1 {
             return Err(bad("spill and plain are both given: give one"));

@@ -55,7 +55,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     let subject = Subject::named(&args.what)?;
     let main = codec(&args.codec).map_err(|error| {
         Failure::new(format!(
-            "--codec '{}': {error}; 'memfold bench --codec all' shows all there are",
+            "--codec '{}': {error}; 'memfold bench --codec all' lists all codecs",
             args.codec
         ))
     })?;
@@ -166,7 +166,7 @@ fn measure(
         let by_all = measure.aside() <= begin.elapsed().mul_f64(0.75);
         measure.add(&cluster, by_all).map_err(|it| {
             Failure::new(format!(
-                "the codec {} gave back other bytes than it was given: please report this",
+                "the codec {} did not restore the bytes that it was given: please report this",
                 it.0
             ))
         })?;

@@ -25,20 +25,20 @@ pub fn write(found: &Analysis) -> String {
     );
     body += &web::headline(&headline(found));
     limits(&mut body, found);
-    body += "<h2>How it compresses</h2>\n<p>Original bytes for each compressed one, by codec; the line is the 95 % interval.</p>\n";
+    body += "<h2>How it compresses</h2>\n<p>Original bytes per compressed byte, by codec; the line is the 95 % interval.</p>\n";
     ratios(&mut body, found);
     body += "<h2>Pages, one by one</h2>\n";
     let main = found.ratios.first();
     let mean = main.map_or(1.0, |it| 1.0 / it.ratio);
     let _ = writeln!(
         body,
-        "<p>How many of a hundred pages compress to so many bytes, with {}. {:.1} % are zeros, {:.1} % one other repeated word.</p>",
+        "<p>Percentage of pages by compressed size, with {}. {:.1} % are all zeros, {:.1} % another repeated word.</p>",
         main.map_or("", |it| it.codec),
         found.zero_share * 100.0,
         found.same_filled_share * 100.0
     );
     body += &picture::sizes(&found.size_histogram, mean);
-    body += "<h2>What is in the words</h2>\n<p>Words of 32 bits by their bytes, the highest first: z is zero, m is as in one of 16 words seen lately, x is anything (CRAMES, figure 2).</p>\n";
+    body += "<h2>What is in the words</h2>\n<p>Words of 32 bits by their bytes, the highest first: z is zero, m is as in one of the 16 words seen last, x is anything else (CRAMES, figure 2).</p>\n";
     let longest = |share: f64| vec![(share, 'a')];
     let bars: Vec<Bar> = found
         .patterns
@@ -68,14 +68,14 @@ fn headline(found: &Analysis) -> Vec<(String, &'static str)> {
         figures.push((format!("{:.2} : 1", best.ratio), "the densest of those tried"));
     }
     if let Some(set) = &found.working_set {
-        figures.push((format!("{:.0} %", set.idle() * 100.0), "not used while it was looked at"));
+        figures.push((format!("{:.0} %", set.idle() * 100.0), "not used while it was watched"));
     }
     figures
 }
 
 fn limits(body: &mut String, found: &Analysis) {
     let Some(set) = &found.working_set else {
-        *body += "<h2>What it would take</h2>\n<p>Nobody knows what of it is in use: if so much stays uncompressed, all of it takes so much.</p>\n";
+        *body += "<h2>What it would take</h2>\n<p>How much of it is in use is not known. The table shows what all of it takes if this share stays uncompressed.</p>\n";
         let rows: Vec<Vec<String>> = found
             .needs
             .iter()
@@ -89,7 +89,7 @@ fn limits(body: &mut String, found: &Analysis) {
         Some(best) => {
             let _ = writeln!(
                 body,
-                "<pre>memfold run --limit {}M -- PROGRAM</pre>\n<p>keeps {} uncompressed, brings back {:.0} pages a second, and costs {} of the time, as long as the program goes on as it did.</p>",
+                "<pre>memfold run --limit {}M -- PROGRAM</pre>\n<p>keeps {} uncompressed, restores {:.0} pages per second, and costs {} of the time, as long as the program continues as observed.</p>",
                 best.limit_bytes >> 20,
                 human(best.kept_bytes),
                 best.faults_per_second,
@@ -112,10 +112,10 @@ fn limits(body: &mut String, found: &Analysis) {
     };
     let rows: Vec<_> = found.limits.iter().chain(&found.asked).chain(&found.recommended).map(row).collect();
     *body += &web::table(
-        &["limit", "of now", "uncompressed", "faults/s", "slowdown", "chance that it does not suffice"],
+        &["limit", "of now", "uncompressed", "faults/s", "slowdown", "chance that it is too low"],
         &rows,
     );
-    *body += "<h2>What is in use</h2>\n<p>All that was used since the beginning, over time: the flatter, the less has to be brought back.</p>\n";
+    *body += "<h2>What is in use</h2>\n<p>All that was used since the beginning, over time: the flatter the curve, the less has to be restored.</p>\n";
     let points: Vec<(f64, f64)> = std::iter::once((0.0, 0.0))
         .chain(set.points.iter().map(|(at, bytes)| (*at, *bytes as f64)))
         .collect();
@@ -174,7 +174,7 @@ fn mappings(body: &mut String, found: &Analysis) {
         "<h2>Where it is</h2>\n<p>The {} largest of {} mappings{}.</p>",
         found.mappings.len(),
         found.mappings_in_all,
-        if found.working_set.is_some() { ", and what of each was used" } else { "" }
+        if found.working_set.is_some() { ", and how much of each was used" } else { "" }
     );
     let bars: Vec<Bar> = found
         .mappings
@@ -199,8 +199,9 @@ fn mappings(body: &mut String, found: &Analysis) {
 fn odds(body: &mut String, found: &Analysis) {
     let _ = writeln!(
         body,
-        "<h2>The odds</h2>\n<p>How likely it is that as many pages of this kind take more than expected (CRAMES, section 6.3). Pages are like their neighbours: \
-         <b>{:.0}</b> of them vary as one does that has nothing to do with others. The last column leaves that, and the error of the sample, out.</p>",
+        "<h2>The odds</h2>\n<p>How likely it is that the same number of pages of this kind takes more than \
+         expected (CRAMES, section 6.3). Pages resemble their neighbours: <b>{:.0}</b> of them vary as much \
+         as a single independent page. The last column ignores that, and the sampling error.</p>",
         found.dependence.inflation
     );
     let row = |row: &super::OddsRow| {
@@ -212,5 +213,5 @@ fn odds(body: &mut String, found: &Analysis) {
         ]
     };
     let rows: Vec<_> = found.odds.iter().map(row).collect();
-    *body += &web::table(&["more by", "that is", "chance", "were pages independent"], &rows);
+    *body += &web::table(&["more by", "that is", "chance", "if pages were independent"], &rows);
 }

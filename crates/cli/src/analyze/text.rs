@@ -20,14 +20,14 @@ pub fn write(found: &Analysis) -> String {
     );
     let _ = writeln!(
         text,
-        "{:.1} % of the pages are zeros, {:.1} % one other repeated word\n",
+        "{:.1} % of the pages are all zeros, {:.1} % another repeated word\n",
         found.zero_share * 100.0,
         found.same_filled_share * 100.0
     );
     verdict(&mut text, found);
     text += "\ncompression ratio, with 95 % intervals\n";
     ratio_table(&mut text, found);
-    text += "\nwords of 32 bits (z zero, m as one of 16 seen lately, x anything)\n";
+    text += "\nwords of 32 bits (z zero, m as in one of the 16 seen last, x anything else)\n";
     for pattern in &found.patterns {
         let bar = "#".repeat((pattern.share * 60.0).round() as usize);
         let _ = writeln!(text, "  {}  {:5.1} %  {bar}", pattern.pattern, pattern.share * 100.0);
@@ -65,9 +65,7 @@ fn verdict(text: &mut String, found: &Analysis) {
             human(set.resident_bytes),
             set.idle() * 100.0
         );
-        text.push_str(
-            "\n  limit      of now  expected slowdown  faults/s  chance that it does not suffice\n",
-        );
+        text.push_str("\n  limit      of now  expected slowdown  faults/s  chance that it is too low\n");
         for outlook in &found.limits {
             line(text, outlook, set.resident_bytes, ' ');
         }
@@ -79,7 +77,7 @@ fn verdict(text: &mut String, found: &Analysis) {
                 line(text, best, set.resident_bytes, '>');
                 let _ = writeln!(
                     text,
-                    "\nrecommended: memfold run --limit {}M -- PROGRAM\n  saves {} ({:.0} %), as long as the program does what it did now",
+                    "\nrecommended: memfold run --limit {}M -- PROGRAM\n  saves {} ({:.0} %), as long as the program continues as observed",
                     best.limit_bytes >> 20,
                     human(set.resident_bytes.saturating_sub(best.limit_bytes)),
                     (1.0 - best.limit_bytes as f64 / set.resident_bytes as f64) * 100.0
@@ -90,7 +88,7 @@ fn verdict(text: &mut String, found: &Analysis) {
             }
         }
     } else {
-        text.push_str("what it takes if so much of it is in use and the rest is compressed:\n");
+        text.push_str("memory taken if this share is in use and the rest is compressed:\n");
         for (part, bytes) in &found.needs {
             let _ = writeln!(text, "  {:3.0} %  {}", part * 100.0, human(*bytes));
         }
@@ -161,7 +159,7 @@ pub fn by_codec(ratios: &[Ratio]) -> (Vec<usize>, Vec<CodecRow<'_>>) {
 fn odds(text: &mut String, found: &Analysis) {
     let _ = writeln!(
         text,
-        "\nthe chance that as many pages of this kind take more, with {}\n  more than expected        as measured   were pages independent",
+        "\nthe chance that the same number of pages of this kind takes more, with {}\n  more than expected        as measured   if pages were independent",
         found.ratios.first().map_or("", |it| it.codec)
     );
     for row in &found.odds {
@@ -176,7 +174,7 @@ fn odds(text: &mut String, found: &Analysis) {
     }
     let _ = writeln!(
         text,
-        "  neighbours are alike: {:.0} pages vary as one does that has nothing to do with others (section 6.3 of CRAMES takes it for 1)",
+        "  pages resemble their neighbours: {:.0} of them vary as much as a single independent page (section 6.3 of CRAMES assumes 1)",
         found.dependence.inflation
     );
 }

@@ -49,7 +49,7 @@ pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i3
         Ok(pid) if pid > 0 => pid,
         _ => {
             return Err(Failure::new(format!(
-                "--capture '{process}' is no process id; give a number, for example --capture $(pidof python3)"
+                "--capture '{process}' is not a process ID; give a number, for example --capture $(pidof python3)"
             )));
         }
     };
@@ -75,7 +75,7 @@ pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i3
     let captured = sink.end().map_err(|e| cannot_write(path, &e))?;
     if captured.pages == 0 {
         return Err(Failure::new(format!(
-            "process {pid} has no private anonymous page resident, or none but those left out; nothing was written"
+            "process {pid} has no resident private anonymous page, or only pages that are left out; nothing was written"
         )));
     }
     output.finish().map_err(|e| cannot_write(path, &e))?;
@@ -98,7 +98,7 @@ impl Captured {
         let left_out = [
             (self.dropped_zero, "of zeros"),
             (self.dropped_duplicates, "copies"),
-            (self.vanished, "given back meanwhile"),
+            (self.vanished, "freed meanwhile"),
         ];
         let mut words = left_out.iter().filter(|(count, _)| *count > 0).peekable();
         if words.peek().is_some() {

@@ -158,7 +158,7 @@ fn long_enough(path: &Path, len: u64, block: usize) -> Result<(), Failure> {
 
 fn cannot_read(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!(
-        "cannot read the file '{}': {error}; give files that are there and that you may read",
+        "cannot read the file '{}': {error}; give files that exist and that you may read",
         memfold_escape::path(path)
     ))
 }

@@ -44,7 +44,7 @@ pub struct Mismatch(pub usize);
 
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "block {} did not come back as it was", self.0)
+        write!(f, "block {} was not restored as it was", self.0)
     }
 }
 

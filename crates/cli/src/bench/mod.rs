@@ -94,7 +94,7 @@ fn prepare_plot(path: &Path) -> Result<Output, Failure> {
             .is_ok_and(|()| &start == b"<svg")
     {
         return Err(Failure::new(format!(
-            "the file '{}' of --plot is there already and is no plot; give another name, for example --plot chart.svg",
+            "the file '{}' of --plot exists and is not a plot; give another name, for example --plot chart.svg",
             memfold_escape::path(path)
         )));
     }
@@ -116,7 +116,7 @@ fn measure_files(files: &[PathBuf], plan: &Plan) -> Result<Report, Failure> {
         && rows.iter().any(|row| row.passes.is_some_and(|passes| passes < measure::PASSES))
     {
         say(
-            "some codecs were slow and got fewer than 7 passes, which --passes would change; 'passes' in --json says how many",
+            "some codecs were slow and got fewer than 7 passes; --passes sets their number, and 'passes' in --json reports it",
         );
     }
     Ok(Report {
@@ -143,7 +143,7 @@ fn measure_file(file: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Vec<Row>,
         let measured = measure(contender.codec, &blocks, longest, plan.threshold, plan.passes);
         let measured = measured.map_err(|mismatch| {
             Failure::new(format!(
-                "{} on '{name}': {mismatch}. This is a fault of memfold or of this machine; please report it, with the file if you can",
+                "{} on '{name}': {mismatch}. This is a bug of memfold or a fault of this machine; please report it, with the file if you can",
                 contender.codec.name()
             ))
         })?;
@@ -204,7 +204,7 @@ fn pin() {
         sched_setaffinity(Pid::from_raw(0), &set)
     });
     if let Err(e) = pinned {
-        say(&format!("cannot stay on one processor ({}): speeds may waver more", e.desc()));
+        say(&format!("cannot stay on one processor ({}): speeds may vary more", e.desc()));
     }
 }
 

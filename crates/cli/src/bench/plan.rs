@@ -108,10 +108,10 @@ pub fn block(text: &str) -> Result<usize, Failure> {
             Ok(bytes as usize)
         }
         Ok(Size::Bytes(_)) => {
-            Err(Failure::new(format!("codecs are not made for blocks of '{text}' bytes; {HOW}")))
+            Err(Failure::new(format!("codecs do not support blocks of '{text}' bytes; {HOW}")))
         }
         Ok(Size::Percent(_)) => {
-            Err(Failure::new(format!("the block size '{text}' is a share of nothing; {HOW}")))
+            Err(Failure::new(format!("the block size '{text}' must not be a share; {HOW}")))
         }
         Err(why) => Err(Failure::new(format!("the block size '{text}' {why}; {HOW}"))),
     }
@@ -131,7 +131,7 @@ fn codecs(list: &str) -> Result<Vec<&'static dyn Codec>, Failure> {
             "all" => all().filter(|codec| stands_for_its_family(codec.name())).for_each(&mut add),
             name => add(codec(name).map_err(|error| {
                 Failure::new(format!(
-                    "--codec '{name}': {error}; and for this command 'default' and 'all'; give names with commas between"
+                    "--codec '{name}': {error}; and for this command 'default' and 'all'; give names separated by commas"
                 ))
             })?),
         }
@@ -150,7 +150,7 @@ fn stands_for_its_family(name: &str) -> bool {
 fn passes(text: &str) -> Result<usize, Failure> {
     match text.parse() {
         Ok(passes @ 1..=1000) => Ok(passes),
-        _ => Err(Failure::new(format!("--passes '{text}' is no number from 1 to 1000; the default is 7"))),
+        _ => Err(Failure::new(format!("--passes '{text}' is not a number from 1 to 1000; the default is 7"))),
     }
 }
 
@@ -162,7 +162,7 @@ fn speed(text: &str, option: &str) -> Result<f64, Failure> {
     match text.trim().parse::<f64>() {
         Ok(speed) if speed > 0.0 && speed <= FASTEST => Ok(speed * 1e6),
         _ => Err(Failure::new(format!(
-            "{option} '{text}' is no speed; give megabytes (10^6 bytes) a second, at most a thousand million, for example \
+            "{option} '{text}' is not a speed; give megabytes (10^6 bytes) per second, at most a thousand million, for example \
              {option} 500"
         ))),
     }
@@ -186,7 +186,7 @@ impl Threshold {
                 Ok(Self { above, below })
             }
             _ => Err(Failure::new(format!(
-                "--threshold '{text}' is no share of a block; give it in 4096ths of the block's size, from 1 to 4096 (the \
+                "--threshold '{text}' is not a share of a block; give it in 4096ths of the block's size, from 1 to 4096 (the \
                  default is 3264), or as a fraction like 3/4"
             ))),
         }

@@ -222,10 +222,12 @@ fn notes(max_map_count: Option<i64>) -> Vec<Finding> {
     let mut notes = Vec::new();
     if max_map_count.is_some_and(|count| count < 65_530) {
         notes.push(Finding {
-            what: "few mappings are allowed in a process, so that less can be evicted from large ones".into(),
+            what:
+                "the limit of mappings per process is low, so that less can be evicted from large processes"
+                    .into(),
             remedies: vec![RemedyFinding {
                 command: "sudo sysctl -w vm.max_map_count=65530".into(),
-                effect: "the usual number, until the next start of the machine".into(),
+                effect: "the usual number, until the next reboot".into(),
             }],
         });
     }

@@ -87,7 +87,7 @@ pub fn prove() -> Result<Proven, Failure> {
         return Ok(Proven { filters: 0, may_listen: true });
     };
     let fatal = fatal_calls().map_err(|errno| {
-        Failure::new(format!("cannot try what the seccomp filter here forbids: {}", errno.desc()))
+        Failure::new(format!("cannot test what the seccomp filter forbids: {}", errno.desc()))
     })?;
     let door = door();
     let is_of_door = |name: &&str| door.iter().any(|call| call.name == *name);
@@ -95,7 +95,7 @@ pub fn prove() -> Result<Proven, Failure> {
     let needed: Vec<&str> = fatal.iter().copied().filter(is_needed).collect();
     if !needed.is_empty() {
         return Err(Failure::new(format!(
-            "the seccomp filter that memfold was started under ends a process for {}, which memfold needs; allow {} in the filter (systemd: SystemCallFilter={}), or let it answer by an error (SystemCallErrorNumber=EPERM)",
+            "the seccomp filter that memfold was started under kills a process for {}, which memfold needs; allow {} in the filter (systemd: SystemCallFilter={}), or let it return an error (SystemCallErrorNumber=EPERM)",
             listed(&needed),
             if needed.len() == 1 { "that call" } else { "those calls" },
             needed.join(" ")

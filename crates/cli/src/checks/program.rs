@@ -86,7 +86,7 @@ pub fn cannot_execute(name: &str, errno: Errno) -> Failure {
         Errno::EACCES => Failure::with(
             NOT_EXECUTABLE,
             format!(
-                "cannot run '{name}': it is there but may not be executed; if it is a program, try chmod +x, or give an interpreter before it"
+                "cannot run '{name}': it exists but is not executable; if it is a program, try chmod +x, or put an interpreter before it"
             ),
         ),
         other => Failure::with(NOT_EXECUTABLE, format!("cannot run '{name}': {}", other.desc())),
@@ -121,15 +121,15 @@ fn check_to(asked: &Path, path: &Path, depth: u32) -> Result<(), Failure> {
         Elf::No | Elf::Broken => Ok(()),
         Elf::Static if is_loader(path) => Ok(()),
         Elf::Static => Err(Failure::new(format!(
-            "{about} is statically linked: the loader that would bring memfold into it never runs, so it cannot be managed; link it dynamically (without -static), or use the dynamically linked build of it; if it only starts another program, put memfold behind it ({name} ... memfold run -- PROGRAM)",
+            "{about} is statically linked: the loader, which would load memfold's library, never runs, so it cannot be managed; link it dynamically (without -static), or use a dynamically linked build; if it only starts another program, let it start memfold ({name} ... memfold run -- PROGRAM)",
             name = memfold_escape::path(path.file_name().unwrap_or_default()),
         ))),
         Elf::Foreign(kind) => Err(Failure::new(format!(
-            "{about} is a program for {kind}, and memfold here is for 64-bit {}: it cannot be managed; use a build of it for this machine",
+            "{about} is a program for {kind}, but this memfold is for 64-bit {}: it cannot be managed; use a build for this machine",
             std::env::consts::ARCH
         ))),
         Elf::Dynamic(loader) if loader.contains("ld-musl") => Err(Failure::new(format!(
-            "{about} is linked with the musl C library ({loader}), and memfold's library is made for glibc: it cannot be managed; use a glibc build of it"
+            "{about} is linked with the musl C library ({loader}), but memfold's library needs glibc: it cannot be managed; use a glibc build"
         ))),
         Elf::Dynamic(_) => check_privileges(&about, &file, path),
     }

@@ -12,7 +12,7 @@ use crate::output::failure::Failure;
 pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => {
-            return Failure::new(format!("there is no process {pid}; 'ps -e' lists those that there are"));
+            return Failure::new(format!("there is no process {pid}; 'ps -e' lists all processes"));
         }
         ErrorKind::PermissionDenied => {}
         _ if error.raw_os_error() == Some(Errno::ESRCH as i32) => return no_memory(pid),
@@ -23,15 +23,15 @@ pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
     let user = process::user(pid).unwrap_or(own.as_raw());
     let scope = memfold_proc::number("/proc/sys/kernel/yama/ptrace_scope").unwrap_or(0);
     let remedy = if own.is_root() {
-        "a container or a security module stands in the way: run it outside of the container, or give that SYS_PTRACE".to_owned()
+        "a container or a security module prevents it: run memfold outside of the container, or give the container SYS_PTRACE".to_owned()
     } else if user != own.as_raw() {
         format!("it belongs to user {user}: try {again}")
     } else if scope > 0 {
-        "kernel.yama.ptrace_scope keeps even your own processes from you: run this with sudo, or, until the next start of the \
-         machine, sudo sysctl -w kernel.yama.ptrace_scope=0"
+        "kernel.yama.ptrace_scope denies access even to your own processes: run this with sudo, or allow it \
+         until the next reboot: sudo sysctl -w kernel.yama.ptrace_scope=0"
             .to_owned()
     } else {
-        format!("it has more rights than you, or does not let itself be traced: try {again}")
+        format!("it has more privileges than you, or forbids tracing: try {again}")
     };
     Failure::new(format!("you may not read the memory of process {pid} ({name}); {remedy}"))
 }

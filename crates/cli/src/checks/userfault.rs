@@ -46,7 +46,7 @@ impl Problem {
         let remedies: Vec<String> =
             self.remedies.iter().map(|remedy| format!("{} ({})", remedy.command, remedy.effect)).collect();
         format!(
-            "{}, and memfold needs userfaultfd to bring pages back when they are touched; what helps: {}; 'memfold doctor' says more",
+            "{}, and memfold needs userfaultfd to restore pages when they are touched; what helps: {}; 'memfold doctor' says more",
             self.what,
             remedies.join(", or ")
         )
@@ -109,7 +109,7 @@ fn remedies(by_call: &Verdict, by_device: &Verdict, machine: &Machine) -> Vec<Re
     }
     if call == Some(Errno::EPERM) && !machine.may_trace && machine.unprivileged == Some(false) {
         let command = "sudo sysctl -w vm.unprivileged_userfaultfd=1";
-        found.push(remedy(command, "for everybody, until the next start of the machine"));
+        found.push(remedy(command, "for all users, until the next reboot"));
     }
     if found.is_empty() {
         let command = "run memfold as root, or with the capability CAP_SYS_PTRACE";
@@ -141,9 +141,9 @@ fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine) -> 
             vec![
                 remedy(
                     format!("sudo setfacl -m u:{user}:rw {DEVICE}"),
-                    "for this user, until the next start of the machine",
+                    "for this user, until the next reboot",
                 ),
-                remedy(rule, "for everybody, for good"),
+                remedy(rule, "for all users, permanently"),
             ]
         }
         // Missing, or forbidden by the container's list of devices.
@@ -173,7 +173,7 @@ fn for_filter(machine: &Machine) -> Remedy {
             "allow the system call userfaultfd in the seccomp filter that this process runs under (systemd: SystemCallFilter=userfaultfd)"
         }
     };
-    remedy(command, "a seccomp filter stands in the way")
+    remedy(command, "a seccomp filter blocks it")
 }
 
 fn for_container(container: Option<Container>) -> Remedy {

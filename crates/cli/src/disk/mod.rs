@@ -28,12 +28,12 @@ pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
     match (&args.socket, &args.mount) {
         (Some(socket), None) => nbd::serve(args, socket, &settings),
         (None, Some(directory)) if args.nbdkit.is_empty() => mount::serve(args, directory, &settings),
-        (None, Some(_)) => {
-            Err(Failure::new("what stands behind -- is for nbdkit, which --mount does not use"))
+        (None, Some(_)) => Err(Failure::new("arguments after -- are for nbdkit, which --mount does not use")),
+        (Some(_), Some(_)) => {
+            Err(Failure::new("a device is accessed in one way only; give --socket or --mount"))
         }
-        (Some(_), Some(_)) => Err(Failure::new("a device has one door; give --socket or --mount")),
         (None, None) => Err(Failure::new(
-            "where the device is to be is missing: give --socket PATH for NBD clients, or --mount DIR for a file DIR/disk",
+            "nothing says how to access the device: give --socket PATH for NBD clients, or --mount DIR for a file DIR/disk",
         )),
     }
 }

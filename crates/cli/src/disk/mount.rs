@@ -37,7 +37,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
     let (user, group) = (nix::unistd::geteuid().as_raw(), nix::unistd::getegid().as_raw());
     let mounted =
         Mounted::new(&disk, &directory, threads, user, group).map_err(|error| cannot(&directory, &error))?;
-    let failed = |error: std::io::Error| Failure::new(format!("no thread can be started: {error}"));
+    let failed = |error: std::io::Error| Failure::new(format!("cannot start a thread: {error}"));
     let file = directory.join(NAME);
     let name = args.name.clone().unwrap_or_else(|| format!("disk-{}", std::process::id()));
     let address = Some(place_of(&directory).join(NAME));
@@ -46,7 +46,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
     let _server = Server::start(&disk, about)
         .inspect_err(|error| say(&format!("'memfold disk status' will not show this device: {error}")));
     unmount_on_signals(&directory).map_err(failed)?;
-    say(&format!("{} is there", memfold_escape::path(&file)));
+    say(&format!("{} is ready", memfold_escape::path(&file)));
     mounted.run().map_err(|error| {
         Failure::new(format!("the device at {} has ended: {error}", memfold_escape::path(&file)))
     })?;
@@ -57,10 +57,10 @@ fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     let hint = match error.kind() {
         // The directory existed a moment ago.
         std::io::ErrorKind::NotFound => {
-            "there is no /dev/fuse, or no fusermount3 for who is not root: install fuse3, and give a container --device /dev/fuse"
+            "/dev/fuse is missing, or fusermount3, which users other than root need: install fuse3, and give a container --device /dev/fuse"
         }
         std::io::ErrorKind::PermissionDenied => {
-            "mounting needs root, or fusermount3 and a directory of one's own; in a container --device /dev/fuse and --cap-add SYS_ADMIN"
+            "mounting needs root, or fusermount3 and a directory that you own; in a container, --device /dev/fuse and --cap-add SYS_ADMIN"
         }
         _ => "'memfold disk --socket PATH' needs no FUSE",
     };
@@ -73,22 +73,20 @@ fn is_fit(directory: &Path) -> Result<(), Failure> {
     let shown = memfold_escape::path(directory);
     let found = std::fs::metadata(directory);
     if found.as_ref().is_err_and(|error| error.raw_os_error() == Some(nix::libc::ENOTCONN)) {
-        return Err(Failure::new(format!(
-            "the device that was at {shown} has ended; 'umount {shown}' first"
-        )));
+        return Err(Failure::new(format!("the device at {shown} has ended; run 'umount {shown}' first")));
     }
     if matches!(top_mount(directory), Some((_, true))) {
         return Err(Failure::new(format!(
-            "a device is mounted at {shown} already; name another directory, or 'umount {shown}' first"
+            "a device is already mounted at {shown}; name another directory, or run 'umount {shown}' first"
         )));
     }
     match found {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(Failure::new(format!(
-            "--mount {shown}: that is no directory; name one, in which the device will be the file '{NAME}'"
+            "--mount {shown}: not a directory; name one, in which the device will be the file '{NAME}'"
         ))),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            Err(Failure::new(format!("--mount {shown}: there is no such directory; make it first")))
+            Err(Failure::new(format!("--mount {shown}: there is no such directory; create it first")))
         }
         Err(error) => Err(Failure::new(format!("--mount {shown}: {error}"))),
     }
@@ -129,8 +127,9 @@ fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
             match unmounted {
                 Ok(()) => return,
                 Err(error) => say(&format!(
-                    "{} cannot be unmounted: {error}; end who uses it (umount, swapoff, losetup -d), and then this once more ('kill {pid}'): it \
-                     does not try again by itself. 'kill -KILL {pid}' loses what it holds",
+                    "{} cannot be unmounted: {error}; stop what uses it (umount, swapoff, losetup -d), then \
+                     end this process again ('kill {pid}'): it does not retry by itself. 'kill -KILL {pid}' \
+                     loses its data",
                     memfold_escape::path(&directory),
                     pid = std::process::id()
                 )),

@@ -45,7 +45,7 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> R
     let error = command.exec();
     Err(Failure::new(match error.kind() {
         std::io::ErrorKind::NotFound => {
-            "nbdkit is missing: install it (Debian: apt-get install nbdkit), or use --mount DIR, which needs FUSE only".into()
+            "nbdkit is missing: install it (Debian: apt-get install nbdkit), or use --mount DIR, which needs only FUSE".into()
         }
         _ => format!("cannot start nbdkit: {error}"),
     }))
@@ -94,12 +94,12 @@ fn clear_way(socket: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => std::fs::remove_file(socket)
             .map_err(|error| {
                 Failure::new(format!(
-                    "cannot remove the socket {} that somebody left: {error}",
+                    "cannot remove the abandoned socket {}: {error}",
                     memfold_escape::path(socket)
                 ))
             }),
         _ => Err(Failure::new(format!(
-            "somebody serves at {} already; name another path",
+            "another process already serves at {}; name another path",
             memfold_escape::path(socket)
         ))),
     }
@@ -112,7 +112,7 @@ fn plugin() -> Result<PathBuf, Failure> {
         return match path.is_file() {
             true => Ok(path),
             false => Err(Failure::new(format!(
-                "MEMFOLD_NBDKIT_PLUGIN names {}, which is no file",
+                "MEMFOLD_NBDKIT_PLUGIN names {}, which is not a file",
                 memfold_escape::path(&path)
             ))),
         };
@@ -122,7 +122,7 @@ fn plugin() -> Result<PathBuf, Failure> {
     let places = [beside.map(|it| it.join(PLUGIN)), beside.map(|it| it.join("../lib/memfold").join(PLUGIN))];
     places.into_iter().flatten().find(|path| path.is_file()).ok_or_else(|| {
         Failure::new(format!(
-            "{PLUGIN} is neither beside the executable nor in ../lib/memfold, where 'make install' puts it; name it in MEMFOLD_NBDKIT_PLUGIN"
+            "{PLUGIN} is neither next to the executable nor in ../lib/memfold, where 'make install' puts it; name it in MEMFOLD_NBDKIT_PLUGIN"
         ))
     })
 }

@@ -21,7 +21,7 @@ pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
             Ok(Some(text)) => match serde_json::from_str::<Value>(&text) {
                 Ok(device) => devices.push(device),
                 Err(error) => say(&format!(
-                    "{} does not speak as a device of memfold does: {error}",
+                    "{} does not answer like a device of memfold: {error}",
                     memfold_escape::path(&socket)
                 )),
             },
@@ -68,7 +68,7 @@ fn columns(args: &StatusArgs) -> Result<Vec<Is>, Failure> {
         None => Ok(SHOWN.into()),
         Some(list) => named(list).map_err(|unknown| {
             let all = COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(", ");
-            Failure::new(format!("--output: there is no column '{unknown}'; there are {all}"))
+            Failure::new(format!("--output: there is no column '{unknown}'; the columns are {all}"))
         }),
     }
 }
@@ -102,14 +102,15 @@ fn full(devices: &[Value]) -> impl Iterator<Item = String> {
         let Some(count) = refused(device) else {
             return (device["nearly_full"] == true).then(|| {
                 format!(
-                    "{name} is nearly full: 90 % of its limit are taken, and at the limit writes are refused. Trim what is not needed \
-                     (fstrim, mount -o discard), or use a larger --limit"
+                    "{name} is nearly full: 90 % of its limit is in use, and at the limit writes are \
+                     refused. Trim data that is not needed (fstrim, mount -o discard), or use a larger \
+                     --limit"
                 )
             });
         };
         let writes = if count == 1 { "write was" } else { "writes were" };
         Some(format!(
-            "{name} is full: {count} {writes} refused, and what was to be written is lost. Trim what is not needed (fstrim, mount -o \
+            "{name} is full: {count} {writes} refused, and their data is lost. Trim data that is not needed (fstrim, mount -o \
              discard), or use a larger --limit"
         ))
     })

@@ -50,7 +50,7 @@ fn read(path: &Path, home: Option<&Path>, options: &mut Vec<OsString>) -> Result
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
         Err(error) => {
             return Err(Failure::new(format!(
-                "cannot read the configuration in '{}': {error}; with --ignore-config memfold does without",
+                "cannot read the configuration in '{}': {error}; --ignore-config ignores it",
                 memfold_escape::path(path)
             )));
         }
@@ -68,7 +68,7 @@ fn read(path: &Path, home: Option<&Path>, options: &mut Vec<OsString>) -> Result
             Err(_) if is_optional => (),
             Err(why) => {
                 return Err(Failure::new(format!(
-                    "line {} of '{}': {why}; correct it, put '@' before it if it may be left out, or give --ignore-config",
+                    "line {} of '{}': {why}; correct it, put '@' before it to make it optional, or give --ignore-config",
                     number + 1,
                     memfold_escape::path(path)
                 )));
@@ -101,9 +101,9 @@ fn words(line: &[u8], home: Option<&Path>) -> Vec<OsString> {
 fn check(words: &[OsString]) -> Result<(), String> {
     let first = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     if !first.starts_with('-') || words.iter().any(|word| word == "--") {
-        return Err(format!("'{first}' is no option"));
+        return Err(format!("'{first}' is not an option"));
     }
-    let elsewhere = || format!("'{first}' says what to do, and can stand on the command line only");
+    let elsewhere = || format!("'{first}' says what to do, and is allowed only on the command line");
     let args =
         parse(words).map_err(|error| if error.use_stderr() { one_line(&error) } else { elsewhere() })?;
     let files = [&args.import, &args.export, &args.save];
@@ -229,14 +229,14 @@ mod tests {
             ("--color pink", "line 1 of '", "off, dark, dark-bg"),
             ("--exclude", "line 1", "--exclude"),
             ("--si=yes", "line 1", "yes"),
-            ("word", "line 1", "'word' is no option"),
-            ("-e\n-e --", "line 2", "no option"),
-            ("-e /tmp", "line 1", "command line only"),
-            ("-f x", "line 1", "command line only"),
-            ("-o-", "line 1", "command line only"),
-            ("--help", "line 1", "command line only"),
-            ("--ignore-config", "line 1", "command line only"),
-            ("--json", "line 1", "command line only"),
+            ("word", "line 1", "'word' is not an option"),
+            ("-e\n-e --", "line 2", "not an option"),
+            ("-e /tmp", "line 1", "only on the command line"),
+            ("-f x", "line 1", "only on the command line"),
+            ("-o-", "line 1", "only on the command line"),
+            ("--help", "line 1", "only on the command line"),
+            ("--ignore-config", "line 1", "only on the command line"),
+            ("--json", "line 1", "only on the command line"),
             ("--limit 1X", "line 1", "--limit 64M"),
             ("-X /nowhere", "line 1", "'/nowhere'"),
         ] {

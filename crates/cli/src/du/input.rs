@@ -81,7 +81,7 @@ fn scanned<'s>(
 pub fn is_directory(given: &Path) -> Result<(), Failure> {
     match fs::metadata(given) {
         Ok(found) if !found.is_dir() => Err(Failure::new(format!(
-            "'{}' is no directory: give the one that it is in, or, if a tree was written to it (-o, --save), -f before it",
+            "'{}' is not a directory: give the directory that it is in, or, if -o or --save wrote a tree to it, put -f before it",
             memfold_escape::path(given)
         ))),
         // Any other error is reported where the directory is read.
@@ -130,7 +130,7 @@ fn import<'s>(
         io::stdin().take(8).read_to_end(&mut begins).map_err(|error| failed(&error))?;
         if file::is_ours(&begins) {
             return Err(Failure::new(
-                "a file that was written with --save (-O) is looked at where it lies, and can't be read from standard input: give its name to -f, or pass the tree on with -o -",
+                "a file that --save (-O) wrote is browsed in place, and can't be read from standard input: give its name to -f, or pass the tree on with -o -",
             ));
         }
         Box::new(io::Cursor::new(begins).chain(io::stdin()))

@@ -43,15 +43,13 @@ const CODEC: &str = "zstd:3";
 pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     // Otherwise an opened file would take its place.
     if !sys::provide_standard_descriptors().map_err(|error| Failure::new(format!("/dev/null: {error}")))? {
-        return Err(Failure::new(
-            "standard output is closed: let it go somewhere, or to /dev/null if nobody wants it",
-        ));
+        return Err(Failure::new("standard output is closed: redirect it to a file, or to /dev/null"));
     }
     // Patterns are matched in the user's locale.
     sys::heed_locale();
     if args.compress && args.export.is_none() {
         return Err(Failure::new(
-            "-c compresses what -o writes, and there is no -o; give, for example, -c -o FILE",
+            "-c compresses what -o writes, but -o is missing; give, for example, -c -o FILE",
         ));
     }
     let mut args = config::apply(args, words)?;
@@ -62,7 +60,7 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     }
     if !args.json && args.top.is_none() && args.depth.is_none() {
         return Err(Failure::new(
-            "one directory at a time is browsed or written to a file: give the one that they are in, or several to --depth N, --top N or --json",
+            "only one directory at a time can be browsed or written to a file: give the one that contains them, or add --depth N, --top N or --json",
         ));
     }
     let mut status = 0;
@@ -198,7 +196,7 @@ fn heap(args: &DuArgs) -> Result<Heap, Failure> {
     let options = Options::new().block_size(BLOCK).codec(CODEC).limit(limit::at_first(args)?);
     Heap::new(options).map_err(|error| match &args.limit {
         Some(limit) => Failure::new(format!(
-            "--limit {limit}: {error}, and the tree some 18 for each file, or 23 with -e"
+            "--limit {limit}: {error}, and the tree about 18 for each file, or 23 with -e"
         )),
         None => Failure::new(error.to_string()),
     })

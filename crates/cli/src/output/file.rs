@@ -53,7 +53,7 @@ impl Output {
             // The file is still empty.
             file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| {
                 Failure::new(format!(
-                    "cannot keep the file '{}' of {option} from others: {e}",
+                    "cannot make the file '{}' of {option} private: {e}",
                     memfold_escape::path(path)
                 ))
             })?;
@@ -131,7 +131,7 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
         Ok(meta) if !meta.is_file() => return in_place(path),
         // `--stats PROGRAM` is a slip for `--stats FILE PROGRAM`.
         Ok(meta) if meta.permissions().mode() & 0o111 != 0 => {
-            return Err(std::io::Error::other("it is there already and may be executed"));
+            return Err(std::io::Error::other("it exists and is executable"));
         }
         Ok(meta) => Some(meta.permissions()),
         Err(_) => None,

@@ -116,7 +116,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let known = Known::new();
     let lookout = look_out(&page, &settings, waiting.pid().as_raw(), &known);
     if let Some(Err(e)) = server.as_ref().map(PageServer::serve) {
-        say(&format!("programs that become another user are not managed: no thread can be started: {e}"));
+        say(&format!("programs that change their user are not managed: cannot start a thread: {e}"));
     }
     let begin = Instant::now();
     let program = match waiting.go() {
@@ -171,7 +171,7 @@ fn make_group() -> Option<Group> {
         None => Err("no memory cgroup is mounted".to_owned()),
     };
     made.map_err(|why| {
-        say(&format!("no cgroup can be made to measure with ({why}): measuring by page tables"))
+        say(&format!("cannot create a cgroup to measure with ({why}): measuring by page tables"))
     })
     .ok()
 }

@@ -42,7 +42,7 @@ pub fn split(list: &str) -> impl Iterator<Item = &str> {
 fn known(name: &str) -> Result<String, Failure> {
     let found = codec(name).map_err(|error| refused(name, &error.to_string()))?;
     if is_optional(found) {
-        let why = "that codec is there for comparisons with 'memfold bench'; the library that programs load does without it";
+        let why = "that codec is only for comparisons with 'memfold bench'; the library that programs load does not have it";
         return Err(refused(name, why));
     }
     let most = page::CODEC_NAME_BYTES - 1;

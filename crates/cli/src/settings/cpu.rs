@@ -47,7 +47,7 @@ fn parse(word: &str, option: &str) -> Result<Path, Failure> {
     let path = Path::from_name(word).ok_or_else(|| {
         let names = Path::ALL.map(Path::name).join(", ");
         Failure::new(format!(
-            "{option}: '{word}' names no instructions that memfold knows; there are {names}"
+            "{option}: '{word}' names no instructions that memfold knows; give one of {names}"
         ))
     })?;
     if path > cpu::best() { Err(lacking(path, option)) } else { Ok(path) }
@@ -56,7 +56,7 @@ fn parse(word: &str, option: &str) -> Result<Path, Failure> {
 fn lacking(path: Path, option: &str) -> Failure {
     let there: Vec<_> = Path::ALL.into_iter().filter(|path| *path <= cpu::best()).map(Path::name).collect();
     Failure::new(format!(
-        "{option}: this processor, or the system on it, lacks what {} needs; here it can be {}",
+        "{option}: this processor, or its operating system, does not support {}; supported here: {}",
         path.name(),
         there.join(" or ")
     ))
@@ -77,6 +77,6 @@ mod tests {
         for path in Path::ALL {
             assert_eq!(parse_list(path.name()).is_ok(), path <= cpu::best());
         }
-        assert!(lacking(Path::Avx512, "--cpu").text.contains("here it can be scalar"));
+        assert!(lacking(Path::Avx512, "--cpu").text.contains("supported here: scalar"));
     }
 }

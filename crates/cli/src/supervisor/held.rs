@@ -14,7 +14,7 @@ const SMALLEST: u64 = 64 << 10;
 const KINDS: [&str; 5] = [
     "are changed pages of files (private mappings)",
     "are the main thread's stack",
-    "lie in mappings of less than 64 KiB",
+    "are in mappings of less than 64 KiB",
     "are sealed (mseal)",
     "are locked (mlock)",
 ];

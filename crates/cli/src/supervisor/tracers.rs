@@ -70,9 +70,9 @@ fn who_waits(pid: i32) -> Option<Waiting> {
 fn tell(pid: i32, tracer: i32) {
     let name = |pid| memfold_escape::shown(&process::name(pid).unwrap_or_default());
     say(&format!(
-        "'{0}' (process {tracer}) has stopped every thread of '{1}' (process {pid}), those of memfold too, and reads \
-         memory that only they can restore, so both wait forever: end it (kill {tracer}), and use a tool that does not \
-         stop the process, such as py-spy dump --nonblocking",
+        "'{0}' (process {tracer}) has stopped every thread of '{1}' (process {pid}), including those of \
+         memfold, and reads memory that only they can restore, so both wait forever: end it (kill \
+         {tracer}), and use a tool that does not stop the process, such as py-spy dump --nonblocking",
         name(tracer),
         name(pid)
     ));

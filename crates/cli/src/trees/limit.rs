@@ -26,12 +26,12 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
             new.warning.iter().for_each(|warning| say(warning));
             if tree.kills() && new.bytes < tree.page.tree_resident() {
                 say(
-                    "it runs with --on-full kill: if its data do not compress enough for this limit, it is ended",
+                    "it runs with --on-full kill: if its data do not compress enough for this limit, it is terminated",
                 );
             }
             let before = tree.set_limit(&new);
             format!(
-                "'{}' (supervisor {}) may have {} now, before {}; {} are resident\n",
+                "the limit of '{}' (supervisor {}) is now {}, previously {}; {} are resident\n",
                 memfold_escape::shown(&tree.command()),
                 tree.supervisor,
                 Human(new.bytes),

@@ -282,7 +282,7 @@ fn what_does_not_fit_when_it_is_read_again_leaves_what_was_shown() {
     }
     for _ in 0..3 {
         terminal.press("r");
-        message(&mut terminal, "does not fit into the limit beside what is shown");
+        message(&mut terminal, "do not fit into the limit beside the old ones");
         assert_eq!(terminal.lines(), shown);
     }
     fs::remove_dir_all(root.join("docs/many")).unwrap();

@@ -44,8 +44,8 @@ fn a_prepared_child_has_what_was_evicted() {
     for way in ["syscall", "_Fork", "clone", "clone3", "handler"] {
         for act in ["look", "write", "fork", "again", "exec", "exit"] {
             let said = well(&program, "24M", &[way, act, "40"]);
-            // It is managed like a child of fork: not everything is brought back in it.
-            assert!(!said.contains("brought back in the child"), "{way}, {act}: {said}");
+            // It is managed like a child of fork: not everything is restored in it.
+            assert!(!said.contains("restored in the child"), "{way}, {act}: {said}");
         }
     }
 }
@@ -91,7 +91,7 @@ fn a_child_that_nobody_sees_has_what_was_evicted() {
     let Some(program) = program(here.path()) else { return };
     for act in ["look", "write", "fork", "malloc", "exec"] {
         let said = well(&program, "24M", &["instruction", act, "40"]);
-        assert!(said.contains("past the C library"), "{said}");
+        assert!(said.contains("bypasses the C library"), "{said}");
     }
 }
 

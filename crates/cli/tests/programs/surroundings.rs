@@ -113,7 +113,7 @@ fn a_filter_that_ends_processes_ends_none_for_calls_of_memfold() {
         assert_eq!((said.status, &said.out), (expected, &plain.out), "{}: {}", call.name, said.err);
         // What the program itself dies of it may die of before or after that is said.
         if plain.status == 0 {
-            let is_said = said.err.contains("a seccomp filter that may end it");
+            let is_said = said.err.contains("a seccomp filter that may kill it");
             assert_eq!(is_said, call.number != USERFAULTFD.number, "{}: {}", call.name, said.err);
         }
     }
@@ -137,7 +137,7 @@ fn a_filter_that_nobody_has_read() {
         let words = ["sh", "-c", "$0 kill $1 $2; echo $?", text(&filter), &number, text(&program)];
         let said = finish(run_with(&SMALL, &words));
         assert_eq!((said.status, said.out.as_str()), (0, "right\n0\n"), "{}", said.err);
-        assert!(said.err.contains("a seccomp filter that may end it"), "{}", said.err);
+        assert!(said.err.contains("a seccomp filter that may kill it"), "{}", said.err);
     }
 }
 
@@ -275,7 +275,7 @@ fn what_is_executed_as_another_user_or_in_a_pid_namespace_is_managed() {
     let said = finish(run_with(&["--limit", "40M", "--"], &["sh", "-c", both, program]));
     assert_eq!((said.status, said.out.as_str()), (0, "right\nright\n"), "{}", said.err);
     assert!(
-        !said.err.contains("cannot be managed") && !said.err.contains("more than the limit"),
+        !said.err.contains("cannot be managed") && !said.err.contains("exceeded the limit"),
         "{}",
         said.err
     );
@@ -354,7 +354,7 @@ fn the_closing_line_names_memory_that_is_never_managed() {
     for (kind, words) in [
         ("file", "are changed pages of files"),
         ("deep", "are the main thread's stack"),
-        ("small", "lie in mappings of less than 64 KiB"),
+        ("small", "are in mappings of less than 64 KiB"),
     ] {
         let said = script(
             "ulimit -s unlimited; exec $0 run --limit 20M -- $1 $2 $3",

@@ -25,8 +25,11 @@ fn it_is_said_raised_and_lowered_and_holds() {
 
     let said = limit(&[&member, "0.5G"]);
     assert_eq!((said.status, said.err.as_str()), (0, ""));
-    assert!(said.out.starts_with("'python3 -c ") && said.out.contains(&format!("(supervisor {supervisor})")));
-    assert!(said.out.contains(" may have 512 MiB now, before 200 MiB; "), "{}", said.out);
+    assert!(
+        said.out.starts_with("the limit of 'python3 -c ")
+            && said.out.contains(&format!("(supervisor {supervisor})"))
+    );
+    assert!(said.out.contains(") is now 512 MiB, previously 200 MiB; "), "{}", said.out);
     assert_eq!(limit(&[&supervisor]).out, "512 MiB\n");
     let before = tree(&supervisor);
     assert!(before["resident_bytes"].as_u64() > Some(40 * MIB) && before["payload_bytes"] == 0, "{before}");
@@ -59,7 +62,7 @@ fn what_can_not_be_is_refused() {
     limit(&[&own, "5x"]).is_refusal(125, &["the limit '5x' is not a size", "512M"]);
     limit(&[&own, "-1M"]).is_refusal(125, &["-1M"]);
     limit(&[&own, "1M"]).is_refusal(125, &["less than memfold itself needs", "8 MiB"]);
-    limit(&[&own, "101%"]).is_refusal(125, &["more than there can be"]);
+    limit(&[&own, "101%"]).is_refusal(125, &["is too large"]);
     limit(&[]).is_refusal(125, &["PID"]);
 }
 

@@ -174,7 +174,7 @@ fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
     // It deletes every half second, and what is deleted after the end is not in the statistics.
     std::thread::sleep(Duration::from_millis(1500));
     let ended = table.end();
-    assert!(ended.status == 0 && ended.err.contains("is brought back"), "{}: {}", ended.status, ended.err);
+    assert!(ended.status == 0 && ended.err.contains("is restored"), "{}: {}", ended.status, ended.err);
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
     assert_eq!(stats["spill"]["batches_put"], stats["spill"]["batches_deleted"], "{stats:#}");

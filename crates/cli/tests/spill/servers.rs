@@ -168,7 +168,7 @@ fn zeros_of_a_server_that_has_forgotten_are_no_data() {
     table.asked("touch 100");
     server.kill();
     server.restart();
-    is_ended(table, "not what it was given");
+    is_ended(table, "returned other data");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn a_redis_that_was_started_again_has_forgotten() {
     table.asked("touch 100");
     server.kill();
     server.restart();
-    is_ended(table, "does not have it any more");
+    is_ended(table, "no longer has it");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn several_processes_are_analysed_as_one() {
     let used = both["working_set"]["points"].as_array().unwrap().last().unwrap()[1].as_f64().unwrap();
     assert!((8e6..50e6).contains(&used), "{used}");
     finish(analyze(&[&one, "/etc/passwd"])).is_refusal(125, &["is a process", "./"]);
-    finish(analyze(&[&one, "99999999999"])).is_refusal(125, &["99999999999 is no process id"]);
+    finish(analyze(&[&one, "99999999999"])).is_refusal(125, &["99999999999 is not a process ID"]);
 }
 
 /// As with `ps` and `du`, what is gone keeps nobody from the rest.
@@ -157,7 +157,7 @@ fn those_that_cannot_be_analysed_are_left_out() {
     drop(other);
     let said = crate::common::said(child.wait_with_output().unwrap());
     assert_eq!(said.status, 1, "{}", said.err);
-    assert!(said.err.contains("ended while it was looked at"), "{}", said.err);
+    assert!(said.err.contains("ended while it was analysed"), "{}", said.err);
     let found: Value = serde_json::from_str(&said.out).unwrap();
     let resident = found["working_set"]["resident_bytes"].as_f64().unwrap();
     assert!((0.8..1.2).contains(&(resident / found["bytes"].as_f64().unwrap())), "{found:#}");
@@ -175,7 +175,7 @@ fn those_that_cannot_be_analysed_are_left_out() {
     let here = directory.path().to_str().unwrap();
     let said = finish(analyze(&["--json", "--time", "1", &short, here, &pages, &gzip, &none]));
     assert_eq!(said.status, 1, "{}", said.err);
-    for words in ["not one whole page", "a directory", "decompress it first", "/none'"] {
+    for words in ["has no whole page", "a directory", "decompress it first", "/none'"] {
         assert!(said.err.contains(words), "{}", said.err);
     }
     let found: Value = serde_json::from_str(&said.out).unwrap();
@@ -230,7 +230,7 @@ fn a_core_holds_the_same() {
     file.set_len(100_000).unwrap();
     finish(analyze(&[name])).is_refusal(125, &["was cut off", "ulimit -c"]);
     file.set_len(70).unwrap();
-    finish(analyze(&[name])).is_refusal(125, &["is no core that can be read"]);
+    finish(analyze(&[name])).is_refusal(125, &["is not a readable core"]);
     // Beside others.
     write_core(&path, &[(0x10000, &text(1))]);
     let said = finish(analyze(&[name, name]));
@@ -287,17 +287,17 @@ fn files_of_pages_are_taken_as_they_are() {
     let expected = bytes("original_bytes") / bytes("compressed_bytes");
     assert!((mine["ratio"].as_f64().unwrap() / expected - 1.0).abs() < 0.01, "{mine} and {row}");
 
-    finish(analyze(&[short])).is_refusal(125, &["not one whole page"]);
+    finish(analyze(&[short])).is_refusal(125, &["has no whole page"]);
     finish(analyze(&["/nowhere"])).is_refusal(125, &["cannot read '/nowhere'"]);
-    finish(analyze(&["/dev/zero"])).is_refusal(125, &["no file that can be read twice"]);
+    finish(analyze(&["/dev/zero"])).is_refusal(125, &["not a file that can be read twice"]);
     finish(analyze(&[directory.path().to_str().unwrap()])).is_refusal(125, &["a directory"]);
 }
 
 #[test]
 fn what_cannot_be_looked_at_is_said() {
     finish(analyze(&["999999999"])).is_refusal(125, &["there is no process 999999999", "ps -e"]);
-    finish(analyze(&["0"])).is_refusal(125, &["no process id", "./0"]);
-    finish(analyze(&["17", "file"])).is_refusal(125, &["not analysed together"]);
+    finish(analyze(&["0"])).is_refusal(125, &["not a process ID", "./0"]);
+    finish(analyze(&["17", "file"])).is_refusal(125, &["cannot be analysed together"]);
     finish(analyze(&["--codec", "lz5", "/bin/sh"])).is_refusal(125, &["--codec 'lz5'"]);
     finish(analyze(&["--limit", "much", "/bin/sh"])).is_refusal(125, &["the limit 'much'"]);
     finish(analyze(&["--time=-3", "/bin/sh"])).is_refusal(125, &["--time"]);

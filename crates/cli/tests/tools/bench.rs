@@ -335,7 +335,7 @@ fn mistakes_are_told_before_anything_is_measured() {
     let other = file(here.path(), "other", text(2), 0o644);
     for measured in [&good, &other] {
         let options = ["--codec=lz4", "--plot", good.to_str().unwrap()];
-        finish(bench(&options, &[measured])).is_refusal(125, &["no plot", "chart.svg"]);
+        finish(bench(&options, &[measured])).is_refusal(125, &["not a plot", "chart.svg"]);
     }
     assert!(std::fs::read(&good).unwrap() == text(2), "the file is as it was");
 }

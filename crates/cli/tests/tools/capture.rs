@@ -122,8 +122,8 @@ fn processes_that_cannot_be_captured() {
     let file = here.path().join("pages");
     for (pid, words) in [
         ("2147483647", &["no process 2147483647"][..]),
-        ("0", &["no process id"]),
-        ("-5", &["no process id"]),
+        ("0", &["not a process ID"]),
+        ("-5", &["not a process ID"]),
         ("init", &["'init'", "pidof"]),
     ] {
         let mut command = Command::new(MEMFOLD);

@@ -125,14 +125,14 @@ fn a_busy_program_is_seen_in_every_way() {
     terminal.press(&["5x", ENTER].concat());
     terminal.has("the limit '5x' is not a size; give a size like 512M");
     terminal.press(&["\x7f\x7f64M", ENTER].concat());
-    terminal.has(&format!("limit of {supervisor}: 64 MiB, before 24 MiB"));
+    terminal.has(&format!("limit of {supervisor}: 64 MiB, was 24 MiB"));
     terminal.has("of 64 MiB");
     assert_eq!(limit_of(&pid), "64 MiB\n");
     terminal.press("+");
-    terminal.has("68 MiB, before 64 MiB");
+    terminal.has("68 MiB, was 64 MiB");
     assert_eq!(limit_of(&supervisor), "68 MiB\n");
     terminal.press("-");
-    terminal.has("64 MiB, before 68 MiB");
+    terminal.has("64 MiB, was 68 MiB");
 
     // It fits in every terminal.
     terminal.resize(24, 80);
@@ -226,10 +226,10 @@ fn a_tree_that_ends_leaves_its_last_numbers() {
     let look: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!(look["trees"][0]["supervisor"].to_string(), supervisor);
     program.end();
-    terminal.has("it has ended: last numbers");
+    terminal.has("ended: last numbers");
     assert!(terminal.lines().iter().any(|line| line.contains("watching") && line.ends_with("python3")));
     terminal.press("l64M\r");
-    terminal.has("has ended: it has no limit any more");
+    terminal.has("has ended: it no longer has a limit");
     terminal.quit();
     assert!(lines.all(|line| line.unwrap().contains(&supervisor)));
     assert!(stream.wait().unwrap().success());

@@ -15,7 +15,7 @@ fn what_can_not_be_is_refused() {
     let own = std::process::id().to_string();
     top(&["--json", &own]).is_refusal(125, &["does not run under memfold"]);
     top(&["--json", &gone()]).is_refusal(125, &["there is no process"]);
-    top(&[]).is_refusal(125, &["standard output is no terminal", "--json"]);
+    top(&[]).is_refusal(125, &["standard output is not a terminal", "--json"]);
     for bad in ["0", "0.09", "-1", "nan", "inf", "x", "1e9"] {
         top(&["--json", "--interval", bad]).is_refusal(125, &["interval", "from 0.1 to 86400"]);
     }

@@ -114,10 +114,10 @@ impl fmt::Display for BadOption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadOption::Backing(why) => write!(f, "this cannot be the backing device: {why}"),
-            BadOption::Size => write!(f, "the size has to be from 1 to {MOST_SIZE} bytes"),
-            BadOption::Limit => write!(f, "the limit has to be {} MiB at least", LEAST_LIMIT >> 20),
-            BadOption::BlockPages => f.write_str("a block has to have 2, 4 or 8 pages"),
-            BadOption::Works => f.write_str("one thread at least has to be able to compress"),
+            BadOption::Size => write!(f, "the size must be from 1 to {MOST_SIZE} bytes"),
+            BadOption::Limit => write!(f, "the limit must be at least {} MiB", LEAST_LIMIT >> 20),
+            BadOption::BlockPages => f.write_str("a block must have 2, 4 or 8 pages"),
+            BadOption::Works => f.write_str("at least one thread must be able to compress"),
             BadOption::OutOfMemory => {
                 f.write_str("there is not enough memory to begin with, or the limit is too small")
             }

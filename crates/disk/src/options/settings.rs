@@ -13,28 +13,29 @@ use crate::options::{BackingTier, BadOption, Options};
 
 /// The name and meaning of each setting, for help texts.
 pub const HELP: &str = "\
-size=SIZE         Bytes of the device, as 8G or 1.5T (powers of 1024): required.
-limit=SIZE        Memory that it may take, or 25% of the memory there is. The default
-                  is half of that. memory-limit=SIZE is the same, for nbdkit's filter
-                  'limit' takes limit= for itself.
-codec=FAST,DENSE  Codecs for what is written, and for what was not used for a while;
-                  'none' to leave that as it is. The default is auto, which is
+size=SIZE         Size of the device, like 8G or 1.5T (powers of 1024): required.
+limit=SIZE        Memory that it may use, or a share of all memory, like 25%. The default
+                  is 50%. memory-limit=SIZE is the same, because nbdkit's filter 'limit'
+                  takes limit= for itself.
+codec=FAST,DENSE  Codecs for written data, and for data that were not used for a while;
+                  'none' leaves those as they are. The default is auto, which is
                   auto:fast,auto:dense.
 block=SIZE        Bytes that the dense codec compresses together: 8K, 16K or 32K.
                   Larger blocks are smaller when compressed, and slower to read from.
                   The default is 32K.
-cold=SECONDS      What was not used for so long goes to the dense codec. The default is 5.
-resident=SIZE     Memory for pages that are read again and again, which are kept
-                  uncompressed, too: at most. The default is a 32nd of the limit.
-share=yes         Pages with the same content are kept once. Takes four to eight bytes of
-                  memory for a page of the device, and time to compare. The default is no.
-swap=yes          Be fit for swap: all memory is locked, what is needed is taken beforehand,
-                  and the device never waits for memory to be made free. Needs root.
-backing=TARGET    A directory, a new file, a block device that nobody uses, nbd://HOST/EXPORT
-                  or redis://HOST, for what does not compress and, at the limit, for what
-                  was used least. Encrypted; what stands there ends with the device.
+cold=SECONDS      Data that were not used for this long go to the dense codec. The default
+                  is 5.
+resident=SIZE     The most memory for uncompressed copies of pages that are read often. The
+                  default is a 32nd of the limit.
+share=yes         Store pages with the same content only once. Takes four to eight bytes of
+                  memory for each page of the device, and time to compare. The default is no.
+swap=yes          Make the device fit for swap: all memory is locked and allocated in
+                  advance, and the device never waits for memory to be freed. Needs root.
+backing=TARGET    A directory, a new file, an unused block device, nbd://HOST/EXPORT or
+                  redis://HOST, for data that do not compress and, at the limit, for data
+                  that were used least. They are encrypted, and removed with the device.
 backing-size=SIZE Bytes of it that may be used. The default is all of a block device or
-                  server, and of a file a little more than the device is large.";
+                  server; of a file, a little more than the size of the device.";
 
 /// The settings given so far.
 #[derive(Default)]
@@ -78,9 +79,9 @@ impl Settings {
             self.backing = Some(Target::named(value).map_err(|bad| BadSetting(format!("backing: {bad}")))?);
             return Ok(true);
         }
-        let value = value.to_str().ok_or_else(|| {
-            BadSetting(format!("{name}={} is no text (UTF-8)", value.as_bytes().escape_ascii()))
-        })?;
+        let value = value
+            .to_str()
+            .ok_or_else(|| BadSetting(format!("{name}={} is not UTF-8", value.as_bytes().escape_ascii())))?;
         match name {
             "size" => self.size = Some(bytes(name, value)?),
             "limit" | "memory-limit" => self.limit = Some(size_of(name, value)?),
@@ -123,7 +124,7 @@ impl Settings {
         options.cold = self.cold.unwrap_or(options.cold);
         if self.backing.is_none() && self.backing_size.is_some() {
             return Err(BadSetting(
-                "backing-size is of a backing device, and there is none; name it with backing=TARGET".into(),
+                "backing-size needs a backing device; name one with backing=TARGET".into(),
             ));
         }
         (options.share, options.swap) = (self.share, self.swap);
@@ -166,7 +167,7 @@ fn seconds(value: &str) -> Result<Duration, BadSetting> {
     let seconds = value.strip_suffix('s').unwrap_or(value).parse::<f64>().ok();
     seconds
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| BadSetting(format!("cold={value} is no number of seconds, like cold=5")))
+        .ok_or_else(|| BadSetting(format!("cold={value} is not a number of seconds, like cold=5")))
 }
 
 fn block_pages(value: &str) -> Result<usize, BadSetting> {
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(settings.set("backing", odd), Ok(true));
         assert_eq!(settings.backing, Some(Target::File(odd.into())));
         let bad = settings.set("size", OsStr::from_bytes(b"8\xff")).unwrap_err().to_string();
-        assert_eq!(bad, "size=8\\xff is no text (UTF-8)");
+        assert_eq!(bad, "size=8\\xff is not UTF-8");
     }
 
     #[test]
@@ -247,8 +248,8 @@ mod tests {
         assert!(text(&[]).contains("size=8G"));
         assert!(text(&[("size", "8X")]).contains("size=8G"));
         assert!(text(&[("size", "50%")]).contains("size=8G"));
-        assert!(text(&[("size", "16E")]).contains("more than there can be"));
-        assert!(text(&[("size", "1G"), ("limit", "1M")]).contains("MiB at least"));
+        assert!(text(&[("size", "16E")]).contains("is too large"));
+        assert!(text(&[("size", "1G"), ("limit", "1M")]).contains("the limit must be at least"));
         assert!(text(&[("size", "1G"), ("block", "12K")]).contains("16K"));
         assert!(text(&[("size", "1G"), ("codec", "lz5")]).contains("zstd:LEVEL"));
         assert!(!Settings::default().set("sise", "1G").unwrap());

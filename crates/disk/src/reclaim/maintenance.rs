@@ -169,8 +169,9 @@ impl Disk {
         let before = told.last.replace(now);
         if before.is_none_or(|before| now.duration_since(before) >= LULL) {
             (self.options.told)(&format!(
-                "{who}: the limit of {} is reached: writes are refused, and what a file system on the device had not written yet is lost. Trim what \
-                 is not needed (fstrim, mount -o discard), or use a larger limit",
+                "{who}: the limit of {} is reached: writes are refused, and data that a file system on the \
+                 device had not written yet is lost. Trim data that is not needed (fstrim, mount -o \
+                 discard), or use a larger limit",
                 Human(self.options.limit)
             ));
         }
@@ -189,7 +190,7 @@ impl Disk {
         }
         if !std::mem::replace(&mut told.is_told, true) {
             (self.options.told)(&format!(
-                "{who}: {NEARLY_FULL} % of the limit of {} are taken: when it is reached, writes are refused. Trim what is not needed (fstrim, \
+                "{who}: {NEARLY_FULL} % of the limit of {} is in use: when the limit is reached, writes are refused. Trim data that is not needed (fstrim, \
                  mount -o discard), or use a larger limit",
                 Human(limit)
             ));

@@ -136,7 +136,7 @@ impl Server {
         let it = fs::symlink_metadata(&place)?;
         if it.uid() != user() || it.mode() & 0o022 != 0 {
             return Err(io::Error::other(format!(
-                "{} belongs to somebody else",
+                "{} belongs to another user",
                 memfold_escape::path(&place)
             )));
         }

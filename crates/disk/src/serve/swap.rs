@@ -13,7 +13,7 @@ pub fn prepare_process() -> Result<Vec<String>, String> {
     // SAFETY: changes only how the kernel treats this process.
     if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) } != 0 {
         return Err(format!(
-            "memory cannot be locked, which swap needs: {}; be root, or raise 'ulimit -l'",
+            "memory cannot be locked, which swap needs: {}; run as root, or raise 'ulimit -l'",
             io::Error::last_os_error()
         ));
     }
@@ -21,7 +21,7 @@ pub fn prepare_process() -> Result<Vec<String>, String> {
     // SAFETY: takes a number.
     if unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) } != 0 {
         missing.push(format!(
-            "the kernel does not take this process for one that makes memory free (PR_SET_IO_FLUSHER): {}; that needs Linux 5.6 and \
+            "the kernel does not treat this process as one that frees memory (PR_SET_IO_FLUSHER): {}; that needs Linux 5.6 and \
              CAP_SYS_RESOURCE. If the whole machine is out of memory, it may have to wait for its own swap",
             io::Error::last_os_error()
         ));
@@ -29,7 +29,7 @@ pub fn prepare_process() -> Result<Vec<String>, String> {
     // Without this process, all others would lose the memory that they have swapped out.
     if let Err(error) = std::fs::write("/proc/self/oom_score_adj", "-1000") {
         missing.push(format!(
-            "this process may be killed when memory ends, and what was swapped out with it (oom_score_adj): {error}; that needs CAP_SYS_RESOURCE"
+            "this process, and the swapped-out memory with it, may be killed when memory runs out (oom_score_adj): {error}; to prevent it needs CAP_SYS_RESOURCE"
         ));
     }
     Ok(missing)

@@ -151,7 +151,7 @@ fn only_what_is_nobodys_is_taken() {
     let path = place.path().join("a letter");
     fs::write(&path, "dear").unwrap();
     let refused = |path: &Path| Disk::new(backed(path, None, 1 << 30)).err().unwrap().to_string();
-    assert!(refused(&path).contains("there already"));
+    assert!(refused(&path).contains("already exists"));
     assert_eq!(fs::read(&path).unwrap(), b"dear");
     assert!(refused(&place.path().join("no/such/place")).contains("cannot be the backing device"));
 }

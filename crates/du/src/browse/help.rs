@@ -11,9 +11,9 @@ const KEYS: [(&str, &str); 24] = [
     ("home, end", "Move to the first, the last"),
     ("right, enter, l", "Open the selected directory"),
     ("left, <, h", "Open the directory above"),
-    ("n", "Sort by name (again: the other way round)"),
-    ("s", "Sort by size (again: the other way round)"),
-    ("C", "Sort by items (again: the other way round)"),
+    ("n", "Sort by name (again: reverse the order)"),
+    ("s", "Sort by size (again: reverse the order)"),
+    ("C", "Sort by items (again: reverse the order)"),
     ("M", "Sort by time (if scanned with -e)"),
     ("t", "Directories before files, or not"),
     ("a", "Disk usage, or apparent size"),
@@ -27,7 +27,7 @@ const KEYS: [(&str, &str); 24] = [
     ("r", "Read the opened directory again"),
     ("b", "Shell in the opened directory"),
     ("?", "Help"),
-    ("ctrl-z", "Sleep until the shell wakes it"),
+    ("ctrl-z", "Suspend until the shell resumes it"),
     ("q", "Quit"),
 ];
 
@@ -39,12 +39,12 @@ const FORMAT: [(&str, &str); 12] = [
     (".", "Something below it could not be read"),
     ("<", "Left out: a pattern, a cache, or above itself"),
     (">", "Left out: another file system"),
-    ("^", "Left out: the kernel makes it up"),
+    ("^", "Left out: a kernel file system"),
     ("@", "Neither file nor directory (link, socket, ..)"),
     ("H", "The file has other names (hard links)"),
     ("e", "An empty directory"),
-    ("", "A file of several names counts once in each directory."),
-    ("", "With u: S what has names elsewhere too, U what has not."),
+    ("", "A file with several names counts once per directory."),
+    ("", "With u: S has names elsewhere, too, U has none."),
 ];
 
 const ABOUT: [(&str, &str); 4] = [

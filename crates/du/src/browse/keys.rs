@@ -96,7 +96,7 @@ impl Browser<'_, '_> {
             KeyCode::Char('c') => self.options.items = !self.options.items,
             KeyCode::Char('m') if self.has_times => self.options.modified = !self.options.modified,
             KeyCode::Char('m' | 'M') => {
-                self.say("Times", "Times are not known. They are if the tree is scanned with -e.");
+                self.say("Times", "Times are unknown. They are known if the tree is scanned with -e.");
             }
             KeyCode::Char('u') => self.options.links = self.options.links.next(),
             KeyCode::Char('i') if self.position().is_some() => {

@@ -74,13 +74,13 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Heap(memfold::heap::Error::Limit) => f.write_str(
-                "the tree does not fit into the limit: give more with --limit, or scan a part of it",
+                "the tree does not fit into the limit: use a larger --limit, or scan a part of it",
             ),
             Error::Heap(error) => error.fmt(f),
             Error::Damaged => {
-                f.write_str("the tree is damaged: scan again, or make its file again; if that does not help, the machine's memory may be at fault")
+                f.write_str("the tree is damaged: scan again, or make its file again; if that does not help, the machine's memory may be faulty")
             }
-            Error::BadFile => f.write_str("the file is damaged: make it again, or take another copy"),
+            Error::BadFile => f.write_str("the file is damaged: make it again, or use another copy"),
             Error::Io(error) => error.fmt(f),
             Error::TooMany => f.write_str("there are more directories, or entries in one, than 4 billion"),
             Error::Root(error) => error.fmt(f),
@@ -93,7 +93,7 @@ impl fmt::Display for Error {
             Error::Terminal(error) => write!(f, "the terminal can't be used: {error}"),
             Error::NotDeleted(failure) => failure.fmt(f),
             Error::NoRoom => f.write_str(
-                "what is there now does not fit into the limit beside what is shown, which is as it was: refresh a part of it, or start again with more --limit",
+                "the new entries do not fit into the limit beside the old ones, which are still shown: refresh a part of them, or start again with a larger --limit",
             ),
             Error::Stopped => f.write_str("stopped"),
         }

@@ -98,18 +98,19 @@ impl fmt::Display for BadFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BadFile::Io(error) => error.fmt(f),
-            BadFile::NotOurs => f.write_str("this is no file that 'memfold du' made with --save"),
+            BadFile::NotOurs => f.write_str("this is not a file that 'memfold du --save' made"),
             BadFile::Version(version) => {
-                write!(f, "a later memfold made this file (version {version} of the format): take that one")
+                write!(f, "a later memfold made this file (version {version} of the format): use that one")
             }
             BadFile::Codec(name) => {
-                write!(f, "the file is compressed with '{}', which is unknown here", name.escape_debug())
-            }
-            BadFile::Damaged(what) => {
                 write!(
                     f,
-                    "the file is damaged or not all there ({what}): make it again, or take another copy"
+                    "the file is compressed with '{}', which this memfold does not know",
+                    name.escape_debug()
                 )
+            }
+            BadFile::Damaged(what) => {
+                write!(f, "the file is damaged or incomplete ({what}): make it again, or use another copy")
             }
             BadFile::Tree(error) => error.fmt(f),
         }

@@ -60,12 +60,12 @@ impl File {
             return Err(BadFile::Version(version));
         }
         let mut trailer = [0; TRAILER];
-        let end = len.checked_sub((HEADER + TRAILER) as u64).ok_or(damaged("it ends too early"))?;
+        let end = len.checked_sub((HEADER + TRAILER) as u64).ok_or(damaged("it is cut off"))?;
         let end = end + HEADER as u64;
         file.read_exact_at(&mut trailer, end)?;
         let long = |at: usize| u64::from_le_bytes(trailer[at..at + 8].try_into().unwrap_or_default());
         if trailer[80..] != END || check(&trailer[..72]) != long(72) {
-            return Err(damaged("its end is not that of such a file"));
+            return Err(damaged("its trailer is not that of such a file"));
         }
         let (space, rows, count, names, name_count, head) =
             (long(0), long(8), long(16), long(24), long(32), long(40));

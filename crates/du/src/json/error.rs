@@ -82,23 +82,23 @@ impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = |name: &[u8]| name.escape_ascii().to_string();
         match self {
-            Wrong::Empty => f.write_str("there is nothing: did what should write the export fail?"),
+            Wrong::Empty => f.write_str("the export is empty: did the program that writes it fail?"),
             Wrong::Ends => f.write_str(
                 "the export ends in the middle: it was not written or copied to its end; make it again",
             ),
             Wrong::Trailing => {
-                f.write_str("more comes behind the end: give one export only, as it was written")
+                f.write_str("more follows after the end: give only one export, as it was written")
             }
             Wrong::Expected(what) => {
                 write!(
                     f,
-                    "{what} is expected here: this is no export of ncdu's, or it is damaged; make it again with ncdu -o"
+                    "{what} is expected here: this is not an export of ncdu, or it is damaged; make it again with ncdu -o"
                 )
             }
             Wrong::Version(version) => {
                 write!(
                     f,
-                    "the format's version is {version}, and 1 is the one known: export with an ncdu of today"
+                    "the format's version is {version}, but only 1 is supported: export with a current ncdu"
                 )
             }
             Wrong::Compressed(by, with) => {
@@ -114,26 +114,26 @@ impl fmt::Display for Wrong {
                 "it is ncdu's binary export: make JSON of it first, with ncdu -f FILE -o FILE.json",
             ),
             Wrong::Number(key) => {
-                write!(f, "\"{key}\" is larger than it can be: the export is damaged; make it again")
+                write!(f, "\"{key}\" is too large: the export is damaged; make it again")
             }
             Wrong::Negative(key) => write!(
                 f,
-                "\"{key}\" is less than 0, and has to be a number from 0 on: the export is damaged; make it again"
+                "\"{key}\" is less than 0, but must be a number from 0 on: the export is damaged; make it again"
             ),
             Wrong::Fraction(key) => write!(
                 f,
-                "\"{key}\" has a fraction or an exponent, and has to be a whole number: the export is damaged; make it again"
+                "\"{key}\" has a fraction or an exponent, but must be a whole number: the export is damaged; make it again"
             ),
             Wrong::NoName => f.write_str("an entry has no \"name\": the export is damaged; make it again"),
             Wrong::Name(bytes, why) => {
                 let shown = &bytes[..bytes.len().min(100)];
-                write!(f, "\"{}\" is no name: {why}; the export is damaged, make it again", name(shown))
+                write!(f, "\"{}\" is not a name: {why}; the export is damaged, make it again", name(shown))
             }
             Wrong::Devices => {
                 f.write_str("there are more than 65,536 file systems: the export is damaged; make it again")
             }
             Wrong::Deep => f.write_str(
-                "something unknown has more than 1,000 levels: the export is damaged; make it again",
+                "an unknown value has more than 1,000 levels: the export is damaged; make it again",
             ),
         }
     }
@@ -149,7 +149,7 @@ impl fmt::Display for ReadError {
                 name => write!(f, "at byte {offset}, of \"{}\": {wrong}", name.escape_ascii()),
             },
             ReadError::Tree(Error::Heap(memfold::heap::Error::Limit)) => {
-                f.write_str("the tree does not fit into the limit: give more with --limit")
+                f.write_str("the tree does not fit into the limit: use a larger --limit")
             }
             ReadError::Tree(error) => error.fmt(f),
         }

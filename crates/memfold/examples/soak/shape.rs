@@ -59,13 +59,13 @@ pub(crate) struct Shape {
     ahead: Ahead,
     pub(crate) threads: usize,
     pub(crate) tier: Option<Faulty>,
-    /// Lengths of nodes, each as often as it stands here; `None` for any up to a block's.
+    /// Lengths from which those of nodes are drawn; repeated ones are more frequent. `None`: any up to a block.
     lengths: Vec<Option<usize>>,
     pub(crate) steps: usize,
 }
 
-/// A limit that the codec's working memory fits into, and 3 MiB for a tier: some codecs need more than is
-/// reckoned with above.
+/// Raises a limit until the codec's working memory and 3 MiB for a tier fit into it: some codecs need more than
+/// `Shape::random` adds.
 fn large_enough(limit: Limit, block: usize, codec: &str) -> Limit {
     let Limit::Bytes(mut bytes) = limit else { return limit };
     let fits = |bytes| {
@@ -80,20 +80,20 @@ fn large_enough(limit: Limit, block: usize, codec: &str) -> Limit {
 
 impl Shape {
     pub(crate) fn random(random: &mut Random) -> Self {
-        // Short blocks have most of what there is in few bytes; long ones take long.
+        // Mostly short blocks: they reach most cases with few bytes, and long ones are slow.
         let block = 1024 << random.of(&[0, 0, 0, 1, 2, 2, 2, 3, 4, 5, 5, 6, 7]);
         let alignment = (1 << random.of(&[0, 1, 2, 3, 3, 3, 3, 3, 4, 6, 8, 12])).min(block / 4);
         let tier = random.of(&[None, Some(Faulty::Memory), Some(Faulty::File)]);
         let paranoid = random.one_in(4);
         let limit = match random.below(4) {
-            // What is spilled is what does not fit into so many bytes.
+            // Only what does not fit into a limit in bytes is spilled.
             _ if tier.is_some() && !paranoid => Limit::Bytes(random.of(&[2, 2, 3]) << 20),
             0 => Limit::Share,
             1 => Limit::Bytes((2 + random.below(30) as u64) << 20),
             _ => Limit::Blocks(random.of(&[4, 5, 8, 40])),
         };
         let limit = match limit {
-            // The memory that codecs work in is a part of it.
+            // The codecs' working memory counts towards the limit.
             Limit::Bytes(bytes) => Limit::Bytes(bytes + (4 << 20) + 40 * block as u64),
             limit => limit,
         };
@@ -102,7 +102,7 @@ impl Shape {
             0 => vec![Some(1 + random.below(64)); 2],
             1 => vec![None],
             2 => [1, block / 64, block / 16].into_iter().flat_map(around).collect(),
-            // What has a block for itself, and what has not, and the parts of what is longer than that.
+            // Nodes just small enough to share a block, nodes that have one for themselves, and nodes in parts.
             3 => [8, block / 4, block - 72, block - 64, block].into_iter().flat_map(around).collect(),
             4 => [24, 32_766, 3 * block, 60_000].into_iter().flat_map(around).collect(),
             _ => vec![Some(16), Some(16), Some(16), Some(40), None, Some(5 * block), Some(160), Some(160)],
@@ -129,7 +129,7 @@ impl Shape {
         }
     }
 
-    /// Options of such a heap, and its tier.
+    /// Options of a heap of this shape, and its tier.
     pub(crate) fn options(&self, random: &mut Random) -> (Options, Option<crate::tier::Handle>) {
         let options = Options::new()
             .block_size(self.block)
@@ -149,7 +149,7 @@ impl Shape {
         }
     }
 
-    /// Those of another heap that is made of its file.
+    /// Options of a heap that is loaded from a file of such a heap.
     pub(crate) fn other_options(&self, random: &mut Random) -> Options {
         let limit = if random.one_in(2) { Limit::Share } else { Limit::Blocks(5 + self.threads as u32) };
         Options::new()
@@ -159,7 +159,7 @@ impl Shape {
             .paranoid(self.paranoid)
     }
 
-    /// Whether something may not fit.
+    /// Whether an allocation may fail because of the limit.
     pub(crate) fn has_limit(&self) -> bool {
         matches!(self.limit, Limit::Bytes(_))
     }
@@ -169,12 +169,12 @@ impl Shape {
         len.unwrap_or_else(|| 1 + random.below(self.block))
     }
 
-    /// Nodes in all take so many bytes at most.
+    /// The most bytes that the nodes of a thread may take.
     pub(crate) fn most_bytes(&self) -> usize {
         let most = match (self.tier, self.limit) {
             // The rest is on the tier.
             (Some(_), Limit::Bytes(bytes)) => 2 * bytes as usize,
-            // What does not compress may be all that there is.
+            // Perhaps nothing compresses.
             (None, Limit::Bytes(bytes)) => bytes as usize / 3,
             _ => 3 << 20,
         };

@@ -18,7 +18,10 @@ fn may_be_an_element<T>(result: Result<T, Error>, len: usize) {
             // A map's element consists of a key and a value.
             assert!(matches!(error, Error::Element(size) if size == len || size == len + 8), "{error:?}");
             let said = error.to_string();
-            assert!(said.contains("whatever the heap's blocks") && !said.contains("take blocks"), "{said}");
+            assert!(
+                said.contains("whatever the size of the heap's blocks") && !said.contains("use blocks"),
+                "{said}"
+            );
         }
     }
 }

@@ -57,12 +57,12 @@ impl fmt::Display for Error {
             }
             Error::Element(size) if *size > LONGEST_ELEMENT => write!(
                 f,
-                "elements of {size} bytes are too long for a leaf, whatever the heap's blocks: they may have 21,816; keep longer ones as [u8]"
+                "elements of {size} bytes are too long for a leaf, whatever the size of the heap's blocks: at most 21,816 fit; keep longer ones as [u8]"
             ),
             Error::Element(size) => {
                 write!(
                     f,
-                    "elements of {size} bytes are too long for the heap's blocks: take blocks of 64 KiB (Options::block_size), where they may have 21,816, or keep elements as [u8]"
+                    "elements of {size} bytes are too long for the heap's blocks: use blocks of 64 KiB (Options::block_size), where at most 21,816 fit, or keep elements as [u8]"
                 )
             }
             Error::Mismatch { node, value } => {
@@ -77,7 +77,7 @@ impl fmt::Display for Error {
             }
             Error::Sessions => write!(
                 f,
-                "the heap has {} sessions, as many as it can: drop some",
+                "the heap has {} sessions, the most that it can have: drop some",
                 super::MOST_SESSIONS
             ),
             Error::OutOfMemory => f.write_str("the system has no more memory"),
@@ -85,7 +85,7 @@ impl fmt::Display for Error {
                 "a block of the heap is damaged: something wrote past a node, or memory is faulty",
             ),
             Error::Lost => {
-                f.write_str("a block of the heap was spilled, and the tier does not have it any more")
+                f.write_str("a block of the heap was spilled, and the tier no longer has it")
             }
             Error::Away => f.write_str("a block of the heap was spilled, and the tier does not answer"),
         }
@@ -102,13 +102,13 @@ impl BadOption {
     /// A limit that leaves no room for blocks of a size.
     pub(crate) fn too_small(block_size: usize, least: u64) -> Self {
         BadOption(std::format!(
-            "the limit is too small: blocks of {block_size} bytes and what compressing takes need {least} bytes at least"
+            "the limit is too small: blocks of {block_size} bytes and compressing them take at least {least} bytes"
         ))
     }
 
     pub(crate) fn no_thread(error: std::io::Error) -> Self {
         BadOption(std::format!(
-            "the heap's thread can't be started: {error}; do without background work and loading ahead"
+            "the heap's thread can't be started: {error}; disable background work and loading ahead"
         ))
     }
 

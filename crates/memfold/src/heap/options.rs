@@ -45,7 +45,7 @@ impl Limit {
     /// Returns an error if the limit leaves no room for a block of `block_size` bytes.
     pub(crate) fn check(self, block_size: usize) -> Result<(), BadOption> {
         match self {
-            Limit::Blocks(0) => Err(BadOption("give one resident block at least".into())),
+            Limit::Blocks(0) => Err(BadOption("give at least one resident block".into())),
             Limit::Bytes(bytes) if bytes / 2 < block_size as u64 => {
                 Err(BadOption::too_small(block_size, 2 * block_size as u64))
             }
@@ -253,7 +253,7 @@ impl Options {
         if self.alignment > self.block_size / 4 {
             let (alignment, block) = (self.alignment, self.block_size);
             return Err(BadOption(format!(
-                "an alignment of {alignment} bytes in blocks of {block}: a block must have room for four nodes at least"
+                "an alignment of {alignment} bytes in blocks of {block}: a block must have room for at least four nodes"
             )));
         }
         self.limit.check(self.block_size)?;
@@ -266,7 +266,7 @@ impl Options {
         };
         if self.away.0.is_some() && !self.paranoid && !matches!(self.limit, Limit::Bytes(_)) {
             return Err(BadOption(
-                "what is spilled is what does not fit: give a limit in bytes with it".into(),
+                "only what does not fit into a limit is spilled: give a limit in bytes with it".into(),
             ));
         }
         Ok(Settled {

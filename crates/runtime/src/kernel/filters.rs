@@ -21,7 +21,7 @@ use memfold_shared::page::{Shared, Slot};
 use crate::kernel::sys::{self, nr, o};
 
 /// The message about a process that is not managed for this reason.
-pub const WORDS: &str = "it was started under a seccomp filter that may end it for system calls of memfold: memfold makes none there, and this process is not managed";
+pub const WORDS: &str = "it was started under a seccomp filter that may kill it for memfold's system calls: memfold makes none, and this process is not managed";
 
 /// The status of this process; `None` where there is no `/proc`.
 pub fn own_status() -> Option<Status> {

@@ -33,7 +33,7 @@ pub fn child_may_open() -> bool {
 pub fn why_unmanaged(error: Errno) -> &'static str {
     match error {
         Errno::NOMEM if soft(DATA).is_some_and(|data| soft(ADDRESS_SPACE).is_none_or(|all| data < all)) => {
-            "too little memory may be had (ulimit -d): this process is not managed"
+            "too little memory can be allocated (ulimit -d): this process is not managed"
         }
         Errno::NOMEM => "too little address space is left (ulimit -v): this process is not managed",
         Errno::AGAIN => {
@@ -48,12 +48,12 @@ pub fn why_unmanaged(error: Errno) -> &'static str {
 pub fn why_restored(error: Errno) -> &'static str {
     match error {
         Errno::NOMEM => {
-            "too little memory is left in a forked process (ulimit -v, ulimit -d): all its memory was brought back"
+            "too little memory is left in a forked process (ulimit -v, ulimit -d): all its memory was restored"
         }
         Errno::AGAIN => {
-            "a forked process may not have more threads (ulimit -u, pids.max): all memory of such processes is brought back"
+            "a forked process may not have more threads (ulimit -u, pids.max): all memory of such processes is restored"
         }
-        _ => "a forked process may not open a userfaultfd of its own: all its memory was brought back",
+        _ => "a forked process may not open a userfaultfd of its own: all its memory was restored",
     }
 }
 

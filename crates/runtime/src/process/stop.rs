@@ -69,7 +69,7 @@ impl Runtime {
         }
         if paging {
             let mut text = sys::Text::new();
-            let _ = write!(text, "{why}: all its memory is brought back, and it is not managed any more");
+            let _ = write!(text, "{why}: all its memory is restored, and it is no longer managed");
             self.say(text.as_str());
         }
         while !self.process.stopped.load(Acquire) {
@@ -135,7 +135,7 @@ impl Runtime {
     fn restore_all(&'static self) {
         // SAFETY: no other thread uses the last number, and a process stops only once.
         let Some(mut handler) = (unsafe { Server::new(self, WORKERS - 1) }) else {
-            self.fail("no memory is left to bring evicted pages back");
+            self.fail("no memory is left to restore evicted pages");
         };
         handler.is_keepers = true;
         // Mappings may move meanwhile, so this repeats until a round finds nothing.
@@ -158,11 +158,7 @@ impl Runtime {
                 return;
             }
         }
-        self.fail_at(
-            "an evicted page could not be brought back before the runtime had to stop",
-            left.0,
-            left.1,
-        );
+        self.fail_at("an evicted page could not be restored before the runtime had to stop", left.0, left.1);
     }
 
     fn unregister_all(&self, maps: Fd) {

@@ -18,7 +18,7 @@
 //! Invariants:
 //! - The file is open for reading only, and bypasses the page cache, which would use up the memory that
 //!   spilling has freed.
-//! - The buffers belong to the process: reads that a stopped process has begun take nothing from others. If a
+//! - The buffers belong to the process: a process that is stopped during a read keeps no buffer from others. If a
 //!   thread stops waiting for a read, its buffer stays taken for ever, since the data may still arrive.
 //! - A process whose reads may be held back, by its cgroup's limit or its priority, does not read here: the
 //!   thread that writes to the file would wait for such a read, and all others for that thread.

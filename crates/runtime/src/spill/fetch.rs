@@ -273,14 +273,14 @@ impl Runtime {
         if is_wanted {
             self.fail(match answer {
                 Some(answer::DONE) => {
-                    "a page was spilled, and what the tier gave back is not what it was given: the process is ended, so that it can't go on with wrong data"
+                    "a page was spilled, and the tier returned other data: the process is terminated, so that it can't continue with wrong data"
                 }
                 Some(answer::AWAY) => {
-                    "a page was spilled to a tier that does not answer, and it was waited for as long as --spill-patience says: the process is ended"
+                    "a page was spilled to a tier that has not answered for as long as --spill-patience allows: the process is terminated"
                 }
-                None => "a page was spilled, and the supervisor (memfold run) is gone that could fetch it: the process is ended",
+                None => "a page was spilled, and the supervisor (memfold run), which could fetch it, is gone: the process is terminated",
                 _ => {
-                    "a page was spilled, and the tier does not have it any more: the process is ended, so that it can't go on with wrong data"
+                    "a page was spilled, and the tier no longer has it: the process is terminated, so that it can't continue with wrong data"
                 }
             });
         }
@@ -320,7 +320,7 @@ impl Runtime {
     /// In a process in which nothing else runs: fetches one spilled page.
     pub fn fetch_alone(&self, worker: &mut Worker, page: usize) {
         if self.fetch(worker, page, 1, None).is_none() {
-            self.fail("a spilled page could not be brought back");
+            self.fail("a spilled page could not be restored");
         }
     }
 }

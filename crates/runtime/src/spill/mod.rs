@@ -168,7 +168,7 @@ impl Runtime {
 }
 
 /// The message about a process whose pid differs from the one by which the supervisor knows it.
-pub const FOREIGN_WORDS: &str = "it is in a PID namespace of its own: nothing of it is spilled";
+pub const FOREIGN_WORDS: &str = "it is in a PID namespace of its own: none of its memory is spilled";
 
 /// Whether this process and the server of the area know each other by the same pids.
 pub fn is_in_namespace_of(area: &Area) -> bool {

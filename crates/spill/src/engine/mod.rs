@@ -280,7 +280,7 @@ impl Engine {
     fn tell_left(&self, late: usize) {
         let count = late + locked(&self.inner.queue).deletes.len();
         if let (1.., Some(at)) = (count, self.inner.tier.left_at()) {
-            let why = format!("{count} batches could not be deleted, and stay there: {at}");
+            let why = format!("{count} batches could not be deleted, and remain there: {at}");
             (self.inner.told)(&Health::Away(why));
         }
     }

@@ -109,7 +109,7 @@ pub enum Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Trouble::Lost => to.write_str("it does not have any more what was put there"),
+            Trouble::Lost => to.write_str("it no longer has the data"),
             Trouble::Full => to.write_str("it is full"),
             Trouble::Away(why) | Trouble::Unfit(why) => to.write_str(why),
         }

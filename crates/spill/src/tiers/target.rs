@@ -62,13 +62,13 @@ impl Target {
         let (scheme, rest) = colon.map_or((&b"file"[..], bytes), |at| (&bytes[..at], &bytes[at + 3..]));
         if scheme == b"file" {
             if rest.trim_ascii().is_empty() {
-                return Err(BadTarget("nothing is named: give a directory, a new file, or a URL as nbd://HOST/EXPORT or redis://HOST".into()));
+                return Err(BadTarget("the target is empty: give a directory, a new file, or a URL like nbd://HOST/EXPORT or redis://HOST".into()));
             }
             // A new file may have nearly any name, so a mistyped URL would go unnoticed. It may contain a
             // password, so the message does not repeat it.
             if rest.contains(&b':') && !rest.contains(&b'/') {
                 return Err(BadTarget(
-                    "this may be a server: give a URL as nbd://HOST/EXPORT or redis://HOST, or ./NAME for a file".into(),
+                    "this may be a server: give a URL like nbd://HOST/EXPORT or redis://HOST, or ./NAME for a file".into(),
                 ));
             }
             return Ok(Target::File(OsStr::from_bytes(rest).into()));
@@ -77,7 +77,7 @@ impl Target {
             name.to_str().and_then(|text| Some((text, text.split_once("://")?)))
         else {
             return Err(BadTarget(
-                "a URL is text (UTF-8), and there are other bytes in it: write them as %FF".into(),
+                "a URL must be UTF-8, and this one has other bytes: write them as %FF".into(),
             ));
         };
         if NBD.contains(&scheme) {
@@ -87,7 +87,7 @@ impl Target {
             return redis(scheme, rest);
         }
         let more = if matches!(scheme, "rediss" | "valkeys") {
-            "; for Redis over TLS run a tunnel (stunnel) and name its near end"
+            "; for Redis over TLS, run a tunnel (stunnel) and name its local end"
         } else {
             ""
         };
@@ -160,8 +160,8 @@ mod tests {
         assert_eq!(target(b"file:///tmp/\xff"), file(b"/tmp/\xff"));
         assert_eq!(target(b"/tmp/a://b"), file(b"/tmp/a://b"));
         assert_eq!(target(b"./http://b:1"), file(b"./http://b:1"));
-        assert!(target(b"redis://\xff").unwrap_err().0.contains("URL is text"));
-        assert!(target(b"\xff://host").unwrap_err().0.contains("URL is text"));
+        assert!(target(b"redis://\xff").unwrap_err().0.contains("URL must be UTF-8"));
+        assert!(target(b"\xff://host").unwrap_err().0.contains("URL must be UTF-8"));
         assert!(target(b"\xff:1").unwrap_err().0.contains("may be a server"));
     }
 }

@@ -74,7 +74,7 @@ impl Item for u64 {
             let len = bytes.len();
             Failure::new(
                 Code::Kind,
-                format!("the elements or keys are numbers of 8 bytes, and these are {len}"),
+                format!("the elements or keys are numbers of 8 bytes, but {len} were given"),
             )
         })?;
         Ok(work(&kind.keep(u64::from_ne_bytes(number))))

@@ -3,16 +3,16 @@
 //! ```text
 //!   number   "mf" | serial, 36 bits | place of the session in the thread's table, 10 bits | 3: a list, 0: a map
 //!
-//!   slablist.rs, sorted.rs, positions.rs, ordered.rs, cursor.rs   the functions of lists    kind.rs      elements as C has them, orders that C says
-//!   slabmap.rs                                                    those of maps             options.rs   what C says about a new one
+//!   slablist.rs, sorted.rs, positions.rs, ordered.rs, cursor.rs   the functions of lists    kind.rs      elements in C's form, orders that C provides
+//!   slabmap.rs                                                    those of maps             options.rs   options of a new one
 //!   list.rs, map.rs                                               lists and maps of any kind
 //! ```
 //!
 //! Rules:
 //! - A list is looked up in its session, which is in the table of the calling thread. It ends when it is freed,
 //!   or when its session is closed.
-//! - Lists borrow sessions of the heap that nothing else uses, and are dropped before these. In a broken heap
-//!   they are left as they are, for ever.
+//! - Lists borrow sessions of the heap that nothing else uses, and are dropped before those sessions. In a
+//!   broken heap they are never dropped.
 //! - Orders that C provides are called while nothing is being changed, and may not call the library. They are not
 //!   trusted: elements may end up anywhere, but are never lost.
 
@@ -210,7 +210,10 @@ impl Room<'_> {
         if len <= room {
             return Ok(());
         }
-        Err(Failure::new(Code::Range, format!("the element has {len} bytes, and there is room for {room}")))
+        Err(Failure::new(
+            Code::Range,
+            format!("the element has {len} bytes, but there is room for only {room}"),
+        ))
     }
 
     /// Copies an element that fits.

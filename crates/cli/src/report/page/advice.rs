@@ -36,7 +36,7 @@ pub fn of(numbers: &Numbers) -> Vec<Advice> {
         say(
             "cpu",
             format!(
-                "memfold took {own:.1} s of the {all_cpu:.1} s of CPU time. On a machine whose CPUs are all busy that slows the program down; a larger limit lessens it."
+                "memfold took {own:.1} s of the {all_cpu:.1} s of CPU time. On a machine whose CPUs are all busy, this slows the program down; a larger limit reduces it."
             ),
         );
     }
@@ -44,14 +44,14 @@ pub fn of(numbers: &Numbers) -> Vec<Advice> {
         say(
             "lost",
             format!(
-                "{} events came faster than they could be read: the maps over time and the list of pages show {:.1} % of the faults. Counters, quantiles and the density have all.",
+                "{} events came faster than they could be read: the maps over time and the list of pages show {:.1} % of the faults. Counters, quantiles and the density include all of them.",
                 numbers.faults.events_lost,
                 numbers.faults.seen as f64 / numbers.faults.timed.max(1) as f64 * 100.0
             ),
         );
     }
     if all.is_empty() {
-        all.push(Advice { about: "nothing", text: "Nothing: the limit was held, at a small price.".into() });
+        all.push(Advice { about: "nothing", text: "Nothing: the limit was held, at a small cost.".into() });
     }
     all
 }
@@ -64,25 +64,25 @@ fn passed(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
     let over = Human(stats.over_limit_bytes);
     let why = match (stats.is_full, stats.is_partly_managed) {
         (_, true) => {
-            "not every process was managed all the time. The table of processes says which, and why."
+            "not every process was managed all the time. The table of processes shows which, and why."
         }
         (true, _) => {
             "nothing more could be compressed. Give it a larger limit, or a denser second codec: `--codec auto:fast,auto:max`."
         }
         _ => {
-            "memory grew faster than it could be compressed, for a moment. If that must never be, put the program into a cgroup with a limit a little higher, too."
+            "for a moment, memory grew faster than it could be compressed. If that must never happen, also put the program into a cgroup with a slightly higher limit."
         }
     };
-    say("passed", format!("The limit was passed by {over}: {why}"));
+    say("passed", format!("Memory use exceeded the limit by {over}: {why}"));
 }
 
 fn unmanaged(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
     for process in numbers.processes.iter().filter(|process| process.state == "not managed").take(3) {
-        let why = process.why.as_deref().unwrap_or("it never said why");
+        let why = process.why.as_deref().unwrap_or("it did not report why");
         say(
             "unmanaged",
             format!(
-                "Process {} ({}) was not managed: {why}. Its {} counted towards the limit and could not be compressed. If it can be linked dynamically, or run as the same user, it is managed.",
+                "Process {} ({}) was not managed: {why}. Its {} counted towards the limit and could not be compressed. It would be managed if it were linked dynamically, or ran as the same user.",
                 process.pid,
                 short(&process.command),
                 Human(process.peak_resident_bytes)
@@ -93,7 +93,7 @@ fn unmanaged(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         say(
             "stopped",
             format!(
-                "memfold stopped in process {} ({}), or never began: all of it stayed resident from then on. A line on standard error says why.",
+                "memfold stopped managing process {} ({}), or never began to: from then on all of its memory stayed resident. A line on standard error says why.",
                 process.pid,
                 short(&process.command)
             ),
@@ -113,12 +113,12 @@ fn idle(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
     }
     let wanted = stats.peak_resident_bytes * 3 / 4;
     let mut text = format!(
-        "Nothing had to be compressed: {} were in use at most, of {} allowed. With this limit memfold is not needed.",
+        "Nothing had to be compressed: at most {} of the limit of {} were in use. With this limit memfold is not needed.",
         Human(stats.peak_resident_bytes),
         Human(stats.limit_bytes)
     );
     if wanted > memfold_shared::page::SMALLEST_LIMIT {
-        text += &format!(" To save memory set it below what is used: try `--limit {}`.", megabytes(wanted));
+        text += &format!(" To save memory, set a limit below the peak: try `--limit {}`.", megabytes(wanted));
     }
     say("unneeded", text);
 }
@@ -130,7 +130,7 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         say(
             "stall",
             format!(
-                "Memory was taken though there was room, for waiting of up to {:.2} % of the time of a process; it was {:.2} %, all processes added up. With a smaller `--stall` they wait less, with a larger one more is saved.",
+                "Memory was evicted although there was room, and each process may wait for up to {:.2} % of the time for it; the processes waited for {:.2} % in total. With a smaller `--stall` they wait less; with a larger one more memory is saved.",
                 target * 100.0,
                 share * 100.0
             ),
@@ -142,15 +142,15 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
     let fits = stats.peak_logical_bytes + spare;
     if share > STALL_MUCH {
         let between = stats.limit_bytes + fits.saturating_sub(stats.limit_bytes) / 2;
-        let all = if stats.processes > 1 { ", all processes added up" } else { "" };
+        let all = if stats.processes > 1 { ", summed over all processes" } else { "" };
         let mut text = format!("Programs waited for memfold in {:.1} % of the time{all}", share * 100.0);
         let room = stats.throttled_seconds / stats.stalled_seconds.max(1e-9);
         if room > 0.5 {
-            text += ", mostly for room: memory grew, or came back, faster than it could be compressed. A faster first codec (`--codec lz4,auto`) or more CPUs help with that";
+            text += ", mostly for room: memory grew, or was restored, faster than it could be compressed. A faster first codec (`--codec lz4,auto`) or more CPUs help";
         }
         if fits > stats.limit_bytes {
             text += &format!(
-                ". A larger limit lessens it: try `--limit {}`; from {} on nothing would be compressed",
+                ". A larger limit reduces this: try `--limit {}`; from {} on, nothing would be compressed",
                 megabytes(between),
                 megabytes(fits)
             );
@@ -161,7 +161,7 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
             say(
                 "working-set",
                 format!(
-                    "For 100 pages compressed {:.0} came back: what the programs use all the time is larger than the limit leaves room for.",
+                    "For every 100 pages compressed, {:.0} were restored: the working set is larger than the limit leaves room for.",
                     came_back as f64 / stats.pages_compressed.max(1) as f64 * 100.0
                 ),
             );
@@ -172,7 +172,7 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
             say(
                 "lower",
                 format!(
-                    "Waiting took {:.2} % of the time, {} pages came back: the limit can be lower. Try `--limit {}`.",
+                    "Waiting took {:.2} % of the time, and {} pages were restored: the limit can be lower. Try `--limit {}`.",
                     share * 100.0,
                     stats.pages_faulted,
                     megabytes(lower)
@@ -192,7 +192,7 @@ fn data(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         say(
             "incompressible",
             format!(
-                "{:.0} % of the pages did not become smaller: compressed, encrypted or random data. No codec helps with those; a limit below them costs time and saves nothing.",
+                "{:.0} % of the pages did not become smaller: compressed, encrypted or random data. No codec helps with those; a limit below their size costs time and saves nothing.",
                 raw * 100.0
             ),
         );
@@ -200,7 +200,7 @@ fn data(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         say(
             "codec",
             format!(
-                "Data compressed to 1/{ratio:.2} only. `memfold analyze PID` shows what other codecs would make of them; a denser one is chosen by `--codec auto,auto:max`, at more CPU time."
+                "The data compressed only to 1/{ratio:.2}. `memfold analyze PID` shows the ratios of other codecs; `--codec auto,auto:max` selects a denser one, which takes more CPU time."
             ),
         );
     }
@@ -209,7 +209,7 @@ fn data(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         say(
             "zeros",
             format!(
-                "{:.0} % of the pages that went were nothing but zeros: memory that the program took and never filled, or cleared. It might do without.",
+                "{:.0} % of the evicted pages held only zeros: memory that the program allocated and never filled, or cleared. It may not need it.",
                 zeros * 100.0
             ),
         );
@@ -224,7 +224,7 @@ fn pages(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         say(
             "hot-pages",
             format!(
-                "{} pages had {:.0} % of all faults: they are used all the time, and taken away all the same. The list of pages says where they lie; a little more room keeps them.",
+                "{} pages had {:.0} % of all faults: they are in constant use, and are evicted all the same. The list of pages shows where they are; a slightly higher limit keeps them resident.",
                 pages.len(),
                 sum as f64 / seen as f64 * 100.0
             ),

@@ -13,7 +13,7 @@ pub const PARTS: [(&str, &str); 5] = [
     ("s", "standby: evicted, not yet compressed"),
     ("c", "compressed"),
     ("k", "overhead of memfold"),
-    ("m", "processes that are not managed, or not yet"),
+    ("m", "processes that are not, or not yet, managed"),
 ];
 
 /// Memory by state.
@@ -35,7 +35,7 @@ pub fn memory(numbers: &Numbers) -> String {
     let scale = Steps::of(numbers);
     let mut plot = Plot {
         id: "memory",
-        label: "Memory by state over time, stacked; the limit; what the programs have".into(),
+        label: "Memory by state over time, stacked; the limit; the programs' logical size".into(),
         height: 20.0,
         x: time_axis(numbers.seconds()),
         y,
@@ -70,7 +70,7 @@ pub fn memory_key(numbers: &Numbers) -> String {
     for (colour, name) in PARTS.iter().filter(|(colour, _)| unmanaged || *colour != "m") {
         let _ = writeln!(key, "<li><i style=\"background:var(--{colour})\"></i>{}</li>", escape(name));
     }
-    key + "<li><i class=\"l\"></i>what the programs have</li>\n<li><i class=\"l d\"></i>limit</li>\n</ul>\n"
+    key + "<li><i class=\"l\"></i>the programs' logical size</li>\n<li><i class=\"l d\"></i>limit</li>\n</ul>\n"
 }
 
 /// The share of time in which a thread waited, and faults per second.
@@ -83,14 +83,14 @@ pub fn waiting(numbers: &Numbers) -> String {
     let first = rate(
         numbers,
         "stall",
-        "Share of the time in which a thread waited for memfold, all processes added up",
+        "Share of the time in which a thread waited for memfold, summed over all processes",
         &stalled,
         "v",
         &percent,
     );
     let second = rate(numbers, "rate", "Faults on compressed pages by second", &faults, "a", &short);
     format!(
-        "<h3>Waiting for memfold, share of the time, all processes added up</h3>\n{first}<h3>Faults on compressed pages, by second</h3>\n{second}"
+        "<h3>Waiting for memfold, share of the time, summed over all processes</h3>\n{first}<h3>Faults on compressed pages, by second</h3>\n{second}"
     )
 }
 

@@ -80,7 +80,7 @@ pub fn density(numbers: &Numbers) -> String {
     }
     let mut plot = Plot {
         id: "density",
-        label: "How many of all faults took how long".into(),
+        label: "Distribution of the latency of faults".into(),
         height: 9.0,
         x: log_ticks(low, last.to_us).into_iter().map(|us| (x(us), us_text(us))).collect(),
         y,
@@ -159,7 +159,7 @@ pub fn space(numbers: &Numbers) -> String {
     if largest > 0 {
         html += &Cells::scale(largest, "faults in a cell");
     }
-    html + "<p class=\"scale\"><i style=\"background:var(--q0)\"></i> pages were compressed, none came back</p>\n"
+    html + "<p class=\"scale\"><i style=\"background:var(--q0)\"></i> pages were compressed, none was restored</p>\n"
 }
 
 /// Rows of one mapping.
@@ -225,7 +225,7 @@ pub fn sizes(numbers: &Numbers) -> String {
     });
     let mut plot = Plot {
         id: "sizes",
-        label: "Pages by what they were compressed to, bytes".into(),
+        label: "Pages by compressed size, bytes".into(),
         height: 11.0,
         x: x.collect(),
         y,
@@ -236,5 +236,5 @@ pub fn sizes(numbers: &Numbers) -> String {
     };
     plot.grid();
     plot.draw()
-        + "<ul class=\"key\"><li><i style=\"background:var(--s)\"></i>zeros, at the left</li><li><i style=\"background:var(--c)\"></i>one other repeated word</li><li><i style=\"background:var(--a)\"></i>compressed to so many bytes</li><li><i style=\"background:var(--v)\"></i>did not become smaller: 4096</li></ul>\n"
+        + "<ul class=\"key\"><li><i style=\"background:var(--s)\"></i>zeros, at the left</li><li><i style=\"background:var(--c)\"></i>another repeated word</li><li><i style=\"background:var(--a)\"></i>compressed size in bytes</li><li><i style=\"background:var(--v)\"></i>did not become smaller: 4096</li></ul>\n"
 }

@@ -46,15 +46,15 @@ fn write(numbers: &Numbers) -> String {
     );
     if stats.did_evict() {
         faults(&mut body, numbers);
-        body += &section("What pages were compressed to", &sizes_words(numbers), &maps::sizes(numbers));
+        body += &section("Compressed sizes of pages", &sizes_words(numbers), &maps::sizes(numbers));
     }
     body += &section(
         "Processes",
-        "From when to when, the most each had and saved, and what it cost. Resident memory is each process's own count: after a fork the same page counts in both.",
+        "When each process ran, its peak memory and savings, and what it cost. Resident memory is each process's own count: after a fork, a shared page counts in both.",
         &tables::processes(numbers),
     );
     if !numbers.pages.list.is_empty() {
-        body += &section("Pages that came back most", &pages_words(numbers), &tables::pages(numbers));
+        body += &section("Pages with the most faults", &pages_words(numbers), &tables::pages(numbers));
     }
     body += &section("All figures", "", &tables::figures(numbers));
     body += &format!(
@@ -95,12 +95,12 @@ fn headline(numbers: &Numbers) -> String {
 fn cards(numbers: &Numbers) -> String {
     let stats = numbers.stats;
     let cards = [
-        (bytes("/peak_saved_bytes", numbers.peak_saved_bytes), "saved, at most at one time"),
+        (bytes("/peak_saved_bytes", numbers.peak_saved_bytes), "peak of memory saved"),
         (ratio("/stats/compression_ratio", stats.compression_ratio), "compression"),
         (
             percent("/stall_share", numbers.stall_share),
             if numbers.processes.len() > 1 {
-                "waiting, of the wall time, all processes added up"
+                "of the wall time spent waiting, summed over all processes"
             } else {
                 "of the time, a thread waited"
             },
@@ -138,8 +138,9 @@ fn with_code(text: &str) -> String {
 fn faults(body: &mut String, numbers: &Numbers) {
     *body += &section(
         "What it cost",
-        "A fault is a touch of a compressed page: the thread waits until it is back. Waiting includes pages from standby and waiting for room. \
-         It is counted when a wait ends, and added up over processes: so a moment can have more than 100\u{a0}%.",
+        "A fault is a touch of a compressed page: the thread waits until the page is restored. Waiting \
+         includes pages from standby and waiting for room. A wait is counted when it ends, and waits are \
+         summed over processes, so that a moment can have more than 100\u{a0}%.",
         &charts::waiting(numbers),
     );
     let seen = seen_words(numbers);
@@ -167,7 +168,7 @@ fn faults(body: &mut String, numbers: &Numbers) {
     );
     if map.faults_left_out + map.pages_compressed_left_out > 0 {
         words += &format!(
-            " {} faults and {} pages compressed found no room in the picture.",
+            " {} faults and {} compressed pages did not fit into the picture.",
             count("/space/faults_left_out", map.faults_left_out),
             count("/space/pages_compressed_left_out", map.pages_compressed_left_out)
         );
@@ -181,7 +182,7 @@ fn seen_words(numbers: &Numbers) -> String {
         return "Every fault is in it.".into();
     }
     format!(
-        "{} of {} faults are in it: the others came too fast to be seen one by one.",
+        "{} of {} faults are in it: the others came too fast to be recorded one by one.",
         count("/faults/seen", faults.seen),
         count("/faults/timed", faults.timed)
     )
@@ -190,7 +191,7 @@ fn seen_words(numbers: &Numbers) -> String {
 fn sizes_words(numbers: &Numbers) -> String {
     let sizes = &numbers.sizes;
     format!(
-        "Pages of 4096 bytes, when they went; what was made denser later is not in it. {} were zeros, {} another repeated word, {} did not become smaller.",
+        "Pages of 4096 bytes when they were evicted; later compression by the dense codec is not included. {} were zeros, {} another repeated word, {} did not become smaller.",
         count("/sizes/zeros", sizes.zeros),
         count("/sizes/repeated", sizes.repeated),
         count("/sizes/incompressible", sizes.incompressible)
@@ -199,10 +200,10 @@ fn sizes_words(numbers: &Numbers) -> String {
 
 fn pages_words(numbers: &Numbers) -> String {
     if numbers.pages.error == 0 {
-        return "Faults by page. These were taken away and needed again most often.".into();
+        return "Faults by page. These pages were evicted and needed again most often.".into();
     }
     format!(
-        "Faults by page. So many pages had faults that counts are bounds: each may be larger by up to {}, and a page with no more than that may be missing.",
+        "Faults by page. So many pages had faults that the counts are lower bounds: each may be higher by up to {}, and a page with no more faults than that may be missing.",
         count("/pages/error", numbers.pages.error)
     )
 }

@@ -75,35 +75,38 @@ pub fn figures(numbers: &Numbers) -> String {
         ("Peak resident memory", b("peak_resident_bytes", stats.peak_resident_bytes)),
         ("above the limit", b("over_limit_bytes", stats.over_limit_bytes)),
         ("Peak logical size", b("peak_logical_bytes", stats.peak_logical_bytes)),
-        ("On average resident", b("mean_resident_bytes", stats.mean_resident_bytes)),
+        ("Mean resident memory", b("mean_resident_bytes", stats.mean_resident_bytes)),
         ("Mean logical size", b("mean_logical_bytes", stats.mean_logical_bytes)),
         ("Peak evicted", b("peak_evicted_bytes", stats.peak_evicted_bytes)),
         ("Peak compressed bytes", b("peak_payload_bytes", stats.peak_payload_bytes)),
         (
-            "Most of memfold's other memory in the programs",
+            "Peak of memfold's other memory in the programs",
             b("peak_overhead_bytes", stats.peak_overhead_bytes),
         ),
         ("Memory of the supervisor", b("supervisor_resident_bytes", stats.supervisor_resident_bytes)),
-        ("Compression when most was evicted", ratio(&at("compression_ratio"), stats.compression_ratio)),
+        ("Compression at the peak of eviction", ratio(&at("compression_ratio"), stats.compression_ratio)),
         ("Pages compressed", n("pages_compressed", stats.pages_compressed)),
         ("of which zeros", n("pages_same_filled", stats.pages_same_filled)),
         ("Pages compressed again, denser", n("pages_densified", stats.pages_densified)),
         ("Pages that no codec makes smaller", n("pages_incompressible", stats.pages_incompressible)),
         ("Blocks evicted", n("blocks_evicted", stats.blocks_evicted)),
         ("Faults on compressed pages", n("pages_faulted", stats.pages_faulted)),
-        ("Pages that came back from standby", n("pages_rescued", stats.pages_rescued)),
-        ("Pages brought back before they were asked for", n("pages_prefetched", stats.pages_prefetched)),
+        ("Pages restored from standby", n("pages_rescued", stats.pages_rescued)),
+        ("Pages restored ahead of use", n("pages_prefetched", stats.pages_prefetched)),
         ("Half of the faults took at most", us("/stats/fault_us/p50", stats.fault_us.p50)),
         ("90 % of them", us("/faults/p90_us", numbers.faults.p90_us)),
         ("99 % of them", us("/stats/fault_us/p99", stats.fault_us.p99)),
         ("99.9 % of them", us("/faults/p99_9_us", numbers.faults.p99_9_us)),
         ("The longest", us("/stats/fault_us/max", stats.fault_us.max)),
         ("Time in which a thread waited for memfold", s("stalled_seconds", stats.stalled_seconds)),
-        ("Time that threads waited for room, each counted", s("throttled_seconds", stats.throttled_seconds)),
+        (
+            "Time that threads waited for room, summed over threads",
+            s("throttled_seconds", stats.throttled_seconds),
+        ),
         ("Wall time", s("wall_seconds", stats.wall_seconds)),
         ("CPU time of the tree, in user code", s("user_seconds", stats.user_seconds)),
         ("CPU time of the tree, in the kernel", s("system_seconds", stats.system_seconds)),
-        ("of both, memfold's threads", s("runtime_cpu_seconds", stats.runtime_cpu_seconds)),
+        ("of these two, memfold's threads", s("runtime_cpu_seconds", stats.runtime_cpu_seconds)),
         ("CPU time of the supervisor", s("supervisor_cpu_seconds", stats.supervisor_cpu_seconds)),
         ("Processes", n("processes", stats.processes)),
         ("of which not managed", n("processes_unmanaged", stats.processes_unmanaged)),
@@ -125,7 +128,7 @@ pub fn processes(numbers: &Numbers) -> String {
     let row = |(number, process): (usize, &Row)| {
         let at = |name: &str| format!("/processes/{number}/{name}");
         let command =
-            if process.command.is_empty() { "(ended before it was looked at)" } else { &process.command };
+            if process.command.is_empty() { "(ended before it was examined)" } else { &process.command };
         let end = process.to_seconds.map_or("the end".to_owned(), |to| seconds(&at("to_seconds"), to));
         let why = process.why.as_deref().map_or(String::new(), |why| format!(" {}", escape(why)));
         let tag = if process.state == "managed" { "tag" } else { "tag bad" };

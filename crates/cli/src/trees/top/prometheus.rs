@@ -14,11 +14,8 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Names and definitions of the counters.
 const COUNTERS: [(&str, &str); 3] = [
-    ("faults_total", "Touches of compressed pages. Pages that were brought back beside them do not count."),
-    (
-        "fault_seconds_total",
-        "Time that it took to serve such touches, one after the other; waiting for room is in it.",
-    ),
+    ("faults_total", "Touches of compressed pages. Pages that were restored along with them do not count."),
+    ("fault_seconds_total", "Time to serve such touches, summed; it includes waiting for room."),
     (
         "stalled_seconds_total",
         "Time in which at least one thread of a process waited for memfold: for a page, compressed or not, or for room.",
@@ -39,7 +36,12 @@ pub fn text(look: &Look) -> String {
         }
     };
     let version = labels(&[("version", look.version)]);
-    add("memfold_build_info", "gauge", "Version of the memfold that looks.", vec![(version, "1".into())]);
+    add(
+        "memfold_build_info",
+        "gauge",
+        "Version of the memfold that reports this.",
+        vec![(version, "1".into())],
+    );
     let hidden = ["user", "version"].map(|reason| {
         let count = look.hidden.iter().filter(|unseen| unseen.reason == reason).count();
         (labels(&[("reason", reason)]), count.to_string())
@@ -62,7 +64,7 @@ pub fn text(look: &Look) -> String {
         add(&format!("memfold_tree_{name}"), "gauge", help, trees(&value));
     }
     for (at, (name, help)) in COUNTERS.iter().enumerate() {
-        let help = format!("{help} All processes, those that have ended, too.");
+        let help = format!("{help} All processes, including those that have ended.");
         let value = |tree: &Group| Some(counter(&tree.totals, at));
         add(&format!("memfold_tree_{name}"), "counter", &help, trees(&value));
     }

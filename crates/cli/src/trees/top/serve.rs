@@ -51,7 +51,7 @@ pub fn serve(address: &str, mut looker: Looker) -> Result<i32, Failure> {
             // A client that has gone away meanwhile does not matter.
             Ok(answer) => drop(answer.send(prometheus::text(&looker.look()))),
             Err(RecvTimeoutError::Timeout) => drop(looker.look()),
-            Err(RecvTimeoutError::Disconnected) => return Err(Failure::new("nobody can connect any more")),
+            Err(RecvTimeoutError::Disconnected) => return Err(Failure::new("clients can no longer connect")),
         }
         if looker.has_ended() {
             return Ok(0);

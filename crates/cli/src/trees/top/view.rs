@@ -96,7 +96,7 @@ impl View {
 
     fn draw_head(&self, buffer: &mut Buffer, area: Rect, state: &State) {
         let right = match () {
-            () if state.has_ended => "it has ended: last numbers".to_owned(),
+            () if state.has_ended => "ended: last numbers".to_owned(),
             () if state.is_paused => "paused".to_owned(),
             () => format!("every {} s", self.interval),
         };

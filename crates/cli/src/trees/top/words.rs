@@ -17,7 +17,7 @@ const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 /// The first line, shortened to fit.
 pub fn summary(look: &Look, columns: usize) -> String {
     if look.trees.is_empty() {
-        return "nothing to be seen".into();
+        return "nothing to show".into();
     }
     let (mut logical, mut resident, mut processes) = (0_u64, 0_u64, 0);
     for tree in &look.trees {

@@ -80,11 +80,11 @@ fn what_is_new_is_neither_deleted_nor_forgotten() {
     fs::write(root.join("docs/deep/new"), "new").unwrap();
     let before = everything(&root);
     delete(&mut terminal, "docs");
-    message(&mut terminal, "docs/deep holds something that was not shown");
+    message(&mut terminal, "docs/deep contains something that was not shown");
     assert_eq!(everything(&root), before);
     // Once more: it was not read again unasked.
     delete(&mut terminal, "docs");
-    message(&mut terminal, "docs/deep holds something that was not shown");
+    message(&mut terminal, "docs/deep contains something that was not shown");
     assert_eq!(everything(&root), before);
     terminal.has("Items: 12");
     terminal.press("r");

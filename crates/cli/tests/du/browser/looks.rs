@@ -31,7 +31,7 @@ fn another_size_is_another_screen() {
 #[test]
 fn what_is_no_terminal_to_draw_on_is_refused() {
     let (_scratch, root) = scratch();
-    for (term, says) in [("dumb", "TERM says that it is 'dumb'"), ("", "TERM does not say what it is")] {
+    for (term, says) in [("dumb", "TERM is 'dumb'"), ("", "TERM does not name the terminal")] {
         let mut terminal = start(&[], &root, &[("TERM", Path::new(term))]);
         assert_eq!(terminal.end().exit_code(), 125);
         terminal.has(&format!("memfold: the terminal can't be used: {says}"));

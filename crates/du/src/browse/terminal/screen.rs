@@ -96,18 +96,18 @@ impl Screen {
     pub fn new(options: &Options) -> Result<Self, Error> {
         if !stdout().is_terminal() {
             let text =
-                "standard output is no terminal: ask for --json or another output that is not full-screen";
+                "standard output is not a terminal: use --json or another output that is not full-screen";
             return Err(Error::Terminal(io::Error::other(text)));
         }
         // For other terminals, sequences that nearly all understand are good enough.
         let term = std::env::var_os("TERM").unwrap_or_default();
         if ["", "unknown", "dumb"].iter().any(|known| term == *known) {
             let text = match term.is_empty() {
-                true => String::from("TERM does not say what it is"),
-                false => format!("TERM says that it is '{}'", term.display()),
+                true => String::from("TERM does not name the terminal"),
+                false => format!("TERM is '{}'", term.display()),
             };
             let text = format!(
-                "{text}: set it to what the terminal is, or ask for --json or another output that is not full-screen"
+                "{text}: set it to the terminal's name, or use --json or another output that is not full-screen"
             );
             return Err(Error::Terminal(io::Error::other(text)));
         }

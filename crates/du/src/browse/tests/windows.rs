@@ -170,7 +170,7 @@ fn what_is_not_possible_is_said() {
             test.keys("m");
             assert_eq!(
                 inside(test)[..2].join(" "),
-                "Times are not known. They are if the tree is scanned with -e."
+                "Times are unknown. They are known if the tree is scanned with -e."
             );
         },
     );

@@ -75,8 +75,8 @@ impl Item {
     pub fn trouble(&self) -> Option<String> {
         let of_row = |row: &Row| match row.flags {
             flag if flag & flags::FAILED != 0 => Some(format!("not read: {}", reason(row.error))),
-            flag if flag & flags::KERNEL != 0 => Some(String::from("left out: the kernel makes it up")),
-            flag if flag & flags::CACHE != 0 => Some(String::from("left out: it says to be a cache")),
+            flag if flag & flags::KERNEL != 0 => Some(String::from("left out: kernel file system")),
+            flag if flag & flags::CACHE != 0 => Some(String::from("left out: it is marked as a cache")),
             flag if flag & flags::LOOP != 0 => Some(String::from("left out: it is above itself")),
             _ if row.failures == 1 => Some(String::from("one thing below was not read")),
             _ if row.failures > 1 => Some(format!("{} things below were not read", row.failures)),
@@ -86,7 +86,7 @@ impl Item {
             Kind::Failed(error) => Some(format!("not read: {}", reason(error))),
             Kind::Excluded => Some(String::from("left out by a pattern")),
             Kind::OtherFileSystem => Some(String::from("left out: another file system")),
-            Kind::KernelFileSystem => Some(String::from("left out: the kernel makes it up")),
+            Kind::KernelFileSystem => Some(String::from("left out: kernel file system")),
             _ => self.row.as_ref().and_then(of_row),
         }
     }
@@ -104,7 +104,7 @@ impl Item {
             (Kind::Other, 0o020_000) => "Character device",
             (Kind::Other, 0o060_000) => "Block device",
             (Kind::Other, _) => "Neither file nor directory",
-            (Kind::Excluded | Kind::Failed(_) | Kind::Gone, _) => "Not known",
+            (Kind::Excluded | Kind::Failed(_) | Kind::Gone, _) => "Unknown",
         }
     }
 }

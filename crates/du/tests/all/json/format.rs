@@ -371,5 +371,5 @@ fn what_fails_is_told() {
     let heap = Heap::new(Options::new().block_size(4 << 10).limit(Limit::Bytes(1 << 20))).unwrap();
     let session = heap.session().unwrap();
     let error = tree(Endless::default(), &heap, &session).map(|_| ()).unwrap_err();
-    assert!(error.to_string().contains("give more with --limit"), "{error}");
+    assert!(error.to_string().contains("use a larger --limit"), "{error}");
 }

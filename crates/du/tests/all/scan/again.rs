@@ -138,7 +138,7 @@ fn what_does_not_fit_leaves_the_tree_as_it_was() {
     for directory in [ROOT, wide, ROOT] {
         let failure = rescan(&mut tree, directory).unwrap_err();
         assert!(matches!(failure, Error::NoRoom), "{failure}");
-        assert!(failure.to_string().contains("does not fit into the limit beside what is shown"));
+        assert!(failure.to_string().contains("do not fit into the limit beside the old ones"));
         assert_eq!(sums(&tree), before);
         // Rows that were added and are free again stay with the table, in few nodes.
         assert!(heap.stats().nodes <= nodes + 40, "{} of {nodes}", heap.stats().nodes);

@@ -1,5 +1,5 @@
-//! Looking at a node in place, and changing it there: for search structures in nodes, of which a few bytes
-//! are needed and not a copy of the whole node.
+//! Looking at a node in place, and changing it there: for search structures in nodes, which need a few bytes of
+//! a node, not a copy of it.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -153,8 +153,8 @@ fn prefetch(at: *const u8) {
 
 impl<'h> Session<'h> {
     /// Calls `look` with a node in place, or with a copy. If another thread writes to the node meanwhile, or
-    /// if `look` itself uses the heap, what it sees may be no valid node: then it is called again, and the
-    /// last result counts.
+    /// if `look` itself uses the heap, it may see an invalid node: then it is called again, and only the last
+    /// result counts.
     ///
     /// ```
     /// # use memfold::heap::{Heap, Options};

@@ -96,10 +96,10 @@ impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LoadError::Io(error) => write!(f, "the heap's file can't be read: {error}"),
-            LoadError::Foreign => f.write_str("the file is no saved heap"),
+            LoadError::Foreign => f.write_str("the file is not a saved heap"),
             LoadError::Newer(version) => write!(
                 f,
-                "the heap was saved by a later memfold, in version {version} of the format: this one reads up to {}",
+                "the heap was saved by a later memfold, in version {version} of the format: this one reads versions up to {}",
                 super::VERSION
             ),
             LoadError::Damaged(what) => write!(f, "the heap's file is damaged: {what}"),

@@ -194,7 +194,7 @@ impl<R: Read> Source<R> {
         };
         let len = u32::from_le_bytes(*len) as usize;
         if [a, b, c] != [0; 3] || !(HEAD..=END).contains(&kind) || len > LONGEST {
-            return Err(wrong("what should be the beginning of a part is none"));
+            return Err(wrong("no part begins where one should"));
         }
         self.from.by_ref().take((len + AFTER) as u64).read_to_end(&mut self.chunk)?;
         let Some((chunk, sum)) =

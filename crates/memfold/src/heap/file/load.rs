@@ -133,7 +133,7 @@ impl Loader<'_> {
         let Some((&own @ (0 | 1), name)) = body.split_first() else {
             return Err(Wrong::Says("a codec has no name"));
         };
-        let name = str::from_utf8(name).map_err(|_| Wrong::Says("a codec's name is no text"))?;
+        let name = str::from_utf8(name).map_err(|_| Wrong::Says("a codec's name is not UTF-8"))?;
         let has = self.core.options.codec;
         let unknown = || Wrong::Is(LoadError::Codec { name: String::from(name), own: own == 1 });
         let (head, scratch) = if own == 1 {
@@ -211,7 +211,8 @@ impl Loader<'_> {
             None => core.store.put(number.into(), None, payload),
             Some(place) => {
                 let head = self.made_by.get(usize::from(place));
-                let head = head.ok_or(Wrong::Says("a block was made by a codec that is not there"))?;
+                let head =
+                    head.ok_or(Wrong::Says("a block was made by a codec that the file does not list"))?;
                 if head.bytes().is_empty() {
                     core.store.put(number.into(), Some(head.id), payload)
                 } else {

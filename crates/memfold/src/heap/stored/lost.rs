@@ -83,7 +83,7 @@ impl fmt::Display for Lost {
         let (blocks, nodes) = (self.blocks() as u64, self.nodes());
         write!(f, "the tier lost {blocks} block{} with {nodes} node{}", s(blocks), s(nodes))?;
         match self.handles().next() {
-            Some(node) => write!(f, ", that of the handle {:#x} for one", node.to_bits()),
+            Some(node) => write!(f, ", for example the one with the handle {:#x}", node.to_bits()),
             None => Ok(()),
         }
     }

@@ -34,7 +34,7 @@ impl Fences {
         if self.asymmetric && !kernel::interrupt_all() && !(kernel::register() && kernel::interrupt_all()) {
             // Without it, two threads might change a block at the same time.
             std::eprintln!(
-                "memfold: membarrier was there and is refused now: the heap can't be shared safely"
+                "memfold: membarrier worked before and is refused now: the heap can't be shared safely"
             );
             std::process::abort();
         }

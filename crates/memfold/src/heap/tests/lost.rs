@@ -100,7 +100,7 @@ fn nodes_of_lost_blocks_can_be_freed_one_by_one() {
         let lost = lost_of(&mut heap);
         assert_eq!(heap.find_lost().unwrap(), lost);
         assert_eq!(heap.check().unwrap_err().to_string(), lost.to_string());
-        assert!(lost.to_string().contains("that of the handle 0x"), "{lost}");
+        assert!(lost.to_string().contains("the one with the handle 0x"), "{lost}");
         // Some of these copies belong to resident blocks.
         assert!((1..=copies).contains(&lost.blocks()), "{lost}");
         for &node in model.keys() {

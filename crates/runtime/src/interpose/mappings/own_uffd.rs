@@ -37,7 +37,7 @@ pub unsafe extern "C" fn ioctl(file: c_int, request: usize, argument: usize) -> 
 pub fn registers() {
     if is_managed_here() {
         keeping_errno(|| {
-            RUNTIME.stop("the program registers memory with a userfaultfd of its own, and the kernel lets only one have it")
+            RUNTIME.stop("the program registers memory with a userfaultfd of its own, and the kernel allows only one per page")
         });
     }
 }

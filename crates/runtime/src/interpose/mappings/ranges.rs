@@ -20,7 +20,7 @@ pub fn first_kept(start: usize, end: usize) -> Option<(usize, usize)> {
     if kept.iter().any(|set| set.has_overflowed()) {
         static TOLD: AtomicBool = AtomicBool::new(false);
         if !TOLD.swap(true, Relaxed) {
-            RUNTIME.say("it has locked or marked more places of its memory than memfold can keep apart (16,384): no more is evicted");
+            RUNTIME.say("it has locked or marked more ranges of its memory than memfold can track (16,384): nothing more is evicted");
         }
         return Some((start, end));
     }

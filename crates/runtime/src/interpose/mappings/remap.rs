@@ -202,7 +202,7 @@ impl Move {
                     }
                     return result(Err(error)) as usize;
                 }
-                Err(_) => RUNTIME.fail("memory that the program moves could not be moved whole"),
+                Err(_) => RUNTIME.fail("memory that the program moves could not be moved as a whole"),
             }
         }
         to

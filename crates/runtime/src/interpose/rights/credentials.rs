@@ -214,7 +214,7 @@ fn take_on(state: &Guard<'_, State>) {
         RUNTIME.fail("a thread of memfold could not give up root together with the program");
     }
     if !TOLD.swap(true, Relaxed) {
-        RUNTIME.say("it has changed its user or groups, and a thread of memfold could not follow and keeps the old ones; memfold works on");
+        RUNTIME.say("it has changed its user or groups, and a thread of memfold could not follow and keeps the old ones; memfold continues");
     }
 }
 

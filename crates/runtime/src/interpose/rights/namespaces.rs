@@ -53,7 +53,9 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
         set_errno(refusal.0);
         return first;
     }
-    RUNTIME.stop("the program changes its namespaces, which the kernel allows to single threads only");
+    RUNTIME.stop(
+        "the program changes its namespaces, which the kernel allows only in single-threaded processes",
+    );
     // The runtime's threads have announced their end; the kernel counts them until they are gone.
     let begin = sys::now_ns();
     loop {

@@ -60,7 +60,7 @@ fn stop(program: Option<usize>) -> Option<Harmless> {
         let read = program.filter(|_| !RUNTIME.is_threaded());
         let harmless = read.and_then(|program| Harmless::read(program, place()?));
         crate::kernel::filters::comes();
-        RUNTIME.stop("the program forbids itself system calls (seccomp)");
+        RUNTIME.stop("the program restricts its own system calls (seccomp)");
         harmless
     })
 }

@@ -64,7 +64,7 @@ impl Runtime {
     fn fill(&self, order: &Order, child: Uffd) {
         // SAFETY: no other worker has this number, and the caller holds the order lock.
         let Some(mut worker) = (unsafe { Worker::new(&RUNTIME, WORKER) }) else {
-            self.fail("no memory is left to bring evicted pages back in a child");
+            self.fail("no memory is left to restore evicted pages in a child");
         };
         let mut run = Run { child, first: 0, count: 0, given: 0 };
         self.stored.set_reading(WORKER, true);
@@ -94,8 +94,8 @@ impl Runtime {
         self.stored.set_reading(WORKER, false);
         if given > 0 && !TOLD.swap(true, Relaxed) {
             self.say(
-                "it makes a child by a system call of its own, past the C library: all evicted memory is \
-                 brought back in the child, which is not managed",
+                "it creates a child by a system call that bypasses the C library: all evicted memory is \
+                 restored in the child, which is not managed",
             );
         }
     }
@@ -201,11 +201,12 @@ fn give(child: Uffd, to: usize, contents: &[u8]) {
             // There is no child: its parent is being ended.
             Err(Errno::SRCH) => return,
             Err(_) if child.poison(to + done, PAGE).is_ok() => {
-                RUNTIME.say("no memory is left for a child that was made past the C library: it ends where it touches what it lacks");
+                RUNTIME.say("no memory is left for a child that was created without the C library: it crashes when it touches a page that is missing");
                 done += PAGE;
             }
-            Err(_) => RUNTIME
-                .fail("evicted pages could not be brought back in a child that was made past the C library"),
+            Err(_) => RUNTIME.fail(
+                "evicted pages could not be restored in a child that was created without the C library",
+            ),
         }
     }
 }

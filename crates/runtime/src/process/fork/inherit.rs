@@ -91,7 +91,7 @@ impl Runtime {
             match self.register(page, PAGE) {
                 Ok(()) => {}
                 Err(sys::Errno::NOMEM) => self.fail(
-                    "a forked process can't have so many mappings (vm.max_map_count) as its evicted pages need",
+                    "a forked process can't have as many mappings (vm.max_map_count) as its evicted pages need",
                 ),
                 // memfold has mapped its own memory here since then: the program no longer has this page.
                 Err(_) if self.arena.overlaps(page, page + PAGE) => {
@@ -124,7 +124,7 @@ impl Runtime {
         let worker = unsafe { crate::reclaim::worker::Worker::new(self, 0) };
         let (Ok(memory), Some(mut worker)) = (sys::open_own(c"/proc/thread-self/mem", sys::o::RDWR), worker)
         else {
-            self.fail("a forked process can't get its evicted pages back");
+            self.fail("a forked process can't restore its evicted pages");
         };
         let Ok(maps) = sys::open_own(c"/proc/thread-self/maps", sys::o::RDONLY) else {
             self.fail("a forked process can't see what it has inherited");
@@ -132,7 +132,7 @@ impl Runtime {
         self.drop_uninherited(maps);
         sys::close(maps);
         let Ok(pagemap) = crate::kernel::pagemap::Pagemap::open() else {
-            self.fail("a forked process can't see which of its pages are there");
+            self.fail("a forked process can't see which of its pages are resident");
         };
         self.pages.table.for_each_block(0, crate::kernel::addresses::END, |base, block| {
             if block.evicted.load(Relaxed) == 0 {

@@ -141,7 +141,9 @@ impl Runtime {
         if self.stored.full.load(Relaxed) != full {
             self.stored.full.store(full, Relaxed);
             if full && !self.stored.told_full.swap(true, Relaxed) {
-                self.say("no memory is left for compressed pages (ulimit -v, ulimit -d): no more is evicted");
+                self.say(
+                    "no memory is left for compressed pages (ulimit -v, ulimit -d): nothing more is evicted",
+                );
             }
             self.reclaim.room.ring();
         }

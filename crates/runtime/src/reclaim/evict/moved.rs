@@ -81,7 +81,7 @@ impl Runtime {
             (Moved::NotThisMapping, _) => Moved::NotThisMapping,
             // Only resident pages move this way: a page that is swapped out on standby was swapped out there.
             (_, Some(present)) => Moved::Pages(self.write_entries(order, range, &present.all())),
-            (_, None) => self.fail("what was moved to standby can't be seen there"),
+            (_, None) => self.fail("a page that was moved to standby can't be found there"),
         }
     }
 

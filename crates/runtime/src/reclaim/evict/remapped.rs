@@ -143,9 +143,7 @@ impl Runtime {
         // The mapping left behind stays: the kernel must not give a place on standby to the program.
         // SAFETY: the page returns to where it came from.
         if unsafe { sys::mremap_to(target, PAGE, source, true) }.is_err() {
-            self.fail(
-                "a page that was taken away from a mapping that changed meanwhile could not be put back",
-            );
+            self.fail("a page that was evicted from a mapping that changed meanwhile could not be put back");
         }
     }
 
@@ -179,6 +177,6 @@ fn is_guard(page: usize) -> bool {
 fn guard_again(runtime: &Runtime, page: usize) {
     // SAFETY: the page is empty: a guard was there.
     if unsafe { sys::madvise(page, PAGE, advice::GUARD_INSTALL) }.is_err() {
-        runtime.fail("a guard page that was taken away could not be made again");
+        runtime.fail("a guard page that was removed could not be installed again");
     }
 }

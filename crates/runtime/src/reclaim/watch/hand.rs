@@ -96,7 +96,7 @@ impl ReclaimThread {
         self.count = if listed.is_ok() { count } else { 0 };
         if left_out && !self.told_left_out {
             self.told_left_out = true;
-            runtime.say("it has more mappings than memfold looks at (65,536): of those at higher addresses nothing is evicted");
+            runtime.say("it has more mappings than memfold examines (65,536): nothing is evicted from those at higher addresses");
         }
         self.ahead.forget();
         self.listed_ns = sys::now_ns();

@@ -55,10 +55,10 @@ impl FileTier {
         let (file, is_direct, room) = match fs::metadata(path) {
             Ok(there) if there.is_dir() => nameless(path).map_err(|error| bad(&error))?,
             Ok(there) if there.file_type().is_block_device() => device(path).map_err(|error| bad(&error))?,
-            Ok(_) => return Err(bad(&"it is there already; name a directory or a new file")),
+            Ok(_) => return Err(bad(&"it already exists; name a directory or a new file")),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 if path.is_symlink() {
-                    return Err(bad(&"it is a symbolic link to nothing; name a directory or a new file"));
+                    return Err(bad(&"it is a dangling symbolic link; name a directory or a new file"));
                 }
                 new(path).map_err(|error| bad(&error))?
             }
@@ -66,7 +66,7 @@ impl FileTier {
         };
         if is_in_memory(&file) {
             return Err(bad(
-                &"this file system lies in memory itself; name a directory on a disk, /var/tmp for example",
+                &"this file system is itself in memory; name a directory on a disk, for example /var/tmp",
             ));
         }
         let most = terms.most.unwrap_or(u64::MAX).min(room) / UNIT as u64;

@@ -87,7 +87,7 @@ impl Library {
     fn load() -> Result<Self, String> {
         // SAFETY: it is a system library, whose initialisers are made to be run by loading.
         let library = unsafe { libloading::Library::new(LIBRARY) }.map_err(|_| {
-            format!("{LIBRARY} is missing, with which NBD servers are reached; install it (Debian: libnbd0)")
+            format!("{LIBRARY}, which connects to NBD servers, is missing; install it (Debian: libnbd0)")
         })?;
         let library = Box::leak(Box::new(library));
         macro_rules! function {

@@ -62,17 +62,17 @@ impl NbdTier {
     pub fn open(uri: &str, run: &str, terms: Terms) -> Result<Self, BadTarget> {
         let name = shown(uri);
         let bad = |why: &str| BadTarget(format!("{name}: {why}"));
-        let uri = CString::new(uri).map_err(|_| bad("there is a zero byte in it"))?;
+        let uri = CString::new(uri).map_err(|_| bad("it contains a zero byte"))?;
         let connection = Connection::open(&uri, Instant::now() + terms.deadline).map_err(|why| bad(&why))?;
         if connection.ask(|lib| lib.is_read_only) {
-            return Err(bad("the export can only be read; start the server without -r"));
+            return Err(bad("the export is read-only; start the server without -r"));
         }
         let size = connection.size().map_err(|why| bad(&why))?;
         // One unit is for the claim.
         let most = (size / UNIT).saturating_sub(1).min(terms.most.unwrap_or(u64::MAX) / UNIT);
         if most == 0 {
             return Err(bad(
-                "there is no room: the export, and --spill-limit, must have 8192 bytes at least",
+                "there is no room: the export, and --spill-limit, must have at least 8192 bytes",
             ));
         }
         if connection.block_size(MINIMUM) > UNIT {
@@ -113,12 +113,12 @@ impl NbdTier {
             match claim::has_ended(&found) {
                 Some(false) => {}
                 Some(true) => told(&format!(
-                    "{}: the last run here was killed; it is waited for what that may have sent ({} seconds)",
+                    "{}: the last run here was killed; waiting for requests that it may have sent ({} seconds)",
                     self.name,
                     claim::LATE.as_secs()
                 )),
                 None => told(&format!(
-                    "{}: a run on another machine, or in another container, may use it; if it does not say so within {} seconds this run takes it",
+                    "{}: a run on another machine, or in another container, may use it; if it does not claim it within {} seconds, this run takes it",
                     self.name,
                     claim::STALE.as_secs()
                 )),

@@ -110,7 +110,7 @@ impl RedisTier {
         });
         match tried {
             Ok(read) if read != TRIAL => {
-                Err(Trouble::Unfit("it does not give back what it was given".into()))
+                Err(Trouble::Unfit("it does not return the data that it was given".into()))
             }
             Err(trouble) if may_not => Err(trouble),
             _ => Ok(()),

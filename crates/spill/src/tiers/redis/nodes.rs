@@ -89,7 +89,7 @@ impl Nodes {
                 // It may become master again, or its name may soon belong to another.
                 if said.is_replica() {
                     return Err(Trouble::Away(
-                        "it is a replica, which takes nothing; name its master".into(),
+                        "it is a replica, which accepts no writes; name its master".into(),
                     ));
                 }
                 said.keeps().map(|()| None).map_err(Trouble::Unfit)
@@ -136,7 +136,7 @@ impl Said {
             return Ok(());
         }
         Err(format!(
-            "its maxmemory-policy is {}: it would throw away what memory is kept there. Set it with \
+            "its maxmemory-policy is {}: it would evict the memory that is kept there. Set it with \
              `redis-cli CONFIG SET maxmemory-policy noeviction`, or use a server that nobody else uses",
             if policy.is_empty() { "unknown" } else { policy }
         ))

@@ -216,12 +216,12 @@ fn set(
 ) {
     let tree = looker.tree(supervisor).filter(|tree| tree.is_there());
     state.message = Some(match tree {
-        None => format!("{supervisor} has ended: it has no limit any more"),
+        None => format!("{supervisor} has ended: it no longer has a limit"),
         Some(tree) => {
             let before = set(tree);
             state.limit_is(supervisor, bytes);
             let warning = warning.as_ref().map_or(String::new(), |warning| format!("; {warning}"));
-            format!("limit of {supervisor}: {}, before {}{warning}", Human(bytes), Human(before))
+            format!("limit of {supervisor}: {}, was {}{warning}", Human(bytes), Human(before))
         }
     });
 }

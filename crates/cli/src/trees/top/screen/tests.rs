@@ -67,7 +67,7 @@ fn every_size_is_drawn_in_every_state() {
             state.prompt =
                 Some(Prompt { text: "300Q".into(), error: prompt.error.clone(), ..Prompt::default() })
         },
-        &|state| state.message = Some("limit of 1: 300 MiB, before 200 MiB".repeat(3)),
+        &|state| state.message = Some("limit of 1: 300 MiB, was 200 MiB".repeat(3)),
         &|state| (state.is_paused, state.has_ended) = (true, true),
         &|state| state.take(Look::default()),
     ];

@@ -132,7 +132,7 @@ impl Case {
         }
     }
 
-    /// Moves the heap's blocks to where they are to be.
+    /// Moves the heap's blocks to where they should be when it is saved.
     fn settle(&self, heap: &mut Heap) {
         let core = heap.core();
         if self.kind != Kind::Resident {
