@@ -7,11 +7,11 @@ use clap::Args;
 /// Behind the options.
 pub const HELP: &str = "\
 Each FILE is cut into blocks, and each codec compresses and decompresses all of
-them. What comes back is compared. Files of memory pages come from
-'memfold bench --capture PID -o FILE'.
+them. The results are compared with the originals. 'memfold bench --capture PID
+-o FILE' makes files of memory pages.
 
-LIST is names with commas between, 'default' or 'all' among them; a name may
-be a pipeline like shuffle:8+zstd:1.
+LIST is a comma-separated list of names, which may include 'default' and 'all';
+a name may be a pipeline like shuffle:8+zstd:1.
 
 Example: memfold bench --codec lz4,zstd:1,stride:2 --virtual-best --plot chart.svg pages";
 
@@ -30,10 +30,10 @@ pub struct BenchArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Share of a block, in 4096ths, that its compressed form may take at most; else it counts as stored raw
+    /// The largest compressed form of a block, in 4096ths of the block; a larger one counts as stored raw
     #[arg(long, value_name = "N", default_value = "3264")]
     pub threshold: String,
-    /// Passes over all blocks, of which the median counts [default: 7, fewer where they take long]
+    /// Passes over all blocks, of which the median counts [default: 7, fewer for slow codecs]
     #[arg(long, value_name = "N")]
     pub passes: Option<String>,
     /// Draw ratio against speed into FILE
@@ -46,20 +46,20 @@ pub struct BenchArgs {
     /// Leave out blocks of zeros
     #[arg(long)]
     pub drop_zero: bool,
-    /// Leave out blocks that are a copy of an earlier one in the file
+    /// Leave out blocks that are copies of an earlier block in the file
     #[arg(long)]
     pub drop_duplicates: bool,
     /// Add a row in which each block takes the best form that any of the codecs makes of it
     #[arg(long)]
     pub virtual_best: bool,
-    /// Only codecs that compress a file at least as fast count for its virtual best
+    /// The least speed of compression with which a codec counts for a file's virtual best
     #[arg(long, value_name = "MB/s", requires = "virtual_best")]
     pub floor: Option<String>,
-    /// Instructions to use: scalar, avx2, avx512, or several with commas between for a row each [default: the
+    /// Instructions to use: scalar, avx2, avx512, or a comma-separated list for a row each [default: the
     /// fastest, or what MEMFOLD_CPU names]
     #[arg(long, value_name = "LIST")]
     pub cpu: Option<String>,
-    /// Write the private anonymous pages that a running process has resident into a file, instead of measuring
+    /// Write the resident private anonymous pages of a running process to a file, instead of measuring
     #[arg(long, value_name = "PID", requires = "output")]
     pub capture: Option<String>,
     /// The file for --capture

@@ -20,8 +20,8 @@ pub use du::DuArgs;
 pub use run::{OnFull, RunArgs};
 pub use top::TopArgs;
 
-/// Run any program in less memory: cold pages are kept compressed and come
-/// back when they are touched.
+/// Run any program in less memory: cold pages are compressed, and restored
+/// when they are touched.
 #[derive(Debug, Parser)]
 #[command(name = "memfold", version)]
 pub struct Cli {
@@ -36,7 +36,7 @@ pub enum Command {
     /// Run a program within a limit of memory
     #[command(after_help = run::HELP)]
     Run(RunArgs),
-    /// Say what compressed memory would save for a process, a core or files of pages, and which limit to choose
+    /// Estimate what compression would save for a process, a core or files of pages, and which limit to choose
     #[command(after_help = analyze::HELP)]
     Analyze(AnalyzeArgs),
     /// Show or change the limit of a running tree
@@ -52,7 +52,7 @@ pub enum Command {
     /// Show what uses the space in a directory, with any number of files
     #[command(after_help = du::HELP, args_override_self = true, version, disable_version_flag = true)]
     Du(Box<DuArgs>),
-    /// Be a disk in memory, compressed: for NBD clients, or as a file
+    /// Serve a compressed disk in memory: to NBD clients, or as a file
     #[command(after_help = disk::HELP)]
     Disk(Box<DiskArgs>),
 }
@@ -63,7 +63,7 @@ pub struct LimitArgs {
     /// A process that runs under memfold, or its supervisor ('memfold run')
     #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
     pub pid: i32,
-    /// The new limit for it and all that was started with it, or auto; without it the present one is printed
+    /// The new limit for the whole tree, or auto; without it, print the present limit
     #[arg(value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub size: Option<String>,
 }

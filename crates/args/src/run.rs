@@ -10,8 +10,8 @@ pub const HELP: &str = "\
 SIZE is 512M, 1.5G (powers of 1024), a bare number of bytes, or 50% of the
 machine's memory or of the cgroup's limit, whichever is less.
 
-Exit status: the program's own; 128+n when signal n ended it; 125 when memfold
-failed before starting it, 126 when it cannot be executed, 127 when it was not
+Exit status: the program's own; 128+n if signal n ended it; 125 if memfold
+failed before starting it, 126 if it cannot be executed, 127 if it was not
 found. memfold writes nothing to standard output; its own lines on standard
 error begin with 'memfold: '.
 
@@ -20,20 +20,20 @@ Example: memfold run --limit 512M -- python3 report.py";
 /// `memfold run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The most memory that the program, its children and memfold may use together; auto: as little as they need,
-    /// while they wait no longer than --stall says
+    /// The most memory that the program, its children and memfold may use together; auto: as little as possible
+    /// without waiting longer than --stall allows
     #[arg(long, short, value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub limit: Option<String>,
     /// Compress memory that has not been touched for this long, even if there is room (30 seconds if not given)
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "30")]
     pub proactive: Option<f64>,
-    /// With --limit auto or --proactive: the part of the time in which a thread may wait for memory
+    /// With --limit auto or --proactive: the share of the time in which a thread may wait for memory
     #[arg(long, value_name = "SHARE", default_value = "1%", allow_hyphen_values = true)]
     pub stall: String,
     /// Write statistics to FILE as one JSON object at the end
     #[arg(long, value_name = "FILE")]
     pub stats: Option<PathBuf>,
-    /// Write a page with pictures of the run, and what to change, to FILE at the end
+    /// Write a page with charts of the run, and advice, to FILE at the end
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
     /// Codec for data that were just evicted and, after a comma, for data that stay cold
@@ -42,14 +42,14 @@ pub struct RunArgs {
     /// What to do when the data does not compress enough to hold the limit
     #[arg(long, value_enum, default_value = "grow")]
     pub on_full: OnFull,
-    /// Where compressed memory goes that does not fit into the limit: a directory, nbd://HOST/EXPORT, redis://HOST
+    /// Where to put compressed memory that does not fit into the limit: a directory, nbd://HOST/EXPORT, redis://HOST
     #[arg(long, value_name = "TARGET")]
     pub spill: Option<OsString>,
     /// The most that may be spilled
     #[arg(long, value_name = "SIZE")]
     pub spill_limit: Option<String>,
-    /// A thread that needs what was spilled waits so long for a target that does not answer, before its process is
-    /// ended (60 seconds if not given)
+    /// How long a thread waits for a target that does not answer, before its process is terminated (60 seconds if
+    /// not given)
     #[arg(long, value_name = "SECONDS", allow_hyphen_values = true)]
     pub spill_patience: Option<f64>,
     /// Do not encrypt spilled data
@@ -61,7 +61,7 @@ pub struct RunArgs {
     /// Measure the tree with a memory cgroup of its own, where one can be made (costs 10-25 ms at start)
     #[arg(long)]
     pub cgroup: bool,
-    /// Say nothing but warnings
+    /// Print only warnings
     #[arg(long, short)]
     pub quiet: bool,
     /// Evict all the time, whatever the limit
@@ -78,8 +78,8 @@ pub struct RunArgs {
 /// `--on-full`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OnFull {
-    /// Say so and let the program grow
+    /// Print a warning and let the program grow
     Grow,
-    /// Say so and end the program
+    /// Print a message and terminate the program
     Kill,
 }

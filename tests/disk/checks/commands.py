@@ -72,14 +72,14 @@ def commands(place):
         ("--size", "1G", "--socket", str(socket)): "already",
         ("--size", "1G", "--socket", "/etc/passwd"): "exists and is not a socket",
         ("--size", "1G", "--codec", "zip", "--socket", "x"): "zstd",
-        ("--size", "1G", "--socket", "x", "--mount", "y"): "one door",
-        ("--size", "1G", "--mount", "/no/such/place"): "make it first",
+        ("--size", "1G", "--socket", "x", "--mount", "y"): "one way only",
+        ("--size", "1G", "--mount", "/no/such/place"): "create it first",
         ("--size", "1G", "--mount", str(plain)): "in which the device will be the file 'disk'",
         ("--size", "1G", "--mount", str(plain / "below")): "ot a directory",
-        ("--size", "1G", "--mount", "/dev/null"): "no directory",
+        ("--size", "1G", "--mount", "/dev/null"): "not a directory",
         ("--size", "1G", "--backing", "/etc/passwd", "--mount", str(place.path)): "already",
         ("status", "nobody"): "nobody",
-        ("status", "--output", "NAME,SPEED"): "no column 'SPEED'; there are NAME,",
+        ("status", "--output", "NAME,SPEED"): "no column 'SPEED'; the columns are NAME,",
     }.items():
         done = attempt(place.options.memfold, "disk", *words)
         if done.returncode != 125 or hint not in done.stderr or not done.stderr.startswith("memfold: "):

@@ -54,18 +54,18 @@ impl Subject {
                         Ok(pid) if pid > 0 => pids.push(pid),
                         _ => {
                             return Err(Failure::new(format!(
-                                "{text} is no process id; a file of that name is ./{text}"
+                                "{text} is not a process ID; a file of that name is ./{text}"
                             )));
                         }
                     }
                 }
                 if pids.len() > several::MOST {
-                    return Err(Failure::new(format!("give {} processes at most", several::MOST)));
+                    return Err(Failure::new(format!("give at most {} processes", several::MOST)));
                 }
                 Ok(Subject::Processes(pids))
             }
             ([pid, ..], _) => Err(Failure::new(format!(
-                "'{pid}' is a process, which is not analysed together with files: leave them out, or give ./{pid} if it is a file"
+                "'{pid}' is a process, which cannot be analysed together with files: leave the files out, or give ./{pid} if it is a file"
             ))),
         }
     }
@@ -103,7 +103,7 @@ impl Subject {
         // Before pages are read, because reading counts as use.
         let watched = match self {
             Subject::Processes(pids) if idle > 0.0 => {
-                bar.set_message("seeing what is in use");
+                bar.set_message("watching what is in use");
                 let progress = |share: f64| bar.set_position((share * 500.0) as u64);
                 Some(idle::watch(pids, Duration::from_secs_f64(idle), progress))
             }
@@ -169,7 +169,7 @@ fn failure(error: Error) -> Failure {
     match error {
         Error::Process(pid, error) => trace::refused(pid, &error, &format!("sudo memfold analyze {pid}")),
         Error::Vanished(pid) if !process::has_ended(pid) => Failure::new(format!(
-            "process {pid} has no memory of its own that could be compressed; a thread of the kernel has none"
+            "process {pid} has no memory of its own that could be compressed; kernel threads have none"
         )),
         other => Failure::new(other.to_string()),
     }

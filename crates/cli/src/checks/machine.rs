@@ -71,7 +71,7 @@ pub fn proc_must_be_mounted() -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::new(
-        "there is no /proc here, and memfold reads in it what processes use; mount it first (mount -t proc proc /proc)",
+        "/proc is missing, where memfold reads how much memory processes use; mount it first (mount -t proc proc /proc)",
     ))
 }
 

@@ -30,15 +30,17 @@ impl Stats {
         if !self.did_evict() {
             return match self.passed_limit() {
                 false => {
-                    format!("nothing had to be compressed: {peak} at most were in use, of {limit} allowed")
+                    format!(
+                        "nothing had to be compressed: at most {peak} of the limit of {limit} were in use"
+                    )
                 }
                 true => match self.held() {
                     Some(Held { bytes, what }) => format!(
-                        "the limit of {limit} was passed: {peak} were in use, of which {} {what}: such memory is never compressed",
+                        "memory use exceeded the limit of {limit}: {peak} were in use, of which {} {what}; such memory is never compressed",
                         Human(bytes)
                     ),
                     None => format!(
-                        "the limit of {limit} was passed: {peak} were in use, and nothing could be compressed"
+                        "memory use exceeded the limit of {limit}: {peak} were in use, and nothing could be compressed"
                     ),
                 },
             };
@@ -56,15 +58,15 @@ impl Stats {
         if self.passed_limit() {
             line += &match (self.held(), self.is_full, self.is_partly_managed) {
                 (Some(Held { bytes, what }), _, false) => format!(
-                    ", which is more than the limit: {} {what}, and such memory is never compressed",
+                    ", which exceeded the limit: {} {what}, and such memory is never compressed",
                     Human(bytes)
                 ),
                 (_, _, true) => {
-                    ", which is more than the limit: not every process was managed all the time".into()
+                    ", which exceeded the limit: not every process was managed all the time".into()
                 }
-                (_, true, _) => ", which is more than the limit: nothing more could be compressed".into(),
+                (_, true, _) => ", which exceeded the limit: nothing more could be compressed".into(),
                 _ => String::from(
-                    ", for a moment more than the limit: memory grew faster than it could be compressed",
+                    ", which exceeded the limit for a moment: memory grew faster than it could be compressed",
                 ),
             };
         }
@@ -72,7 +74,7 @@ impl Stats {
         if let Some(ratio) = self.compression_ratio {
             line += &format!(" to 1/{ratio:.1}");
         }
-        line += &format!(", {} brought back", grouped(self.pages_faulted));
+        line += &format!(", {} restored", grouped(self.pages_faulted));
         if let (Some(half), Some(most)) = (self.fault_us.p50, self.fault_us.p99) {
             line += &format!(" ({half:.0} µs each, 99 % within {most:.0} µs)");
         }
@@ -115,9 +117,9 @@ mod tests {
         slot.payload.store(100 << 20, Relaxed);
         page.note_peaks();
         let line = stats(page, &Seen { peak_resident: 99 << 20, ..Seen::default() }).closing_line();
-        assert!(line.contains("123,456 pages compressed to 1/3.0") && !line.contains("more than"), "{line}");
+        assert!(line.contains("123,456 pages compressed to 1/3.0") && !line.contains("exceeded"), "{line}");
         let line = stats(page, &Seen { peak_resident: 200 << 20, ..Seen::default() }).closing_line();
-        assert!(line.contains("more than the limit") && line.contains("for a moment"), "{line}");
+        assert!(line.contains("exceeded the limit") && line.contains("for a moment"), "{line}");
         let stopped = Seen { peak_resident: 200 << 20, stopped: true, ..Seen::default() };
         let line = stats(page, &stopped).closing_line();
         assert!(line.contains("not every process was managed") && !line.contains("for a moment"), "{line}");

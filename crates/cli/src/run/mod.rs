@@ -154,7 +154,7 @@ fn words(command: &[OsString]) -> Vec<String> {
 /// Starts serving the spill area, if there is one. Without threads for that, the limit applies all the same.
 fn serve(page: &SharedPage, tier: Option<Box<dyn Tier>>, settings: &Settings) -> Option<Service> {
     let (area, tier, spill) = (page.area?, tier?, settings.spill.as_ref()?);
-    let cannot = |e: &std::io::Error| say(&format!("nothing is spilled: no threads can be started: {e}"));
+    let cannot = |e: &std::io::Error| say(&format!("nothing is spilled: cannot start threads: {e}"));
     Service::start(area, tier, spill).inspect_err(cannot).ok()
 }
 

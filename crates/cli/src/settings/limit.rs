@@ -14,7 +14,9 @@ const SPARE: u64 = 16;
 /// The limit if only idle memory is to be compressed.
 pub(super) fn most(whose: Option<i32>) -> Result<u64, Failure> {
     let memory = memory::usable_by(whose).ok_or_else(|| {
-        Failure::new("/proc/meminfo does not say how much memory there is; give the most that may be used, for example --limit 512M")
+        Failure::new(
+            "/proc/meminfo does not say how much memory there is; give a size, for example --limit 512M",
+        )
     })?;
     Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
 }
@@ -27,7 +29,7 @@ pub(super) fn limit(text: Option<&str>) -> Result<u64, Failure> {
     const HOW: &str =
         "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
     let Some(text) = text else {
-        return Err(Failure::new(format!("there is no limit to hold; {HOW}")));
+        return Err(Failure::new(format!("no limit is given; {HOW}")));
     };
     let limit = read_limit(text, HOW, None)?;
     limit.warning.iter().for_each(|warning| say(warning));
@@ -74,7 +76,7 @@ pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Fa
     }
     let warning = (bytes > memory).then(|| {
         format!(
-            "the limit of {} is more than the {} that this machine or cgroup has: something else may end the program first",
+            "the limit of {} exceeds the {} that this machine or cgroup has: the program may be killed before it reaches the limit",
             Human(bytes),
             Human(memory)
         )
@@ -100,7 +102,7 @@ mod tests {
             (Some("0"), "zero"),
             (Some("0%"), "zero"),
             (Some("7M"), "at least 8 MiB"),
-            (Some("120%"), "more than"),
+            (Some("120%"), "is too large"),
             (Some("10E"), "more than any machine"),
             (Some("1152921504606846977"), "more than any machine"),
         ] {

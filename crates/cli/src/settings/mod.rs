@@ -86,20 +86,20 @@ fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
         None => 0,
         Some(_) if is_auto => {
             return Err(Failure::new(
-                "--limit auto and --proactive are two answers to one question; take --limit auto to compress as much as the program bears, or --proactive for what was not touched for a set time",
+                "--limit auto and --proactive cannot be combined; use --limit auto to compress as much as the program tolerates, or --proactive to compress what was not touched for a set time",
             ));
         }
         Some(seconds) if (0.1..=1e6).contains(&seconds) => (seconds * 1000.0) as u32,
         Some(seconds) => {
             return Err(Failure::new(format!(
-                "--proactive={seconds} is no time from 0.1 to 1000000 seconds; give one like --proactive=30"
+                "--proactive={seconds} is not a time from 0.1 to 1000000 seconds; give one like --proactive=30"
             )));
         }
     };
     let wanted = is_auto || args.proactive.is_some();
     if !wanted && stall_ppm != STALL_PPM {
         return Err(Failure::new(
-            "--stall says how long threads may wait for what is taken although there is room; give --limit auto or --proactive with it",
+            "--stall says how long threads may wait for memory that is evicted although there is room; give --limit auto or --proactive with it",
         ));
     }
     Ok(Proactive { stall_ppm: if wanted { stall_ppm } else { 0 }, idle_ms })
@@ -114,7 +114,7 @@ fn stall(text: &str) -> Result<u32, Failure> {
     match parsed {
         Ok(share) if (1e-4..=0.5).contains(&share) => Ok((share * 1e6).round() as u32),
         _ => Err(Failure::new(format!(
-            "the share '{text}' is not one from 0.01% to 50%; give one like --stall 1%"
+            "the share '{text}' is not between 0.01% and 50%; give one like --stall 1%"
         ))),
     }
 }
@@ -128,7 +128,7 @@ fn fill_ratio(text: &str) -> Result<u32, Failure> {
     });
     parsed.ok_or_else(|| {
         Failure::new(format!(
-            "the fill ratio '{text}' is no fraction from 1/64 to 64/64; give one like --fill-ratio 56/64"
+            "the fill ratio '{text}' is not a fraction from 1/64 to 64/64; give one like --fill-ratio 56/64"
         ))
     })
 }

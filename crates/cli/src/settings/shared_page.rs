@@ -65,7 +65,7 @@ impl SharedPage {
     /// Makes the page and writes the settings into it.
     pub fn new(settings: &Settings) -> Result<Self, Failure> {
         let failed = |e: Errno| {
-            Failure::new(format!("cannot make the page that is shared with the program: {}", e.desc()))
+            Failure::new(format!("cannot create the page that is shared with the program: {}", e.desc()))
         };
         let bytes = if settings.spill.is_some() { size_of::<area::File>() } else { Shared::BYTES };
         let place = PageMemory::make(bytes).map_err(failed)?;

@@ -32,9 +32,9 @@ impl Spill {
                 ("--spill-unencrypted", args.spill_unencrypted),
             ];
             return match other.iter().find(|(_, is_given)| *is_given) {
-                Some((name, _)) => {
-                    Err(Failure::new(format!("{name} says how to spill; give --spill TARGET with it")))
-                }
+                Some((name, _)) => Err(Failure::new(format!(
+                    "{name} has no effect without spilling; give --spill TARGET with it"
+                ))),
                 None => Ok(None),
             };
         };
@@ -43,7 +43,9 @@ impl Spill {
             None => None,
             Some(Ok(Size::Bytes(bytes))) => Some(bytes),
             Some(Ok(_)) => {
-                return Err(Failure::new("--spill-limit takes bytes and no share: give a size like 20G"));
+                return Err(Failure::new(
+                    "--spill-limit takes a size in bytes, not a share: give one like 20G",
+                ));
             }
             Some(Err(why)) => {
                 return Err(Failure::new(format!("the size of --spill-limit {why}; give one like 20G")));
@@ -52,7 +54,7 @@ impl Spill {
         let seconds = args.spill_patience.unwrap_or(60.0);
         if !(1.0..=1e6).contains(&seconds) {
             return Err(Failure::new(
-                "--spill-patience is no time from 1 to 1000000 seconds; give one like 60",
+                "--spill-patience is not a time from 1 to 1000000 seconds; give one like 60",
             ));
         }
         let patience = Duration::from_secs_f64(seconds);
@@ -70,6 +72,6 @@ impl Spill {
 /// Unpredictable bytes.
 pub fn random<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
-    sys::random(&mut bytes).map_err(|e| Failure::new(format!("cannot make a key: {e}")))?;
+    sys::random(&mut bytes).map_err(|e| Failure::new(format!("cannot create a key: {e}")))?;
     Ok(bytes)
 }

@@ -36,7 +36,7 @@ impl Messages {
                 if self.looks <= PATIENCE {
                     return;
                 }
-                say("a message of a process that was ended in the middle of it is lost");
+                say("a message is lost because its process was killed while writing it");
                 (self.looks, self.read) = (0, number.wrapping_add(1));
                 continue;
             }

@@ -19,7 +19,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (&["--json", "-f", text(&bad)], "cannot read the tree in"),
         (&["-o", "/nowhere/x", path], "of -o"),
         (&["-c", path], "-o FILE"),
-        (&[path], "no terminal"),
+        (&[path], "not a terminal"),
         // One of both would be lost.
         (&["--json", "-o", "x", path], "cannot be used with"),
         (&["--json", "--save", "x", path], "cannot be used with"),
@@ -31,9 +31,9 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (&["--depth", "-1", path], "'-1' for '--depth <N>': give a whole number from 0 on"),
         (&["--top", "-3", path], "'-3' for '--top <N>': give a whole number from 0 on"),
         // What is browsed, too.
-        (&[text(&bad)], "is no directory: give the one that it is in"),
-        (&["--depth", "1", text(&bad)], "is no directory: give the one that it is in"),
-        (&[path, path], "give the one that they are in"),
+        (&[text(&bad)], "is not a directory: give the directory that it is in"),
+        (&["--depth", "1", text(&bad)], "is not a directory: give the directory that it is in"),
+        (&[path, path], "give the one that contains them"),
     ];
     for (args, what) in cases {
         let output = du(args);

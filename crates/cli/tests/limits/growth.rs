@@ -42,7 +42,7 @@ fn holds(limit: u64, child: Child) -> usize {
     let (samples, peak, said) = watched(child);
     assert!(peak > limit / 2, "{peak} bytes at most: nothing was tried");
     assert!(peak <= limit * 105 / 100 + 8 * MIB, "{peak} bytes at most, {}", said.err);
-    assert!(!said.err.contains("more than the limit"), "{}", said.err);
+    assert!(!said.err.contains("exceeded the limit"), "{}", said.err);
     assert!(!said.err.contains("not managed"), "{}", said.err);
     samples
 }

@@ -40,7 +40,7 @@ fn other_bytes_in_the_file_are_no_data() {
     for begin in (0..bytes).step_by(same.len()) {
         file.write_all_at(&same[..same.len().min((bytes - begin) as usize)], begin).unwrap();
     }
-    is_ended_with(table, &["not what it was given"]);
+    is_ended_with(table, &["returned other data"]);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn what_is_not_in_the_file_is_asked_for_and_lost() {
     table.asked("touch 100");
     file_of(&table, at.path()).set_len(0).unwrap();
     // What is written after that leaves a hole before it.
-    is_ended_with(table, &["does not have it any more", "not what it was given"]);
+    is_ended_with(table, &["no longer has it", "returned other data"]);
 }
 
 /// What lies in a file the process reads by itself, with or without a supervisor.
@@ -114,14 +114,14 @@ fn what_can_not_be_spilled_to_is_refused() {
         all.extend(options);
         finish(run_with(&all, &["--", "true"])).is_refusal(125, words);
     };
-    refused(&["--spill", ""], &["--spill", "nothing is named"]);
+    refused(&["--spill", ""], &["--spill", "the target is empty"]);
     refused(&["--spill", "/nowhere/at/all"], &["/nowhere/at"]);
-    refused(&["--spill", "file://"], &["--spill", "nothing is named"]);
+    refused(&["--spill", "file://"], &["--spill", "the target is empty"]);
     refused(&["--spill", "/dev/shm"], &["memory"]);
     let at = directory();
     let link = at.path().join("link");
     std::os::unix::fs::symlink("/nowhere/at/all", &link).unwrap();
-    refused(&["--spill", link.to_str().unwrap()], &["link to nothing"]);
+    refused(&["--spill", link.to_str().unwrap()], &["dangling symbolic link"]);
     refused(&["--spill", "http://h"], &["no tier for http"]);
     refused(&["--spill", "redis://127.0.0.1:1"], &["127.0.0.1:1"]);
     refused(&["--spill", ".", "--spill-limit", "50%"], &["--spill-limit", "20G"]);

@@ -328,7 +328,7 @@ fn one_that_ends_meanwhile_is_told_of() {
     drop(program);
     // It notices at the next look; the first is after a thirtieth of the time.
     let output = child.wait_with_output().unwrap();
-    crate::common::said(output).is_refusal(125, &["ended while it was looked at"]);
+    crate::common::said(output).is_refusal(125, &["ended while it was analysed"]);
 }
 
 #[test]

@@ -53,20 +53,20 @@ impl fmt::Display for Failure {
             Failure::Tree(error) => error.fmt(f),
             Failure::System(at, error) => write!(f, "{}: {error}", shown(at)),
             Failure::Changed(at) => {
-                write!(f, "{} has changed since it was read: refresh, and look again", shown(at))
+                write!(f, "{} has changed since it was read: refresh, and check again", shown(at))
             }
             Failure::NotShown(at) => write!(
                 f,
-                "{} holds something that was not shown (new, or excluded from the scan): refresh, or scan without exclusions",
+                "{} contains something that was not shown (new, or excluded from the scan): refresh, or scan without exclusions",
                 shown(at)
             ),
             Failure::NotLooked(at, error) => write!(
                 f,
-                "{} could not be looked at ({error}), so nobody knows what it is: see to it that its directory can be searched (chmod u+x), and refresh",
+                "{} could not be examined ({error}), so its type is unknown: make its directory searchable (chmod u+x), and refresh",
                 shown(at)
             ),
             Failure::Mounted(at) => {
-                write!(f, "{} is a mount point: unmount it, or delete what is in it and beside it", shown(at))
+                write!(f, "{} is a mount point: unmount it, or delete its contents", shown(at))
             }
             Failure::Stopped => f.write_str("stopped"),
             Failure::Partly(failure) => write!(f, "{failure}; what was deleted before stays deleted"),

@@ -286,7 +286,7 @@ fn keep(pointer: usize, behind: usize) {
     #[cfg(target_arch = "aarch64")]
     let (start, end) = (pointer.saturating_sub(control_block), pointer + tls);
     if !RUNTIME.pages.keep_out.add(&RUNTIME.arena, start, end + behind, pointer) {
-        RUNTIME.say("it has more threads than memfold can keep apart (a million): no more is evicted");
+        RUNTIME.say("it has more threads than memfold can track (a million): nothing more is evicted");
     }
 }
 

@@ -195,7 +195,7 @@ impl Service {
             Err(error) => {
                 area.server.store(0, Release);
                 say(&format!(
-                    "processes may live on that have spilled memory, and nobody can serve them ({}): they will be ended when they touch it",
+                    "processes with spilled memory may still run, and nothing can restore that memory ({}): they will be terminated when they touch it",
                     error.desc()
                 ));
             }

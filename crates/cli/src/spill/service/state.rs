@@ -99,7 +99,7 @@ impl State {
             Health::Open => format!("{name} takes what is spilled again"),
             Health::Full => format!("{name} is full: nothing more is spilled until there is room"),
             Health::Away(why) => format!(
-                "{name} does not answer ({why}): nothing more is spilled, and who needs something back waits for it"
+                "{name} does not answer ({why}): nothing more is spilled, and threads that touch spilled memory wait"
             ),
             Health::Unfit(why) => format!("nothing more is spilled to {name}: {why}"),
         });

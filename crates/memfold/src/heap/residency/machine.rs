@@ -37,7 +37,8 @@ impl Machine {
     }
 
     fn current() -> &'static Self {
-        static PROCESS: LazyLock<Machine> = LazyLock::new(|| Machine::new(Box::new(memfold_proc::memory::rooms)));
+        static PROCESS: LazyLock<Machine> =
+            LazyLock::new(|| Machine::new(Box::new(memfold_proc::memory::rooms)));
         #[cfg(test)]
         if let Some(made_up) = crate::heap::tests::free::machine() {
             return made_up;

@@ -36,7 +36,7 @@ impl Runtime {
         }
         let more = MoreDescriptors::allow(OWN_DESCRIPTORS);
         if more.is_none() {
-            self.fail("it forks, and no file may be open in it (ulimit -n)");
+            self.fail("it forks, and it may not open any file (ulimit -n)");
         }
         more
     }

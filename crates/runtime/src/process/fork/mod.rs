@@ -222,7 +222,7 @@ impl Runtime {
         self.process.set_shared(self.shared(), &NOBODY);
         self.leave_spill();
         self.restore_in_place(Some(
-            "too many processes: one more was forked, and all its memory was brought back",
+            "too many processes: one more was forked, and all its memory was restored",
         ));
         self.process.set_state(page::state::STOPPED);
         self.process.stopped.store(true, Relaxed);

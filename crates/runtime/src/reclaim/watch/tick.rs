@@ -238,7 +238,7 @@ impl ReclaimThread {
             self.full = None;
         } else if self.full.get_or_insert_with(|| Patience::new(FULL_NS)).is_over() {
             runtime.fail(
-                "the data do not compress enough for the limit: the process is ended (--on-full kill). Give it a higher \
+                "the data do not compress enough for the limit: the process is terminated (--on-full kill). Give it a higher \
                  limit, or let it grow (--on-full grow).",
             );
         }

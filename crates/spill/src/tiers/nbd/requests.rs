@@ -102,7 +102,7 @@ impl NbdTier {
             let size = connection.size()?;
             // A smaller export is another one, or its data are gone.
             if size < self.size {
-                Err(format!("it has {size} bytes now, {} before", self.size))
+                Err(format!("it has {size} bytes now and had {} before", self.size))
             } else {
                 Ok((connection, true))
             }
