@@ -7,7 +7,6 @@ mod limit;
 #[path = "../common/program.rs"]
 mod program;
 mod refusals;
-mod report;
 mod signals;
 mod stats;
 mod transparent;

@@ -1,9 +1,11 @@
 //! `--report`: every number of the page against the statistics, the raw counters, and each other.
 
+mod common;
+
 use roxmltree::{Document, Node};
 use serde_json::Value;
 
-use crate::common::{finish, python, run_with, stats};
+use common::{finish, python, run_with, stats};
 
 /// A report: its page, and the numbers in it.
 struct Report {
