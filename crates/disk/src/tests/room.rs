@@ -151,7 +151,7 @@ fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
     }
     let mut page = [0; PAGE];
     let begun = Instant::now();
-    while disk.stats().dense_bytes < 3900 * P || disk.stats().resident_hits <= 100 {
+    while disk.stats().dense_bytes < 3900 * P {
         // These are in use all the time.
         for hot in 0..16 {
             disk.read(hot * P, &mut page).unwrap();
@@ -160,7 +160,7 @@ fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
         std::thread::sleep(Duration::from_millis(50));
     }
     let stats = disk.stats();
-    assert!(stats.resident_bytes > 0, "{stats:?}");
+    assert!(stats.resident_bytes > 0 && stats.resident_hits > 100, "{stats:?}");
 }
 
 #[test]
