@@ -64,8 +64,10 @@ pages: setup ## man pages and completions, in target/share
 	@rm -rf $(TARGET)/share
 	@cargo run --release --quiet -p memfold-pages -- $(TARGET)/share
 
-demo: build ## a Python program plainly and in a third of its memory
-	@$(PYTHON) tests/programs/demo.py --memfold $(MEMFOLD)
+# It needs the smallest command, built as fast as possible; the preload library in it is the one that is installed.
+demo: setup ## a Python program plainly and in a third of its memory
+	@cargo build --profile demo --quiet -p memfold-cli --no-default-features
+	@$(PYTHON) tests/programs/demo.py --memfold $(TARGET)/demo/memfold
 
 test: ## every test that fits into a quarter of an hour
 	@$(MAKE) --no-print-directory PROFILE=tests test-unit test-capi test-torture test-checks test-disk test-small

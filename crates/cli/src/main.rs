@@ -19,10 +19,18 @@
 //! descriptors, and the program that memfold starts would inherit both.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
+// Parts that only some of the commands use.
+#![cfg_attr(
+    not(all(feature = "analyze", feature = "bench", feature = "disk")),
+    allow(dead_code, unused_imports)
+)]
 
+#[cfg(feature = "analyze")]
 mod analyze;
+#[cfg(feature = "bench")]
 mod bench;
 mod checks;
+#[cfg(feature = "disk")]
 mod disk;
 mod du;
 mod output;
@@ -40,7 +48,7 @@ use std::io::Write;
 use clap::Parser;
 use memfold_args::{Cli, Command};
 
-use crate::output::failure::{FAILED, say};
+use crate::output::failure::{FAILED, Failure, say};
 
 /// The entry point that the C library calls.
 #[cfg(not(test))]
@@ -66,12 +74,19 @@ fn command(words: Vec<OsString>) -> i32 {
     let result = settings::cpu::heed_environment().and_then(|()| match cli.command {
         Command::Run(args) => run::run(args),
         Command::Doctor(args) => checks::doctor::doctor(&args),
+        #[cfg(feature = "analyze")]
         Command::Analyze(args) => analyze::analyze(&args),
         Command::Limit(args) => trees::limit::limit(&args),
         Command::Top(args) => trees::top::top(&args),
+        #[cfg(feature = "bench")]
         Command::Bench(args) => bench::bench(&args),
+        #[cfg(feature = "disk")]
         Command::Disk(args) => disk::disk(&args),
         Command::Du(args) => du::du(*args, &words),
+        #[allow(unreachable_patterns)]
+        _ => {
+            Err(Failure::new("this memfold was built without that command; 'make build' builds all of them"))
+        }
     });
     result.unwrap_or_else(|failure| {
         say(&failure.text);

@@ -7,6 +7,7 @@
 //!   maps        lines of /proc/PID/{maps,smaps}
 //!   mounts      /proc/self/mountinfo, /proc/swaps
 //!   cgroup      /proc/PID/cgroup, and where its directories are mounted
+//!   pagemap     which pages of a process are resident
 //!   memory      /proc/meminfo, and limits and use in the cgroups' directories
 //! ```
 //!
@@ -18,6 +19,7 @@ pub mod maps;
 pub mod memory;
 pub mod mounts;
 pub mod namespace;
+pub mod pagemap;
 pub mod process;
 
 use std::path::Path;

@@ -7,10 +7,10 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
 use memfold_proc::maps;
+use memfold_proc::pagemap::{Region, is_unknown, scan};
 use nix::errno::Errno;
 
 use super::Source;
@@ -38,18 +38,6 @@ pub struct Private {
     pub name: Vec<u8>,
 }
 
-/// A range of pages.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Region {
-    /// The first.
-    pub start: u64,
-    /// The address after the last.
-    pub end: u64,
-    /// The kernel's categories of these pages.
-    categories: u64,
-}
-
 impl Memory {
     /// Opens it, which needs the right to trace it.
     pub fn open(pid: i32) -> io::Result<Self> {
@@ -74,8 +62,8 @@ impl Memory {
                 Ok((found, next.max(start + PAGE as u64)))
             }
             // Kernels before 6.7.
-            Err(Errno::ENOTTY | Errno::EINVAL) => self.resident_by_page(start, end),
-            Err(error) => Err(error.into()),
+            Err(error) if is_unknown(&error) => self.resident_by_page(start, end),
+            Err(error) => Err(error),
         }
     }
 
@@ -95,7 +83,7 @@ impl Memory {
             let at = start + i as u64 * page;
             match found.last_mut() {
                 Some(last) if last.end == at => last.end += page,
-                _ => found.push(Region { start: at, end: at + page, categories: 0 }),
+                _ => found.push(Region::new(at, at + page)),
             }
         }
         Ok((found, next))
@@ -113,50 +101,6 @@ fn private(line: &[u8]) -> Option<Private> {
     let mapping = maps::Mapping::parse(line).filter(maps::Mapping::is_private)?;
     let special = mapping.name.starts_with(b"[v") || mapping.name.starts_with(b"/dev/");
     (!special).then(|| Private { start: mapping.start, end: mapping.end, name: mapping.name.to_owned() })
-}
-
-/// The argument of the kernel's search for pages (`struct pm_scan_arg`).
-#[repr(C)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    regions: u64,
-    regions_len: u64,
-    max_pages: u64,
-    inverted: u64,
-    mask: u64,
-    any_of: u64,
-    wanted: u64,
-}
-
-/// Searches for pages that are present, do not belong to a file, and are not the zero page. Returns the number of
-/// regions found, and where the search ended.
-pub fn scan(pagemap: &File, start: u64, end: u64, found: &mut [Region]) -> nix::Result<(usize, u64)> {
-    const SCAN: std::ffi::c_ulong = 0xC060_6610;
-    const FILE: u64 = 1 << 2;
-    const PRESENT: u64 = 1 << 3;
-    const ZERO: u64 = 1 << 5;
-    let mut argument = Scan {
-        size: size_of::<Scan>() as u64,
-        flags: 0,
-        start,
-        end,
-        walk_end: 0,
-        regions: found.as_mut_ptr() as u64,
-        regions_len: found.len() as u64,
-        max_pages: 0,
-        inverted: FILE | ZERO,
-        mask: FILE | PRESENT | ZERO,
-        any_of: 0,
-        wanted: PRESENT,
-    };
-    // SAFETY: the structure is that of the call, and gives the length of the array that the kernel fills.
-    let count = unsafe { nix::libc::ioctl(pagemap.as_raw_fd(), SCAN as _, &mut argument) };
-    let count = Errno::result(count)?;
-    Ok((usize::try_from(count).unwrap_or(0).min(found.len()), argument.walk_end))
 }
 
 /// A process whose pages were listed.

@@ -13,8 +13,9 @@ use std::path::Path;
 
 use memfold::size::Human;
 use memfold_analyze::PAGE;
-use memfold_analyze::source::process::{Memory, Region};
+use memfold_analyze::source::process::Memory;
 use memfold_codec::same_filled;
+use memfold_proc::pagemap::Region;
 use serde::Serialize;
 
 use super::plan::Plan;

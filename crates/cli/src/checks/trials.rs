@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use memfold_analyze::source::process::{Region, scan};
+use memfold_proc::pagemap::{Region, scan};
 use memfold_proc::{PAGE, field_kib};
 use nix::libc;
 

@@ -4,6 +4,8 @@ use std::io::Write;
 
 use memfold::size::Grouped;
 use serde::{Serialize, Serializer};
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
 
 use super::failure::Failure;
 
@@ -14,6 +16,11 @@ pub fn print(text: &str) -> Result<(), Failure> {
     out.write_all(memfold_escape::lines(text).as_bytes())
         .and_then(|()| out.flush())
         .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
+}
+
+/// The columns that a text takes on a terminal, character by character as people see them.
+pub fn width(text: &str) -> usize {
+    text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }
 
 /// A name in JSON.

@@ -8,6 +8,7 @@ mod display;
 mod file;
 mod holder;
 mod nbd;
+#[cfg(feature = "redis")]
 mod redis;
 mod space;
 mod target;

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use super::display::shown;
 use super::file::FileTier;
 use super::nbd::NbdTier;
+#[cfg(feature = "redis")]
 use super::redis::RedisTier;
 use super::{BadTarget, Terms, Tier};
 
@@ -122,7 +123,14 @@ impl Target {
         Ok(match self {
             Target::File(path) => Box::new(FileTier::open(path, terms)?),
             Target::Nbd(uri) => Box::new(NbdTier::open(uri, run, terms)?),
+            #[cfg(feature = "redis")]
             Target::Redis(urls) => Box::new(RedisTier::open(urls, run, terms)?),
+            #[cfg(not(feature = "redis"))]
+            Target::Redis(_) => {
+                return Err(BadTarget(
+                    "this memfold was built without the tier for Redis ('make build' builds it)".into(),
+                ));
+            }
         })
     }
 }

@@ -11,4 +11,5 @@ pub mod axes;
 pub mod frame;
 mod labels;
 pub mod picture;
+#[cfg(feature = "bench")]
 pub mod scatter;

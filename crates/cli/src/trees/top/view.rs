@@ -14,9 +14,9 @@
 //! Colours come from the terminal's own palette. Coloured text is used only where both its colour and its
 //! background are set, so it stays readable on any background.
 
+use crate::output::text::width;
 use memfold::size::Human;
 use memfold_args::top::columns::{COLUMNS, Is};
-use memfold_du::browse::width;
 use memfold_escape::shown;
 use ratatui::Frame;
 use ratatui::buffer::Buffer;

@@ -1,8 +1,8 @@
 //! Sentences on the screen, and the window of definitions.
 
+use crate::output::text::width;
 use memfold::size::Human;
 use memfold_args::top::columns::{BELOW, COLUMNS, KEYS};
-use memfold_du::browse::width;
 use nix::unistd::{Uid, User};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
