@@ -124,7 +124,7 @@ static void lost(uint64_t count, int longs, int all, int one_by_one) {
         CHECK(error == MEMFOLD_LOST && access(file, F_OK) != 0);
         unsigned long long blocks, lost_nodes, handle;
         int is_known = 0;
-        const char *form = "the tier lost %llu block%*[s] with %llu node%*[s], that of the handle %llx";
+        const char *form = "the tier lost %llu block%*[s] with %llu node%*[s], for example the one with the handle %llx";
         if (sscanf(memfold_last_error(), form, &blocks, &lost_nodes, &handle) != 3)
             FAIL("'%s' names no node", memfold_last_error());
         for (uint64_t i = 0; i < count; i++) is_known |= nodes[i].is_lost && nodes[i].handle == handle;

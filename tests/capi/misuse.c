@@ -28,7 +28,7 @@ static void bad_options(void) {
     CASE("1 to 4096", o->alignment = 3);
     CASE("1 to 4096", o->alignment = 8192);
     CASE("four nodes", (o->alignment = 512, o->block_size = 1024));
-    CASE("65536 bytes at least", o->limit_bytes = 100);
+    CASE("at least 65536 bytes", o->limit_bytes = 100);
     CASE("give one", (o->limit_bytes = 1 << 20, o->limit_blocks = 1));
     CASE("paranoid is 2", o->paranoid = 2);
     CASE("'zstd:99'", o->codec = "zstd:99");

@@ -11,11 +11,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use memfold_proc::{namespace, process};
+use memfold_proc::{maps, namespace, process};
 use memfold_shared::page::Shared;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
 
@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const LOOK: Duration = Duration::from_secs(1);
 /// It stays at least this long after the last client.
 const STAYS: Duration = Duration::from_secs(5);
+
+/// What the page is called in the list of a process's mappings: a file in memory, or a System V segment.
+const PAGES: [&[u8]; 2] = [b"/memfd:memfold-shared", b"/SYSV"];
 
 /// The server; see the module.
 #[derive(Clone)]
@@ -107,6 +110,7 @@ impl PageServer {
         // is set first, so that a crowd of clients cannot keep the lock from this thread.
         self.inner.ends.store(true, SeqCst);
         drop(self.inner.answering.lock());
+        let began = process::stat(std::process::id() as i32).map_or(0, |stat| stat.start_time);
         if !sys::has_children() || !matches!(sys::fork_aside(), Ok(sys::Fork::Child)) {
             return;
         }
@@ -115,7 +119,7 @@ impl PageServer {
         let mut last = Instant::now();
         let is_alive = || {
             page.live_slots()
-                .any(|slot| !process::has_ended(slot.pid.load(std::sync::atomic::Ordering::Relaxed) as i32))
+                .any(|slot| is_of_the_tree(slot.pid.load(Relaxed) as i32, began, &self.inner.name))
         };
         while last.elapsed() < STAYS || is_alive() {
             if !self.inner.is_asked(PollTimeout::try_from(LOOK).unwrap_or(PollTimeout::MAX)) {
@@ -127,6 +131,27 @@ impl PageServer {
             }
         }
         sys::exit_now(0)
+    }
+}
+
+/// Whether a slot's process lives. A process in a pid namespace that could not ask for its outer id has its inner
+/// one in the slot, and an id may be given to another process: so the process must have started after the
+/// supervisor (`began`), and must have the page mapped, or be about to look for it at `name`, as far as that can be
+/// seen.
+fn is_of_the_tree(pid: i32, began: u64, name: &str) -> bool {
+    if process::has_ended(pid) || process::stat(pid).is_none_or(|stat| stat.start_time < began) {
+        return false;
+    }
+    let is_page = |line: &[u8]| {
+        maps::Mapping::parse(line)
+            .is_some_and(|mapping| PAGES.iter().any(|name| mapping.name.starts_with(name)))
+    };
+    match std::fs::read(format!("/proc/{pid}/maps")) {
+        Ok(text) if text.split(|byte| *byte == b'\n').any(is_page) => true,
+        Ok(_) => process::environment(pid)
+            .is_some_and(|all| all.windows(name.len()).any(|part| part == name.as_bytes())),
+        // Another user's process.
+        Err(_) => true,
     }
 }
 
@@ -150,5 +175,36 @@ impl Inner {
             return Ok(());
         }
         sys::send_descriptor(&stream, &pid.to_le_bytes(), &self.page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_not_of_the_tree_does_not_keep_the_server() {
+        let own = std::process::id() as i32;
+        let began = process::stat(own).unwrap().start_time;
+        // The first process of the machine or container is older; this one has no page mapped.
+        assert!(!is_of_the_tree(1, began, "memfold-1-2"));
+        assert!(!is_of_the_tree(own, began, "memfold-1-2"));
+        let file =
+            nix::sys::memfd::memfd_create(c"memfold-shared", nix::sys::memfd::MFdFlags::empty()).unwrap();
+        let length = std::num::NonZeroUsize::new(4096).unwrap();
+        // SAFETY: a mapping that is never used.
+        unsafe {
+            nix::sys::mman::mmap(
+                None,
+                length,
+                nix::sys::mman::ProtFlags::PROT_NONE,
+                nix::sys::mman::MapFlags::MAP_SHARED,
+                &file,
+                0,
+            )
+        }
+        .unwrap();
+        assert!(is_of_the_tree(own, began, "memfold-1-2"));
+        assert!(!is_of_the_tree(own, began + 1, "memfold-1-2"));
     }
 }

@@ -53,7 +53,7 @@ fn a_limit_that_is_too_small_is_answered_with_the_least() {
         let why = said.strip_prefix(&format!(
             "memfold: --limit {limit}: the limit is too small: blocks of 65536 bytes"
         ))?;
-        assert!(why.contains(" at least, and the tree "), "{said}");
+        assert!(why.contains(" take at least ") && why.contains(" bytes, and the tree "), "{said}");
         why.split(' ').find_map(|word| word.parse::<u64>().ok())
     };
     let least = needs("1M").unwrap();

@@ -237,7 +237,7 @@ fn a_wrong_memfold_cpu_is_refused_everywhere() {
     };
     refused("sse9", &["MEMFOLD_CPU", "'sse9'", "scalar, avx2, avx512"]);
     if memfold_codec::cpu::best() < memfold_codec::cpu::Path::Avx512 {
-        refused("avx512", &["MEMFOLD_CPU", "lacks", "scalar"]);
+        refused("avx512", &["MEMFOLD_CPU", "does not support avx512", "scalar"]);
     }
 }
 

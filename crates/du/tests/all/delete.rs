@@ -401,7 +401,7 @@ fn what_could_not_be_looked_at_is_said_to_be_so() {
                 assert!(everything(at) == before);
                 for failure in failures {
                     assert!(
-                        failure.contains("a/b/c/\\xff\\n could not be looked at (Permission denied"),
+                        failure.contains("a/b/c/\\xff\\n could not be examined (Permission denied"),
                         "{failure}"
                     );
                     assert!(failure.contains("chmod u+x"), "{failure}");

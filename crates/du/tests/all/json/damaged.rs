@@ -70,7 +70,7 @@ fn damage_is_told_with_its_place_and_what_to_do() {
 #[test]
 fn entries_that_cannot_be_are_refused() {
     let table: &[(&str, u64, &str)] = &[
-        (r#"{"name":""}"#, 11, "\"\" is no name: it is empty"),
+        (r#"{"name":""}"#, 11, "\"\" is not a name: it is empty"),
         (r#"{"name":"\u0000a"}"#, 18, "it is empty"),
         (r#"{"name":"a","name":""}"#, 22, "it is empty"),
         (r#"{"name":5}"#, 8, "a string is expected"),
