@@ -48,7 +48,7 @@ def main():
     if answer != other:
         sys.exit(f"FAILED: the answers differ\n{other}")
     if over:
-        sys.exit(f"FAILED: the limit's tolerance was passed by {over / MIB:.1f} MiB")
+        sys.exit(f"FAILED: the limit's tolerance was exceeded by {over / MIB:.1f} MiB")
     if not stats["pages_compressed"]:
         sys.exit("FAILED: nothing was compressed")
 

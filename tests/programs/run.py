@@ -118,7 +118,7 @@ def check(plain, folded, stats, limit, case):
         raise Failure("the statistics tell another limit or status")
     over, times = memory.excess(folded.samples, limit)
     if over:
-        raise Failure(f"the limit's tolerance was passed by {over / MIB:.1f} MiB ({times} of {len(folded.samples)} samples)")
+        raise Failure(f"the limit's tolerance was exceeded by {over / MIB:.1f} MiB ({times} of {len(folded.samples)} samples)")
 
 
 def first_difference(one, two):

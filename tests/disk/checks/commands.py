@@ -33,10 +33,10 @@ def filters(place):
         raise Wrong(f"a socket whose path is no text: {place.status(device)}")
     run("nbdinfo", "--size", "nbd+unix:///?socket=" + urllib.parse.quote(bytes(socket)))
     done = subprocess.run(["nbdkit", "-f", "-U", "-", str(plugin), "size=64M", b"name=b\xff", "--run", "true"], capture_output=True, check=False, timeout=20)
-    if not done.returncode or b"text" not in done.stderr:
+    if not done.returncode or b"UTF-8" not in done.stderr:
         raise Wrong(f"a name that is no text: {done.returncode}: {done.stderr}")
     done = attempt(place.options.memfold, "disk", "--size", "64M", "--socket", "x", "--name", b"b\xff")
-    if done.returncode != 125 or "no text" not in done.stderr:
+    if done.returncode != 125 or "not UTF-8" not in done.stderr:
         raise Wrong(f"--name that is no text: {done.returncode}: {done.stderr}")
     return ""
 
