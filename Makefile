@@ -141,6 +141,7 @@ lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason den
 	cargo fmt --all --check
 	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers -- -D warnings -D clippy::undocumented_unsafe_blocks
 	cargo clippy --quiet -p memfold-runtime --no-default-features --features preload -- -D warnings -D clippy::undocumented_unsafe_blocks
+	cargo clippy --quiet -p memfold-cli --no-default-features -- -D warnings
 
 soak: build ## the torture program, random operations on collections and attacks on heaps, for ten minutes each
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
