@@ -3,7 +3,8 @@
 use crate::Error;
 use crate::entry::{Entry, OwnEntry};
 use crate::part::{MOST, Reader};
-use crate::tree::{Contents, Name, Row};
+use crate::tree::listing::Contents;
+use crate::tree::row::{Name, Row};
 
 /// The number of the root directory.
 pub const ROOT: u32 = 0;

@@ -19,7 +19,7 @@ mod links;
 pub mod listing;
 mod refresh;
 mod remove;
-mod row;
+pub mod row;
 mod runs;
 mod sums;
 #[cfg(test)]

@@ -4,7 +4,8 @@ use memfold::heap::{Error, Handle, Heap, LoadError, Options, SaveError};
 use twox_hash::XxHash3_64;
 
 use crate::model::{Model, compare_all};
-use crate::shape::{Random, Shape};
+use crate::random::Random;
+use crate::shape::Shape;
 use crate::{Counts, count, holds};
 
 /// Bytes of a file's start, and before and behind a chunk's body: see docs/formats/heap.md.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use memfold::heap::{Error, Heap, Lost, SaveError};
 
 use crate::model::Model;
-use crate::shape::Random;
+use crate::random::Random;
 use crate::{Counts, count, holds};
 
 /// Nodes that are asked for while the tier does not answer: each waits.

@@ -13,6 +13,7 @@
 mod files;
 mod lost;
 mod model;
+mod random;
 mod shape;
 mod tier;
 
@@ -25,7 +26,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use memfold::heap::Heap;
 use model::Model;
-use shape::{Random, Shape};
+use random::Random;
+use shape::Shape;
 
 /// A round that takes longer hangs.
 const LONGEST: Duration = Duration::from_secs(600);

@@ -4,7 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use memfold::heap::{Error, Handle, Heap, Session};
 
-use crate::shape::{Random, Shape};
+use crate::random::Random;
+use crate::shape::Shape;
 use crate::{Counts, count, holds};
 
 /// Handles that are remembered after their nodes are gone.

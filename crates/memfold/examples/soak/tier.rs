@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use memfold::spill::{Room, Sealer, Spilled, Target, Terms, Tier, Trouble};
 
-use crate::shape::Random;
+use crate::random::Random;
 
 /// Bytes of a batch.
 const BATCH: usize = 160 << 10;
