@@ -183,28 +183,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_that_is_not_of_the_tree_does_not_keep_the_server() {
-        let own = std::process::id() as i32;
-        let began = process::stat(own).unwrap().start_time;
-        // The first process of the machine or container is older; this one has no page mapped.
+    fn only_processes_of_the_tree_keep_the_server() {
+        let began = process::stat(std::process::id() as i32).unwrap().start_time;
+        // The first process of the machine or container is older.
         assert!(!is_of_the_tree(1, began, "memfold-1-2"));
-        assert!(!is_of_the_tree(own, began, "memfold-1-2"));
-        let file =
-            nix::sys::memfd::memfd_create(c"memfold-shared", nix::sys::memfd::MFdFlags::empty()).unwrap();
-        let length = std::num::NonZeroUsize::new(4096).unwrap();
-        // SAFETY: a mapping that is never used.
-        unsafe {
-            nix::sys::mman::mmap(
-                None,
-                length,
-                nix::sys::mman::ProtFlags::PROT_NONE,
-                nix::sys::mman::MapFlags::MAP_SHARED,
-                &file,
-                0,
-            )
-        }
-        .unwrap();
-        assert!(is_of_the_tree(own, began, "memfold-1-2"));
-        assert!(!is_of_the_tree(own, began + 1, "memfold-1-2"));
+        let child = |name: &str| {
+            let mut child = std::process::Command::new("sleep").arg("60").env("NAME", name).spawn().unwrap();
+            let found = is_of_the_tree(child.id() as i32, began, "memfold-1-2");
+            let later = is_of_the_tree(child.id() as i32, u64::MAX, "memfold-1-2");
+            child.kill().unwrap();
+            child.wait().unwrap();
+            assert!(!later, "it is older than the tree");
+            found
+        };
+        // As if its id were that of a process which has ended.
+        assert!(!child("memfold-1-3"));
+        assert!(child("memfold-1-2"));
     }
 }
