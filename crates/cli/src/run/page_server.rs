@@ -148,8 +148,9 @@ fn is_of_the_tree(pid: i32, began: u64, name: &str) -> bool {
     };
     match std::fs::read(format!("/proc/{pid}/maps")) {
         Ok(text) if text.split(|byte| *byte == b'\n').any(is_page) => true,
+        // In the middle of an exec the kernel shows nothing.
         Ok(_) => process::environment(pid)
-            .is_some_and(|all| all.windows(name.len()).any(|part| part == name.as_bytes())),
+            .is_none_or(|all| all.is_empty() || all.windows(name.len()).any(|part| part == name.as_bytes())),
         // Another user's process.
         Err(_) => true,
     }
@@ -189,6 +190,9 @@ mod tests {
         assert!(!is_of_the_tree(1, began, "memfold-1-2"));
         let child = |name: &str| {
             let mut child = std::process::Command::new("sleep").arg("60").env("NAME", name).spawn().unwrap();
+            while process::environment(child.id() as i32).is_none_or(|all| all.is_empty()) {
+                std::thread::yield_now();
+            }
             let found = is_of_the_tree(child.id() as i32, began, "memfold-1-2");
             let later = is_of_the_tree(child.id() as i32, u64::MAX, "memfold-1-2");
             child.kill().unwrap();
