@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The demonstration: a real program run plainly and in a third of its memory, side by side."""
+"""The demonstration: runs a real program plainly, then in a third of its memory, and compares the two."""
 
 import argparse
 import json
@@ -24,10 +24,11 @@ def run(directory, name, command, **options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--memfold", default="target/release/memfold")
-    parser.add_argument("--orders", type=int, default=60_000, help="size of the load")
+    parser.add_argument("--orders", type=int, default=60_000, help="number of orders that the program loads")
     options = parser.parse_args()
     command = [PYTHON, LOAD / "python_json.py", options.orders]
-    print(f"A Python script loads {options.orders} orders (JSON of its own making) into dicts and lists and computes over them.")
+    print(f"A Python script generates {options.orders} orders as JSON, parses them into dicts and lists "
+          "and computes over them.")
     with tempfile.TemporaryDirectory(prefix="memfold-demo-") as directory:
         plain, answer, _ = run(directory, "plain", command)
         limit = plain.peak // 3
@@ -41,14 +42,15 @@ def main():
     print(f"{'peak memory':14}{plain.peak / MIB:10.1f} MiB{folded.peak / MIB:10.1f} MiB   (limit {limit / MIB:.1f} MiB)")
     print(f"{'wall time':14}{plain.wall:12.2f} s{folded.wall:12.2f} s")
     print(f"{'CPU time':14}{plain.cpu:12.2f} s{folded.cpu:12.2f} s")
-    print(f"{'answer':14}{'':>14}{'the same' if answer == other else 'ANOTHER':>14}")
-    print(f"\n{stats['pages_compressed']} pages went, {stats['pages_faulted']} came back when they were touched.")
+    print(f"{'answer':14}{'':>14}{'the same' if answer == other else 'DIFFERENT':>14}")
+    print(f"\n{stats['pages_compressed']} pages were compressed, "
+          f"{stats['pages_faulted']} were restored when touched.")
     print(words, end="")
     over, _ = memory.excess(folded.samples, limit)
     if answer != other:
         sys.exit(f"FAILED: the answers differ\n{other}")
     if over:
-        sys.exit(f"FAILED: the limit's tolerance was exceeded by {over / MIB:.1f} MiB")
+        sys.exit(f"FAILED: the peak exceeded the limit and its tolerance by {over / MIB:.1f} MiB")
     if not stats["pages_compressed"]:
         sys.exit("FAILED: nothing was compressed")
 

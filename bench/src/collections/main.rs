@@ -1,8 +1,8 @@
 //! `bench-collections`: slab lists and their peers, each in a process of its own.
 //!
 //! Prints nanoseconds of CPU time per operation and bytes of memory per element: the private anonymous memory by
-//! which the process grew. Work done in the second after half of all elements were removed counts towards their
-//! removal.
+//! which the process grew. CPU time spent in the second after half of all elements were removed counts as time
+//! for removal.
 
 mod cold;
 mod compare;
@@ -39,16 +39,16 @@ enum What {
         /// How many elements
         #[arg(long, default_value_t = 10_000_000)]
         elements: u64,
-        /// In which order they come
+        /// The order in which they are inserted
         #[arg(long, default_values_t = [Order::Random, Order::Sequential])]
         order: Vec<Order>,
-        /// Which of them are looked for
+        /// How the elements to look up are chosen
         #[arg(long, default_value_t = Finds::Uniform)]
         finds: Finds,
-        /// Random ones are below this; 0: of 64 bits
+        /// Random elements are below this; 0: the full range of 64 bits
         #[arg(long, default_value_t = 0)]
         universe: u64,
-        /// Elements of a slab
+        /// Elements per slab; 0: the default
         #[arg(long, default_value_t = 0)]
         per_slab: usize,
         #[command(flatten)]
@@ -58,46 +58,46 @@ enum What {
     Strings(Texts),
     /// Maps of strings of 8 to 40 bytes to numbers, all in memory
     Maps(Texts),
-    /// Lists that are nearly all compressed: their memory, or time to find
+    /// Lists that are almost entirely compressed: their memory, or the time to find elements
     Cold {
         /// How many elements
         #[arg(long, default_value_t = 10_000_000)]
         elements: u64,
         #[command(flatten)]
         cold: Cold,
-        /// Looks for elements, and compares with a list that is all resident
+        /// Times finds of this kind instead, compared with a fully resident list
         #[arg(long)]
         finds: Option<Finds>,
-        /// Runs of these, of which the medians are printed
+        /// Number of runs; medians are printed
         #[arg(long, default_value_t = 3)]
         repeats: usize,
     },
-    /// Folds by one thread and by several, with lists that are resident and that are nearly all compressed
+    /// Folds by one thread and by several, over resident lists and over lists that are almost all compressed
     Folds {
         /// How many elements
         #[arg(long, default_value_t = 10_000_000)]
         elements: u64,
         #[command(flatten)]
         cold: Cold,
-        /// Runs of these, of which the medians are printed
+        /// Number of runs; medians are printed
         #[arg(long, default_value_t = 5)]
         repeats: usize,
     },
-    /// Insertions at random at each limit of the heap, beside redb with a cache as large
+    /// Random insertions under each kind of heap limit, compared with redb with a cache of the same size
     Limits {
         /// How many elements
         #[arg(long, default_value_t = 2_000_000)]
         elements: u64,
-        /// Limits in bytes, and redb's caches: MiB
+        /// Sizes of the heap's byte limits and of redb's caches, in MiB
         #[arg(long, value_delimiter = ',', default_values_t = [16, 32, 64])]
         mib: Vec<u64>,
-        /// Runs of each, one after the other, of which the medians are printed
+        /// Number of runs of each, in turn; medians are printed
         #[arg(long, default_value_t = 5)]
         repeats: usize,
     },
     /// Random operations on many lists at a time
     RandOps(rand_ops::Args),
-    /// Every insertion's time, for drawings
+    /// The time of every insertion, for plots
     Plots {
         /// The directory for plots.json
         #[arg(long)]
@@ -105,10 +105,10 @@ enum What {
         /// How many elements
         #[arg(long, default_value_t = 1_400_000)]
         elements: u64,
-        /// Frames of the list that has few; 0: for 1/16 of the elements
+        /// Frames of the list with few frames; 0: enough for 1/16 of the elements
         #[arg(long, default_value_t = 0)]
         frames: u32,
-        /// Only peers with one of these in their names
+        /// Only peers whose names contain one of these
         #[arg(long, value_delimiter = ',')]
         only: Vec<String>,
     },
@@ -140,7 +140,7 @@ struct Texts {
     /// The order of insertion
     #[arg(long, default_values_t = [Order::Random])]
     order: Vec<Order>,
-    /// How the elements to find are chosen
+    /// How the elements to look up are chosen
     #[arg(long, default_value_t = Finds::Uniform)]
     finds: Finds,
     #[command(flatten)]
@@ -157,18 +157,18 @@ impl Texts {
 
 #[derive(clap::Args)]
 struct Choice {
-    /// Only peers with one of these in their names
+    /// Only peers whose names contain one of these
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Runs of each, one peer after the other, of which the medians are printed
+    /// Number of runs of each, one peer after the other; medians are printed
     #[arg(long, default_value_t = 3)]
     repeats: usize,
-    /// Rows are appended to this file, as JSON
+    /// Appends rows to this file, as JSON
     #[arg(long)]
     out: Option<PathBuf>,
 }
 
-/// What elements are.
+/// The kind of elements.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     Integers,
@@ -185,7 +185,7 @@ impl Kind {
         }
     }
 
-    /// The structures that memfold's are compared with, as in the goals.
+    /// The structures against which the goals measure memfold's.
     fn bases(self) -> &'static [&'static str] {
         match self {
             Kind::Integers => &["absl"],
@@ -269,7 +269,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compiles the peers in C++; returns why if that is not possible.
+/// Compiles the C++ peers; returns the reason if that fails.
 fn cpp_peers(directory: &Path) -> Result<PathBuf, String> {
     let (source, program) = (directory.join("peers.cc"), directory.join("peers"));
     std::fs::write(&source, include_str!("peers.cc")).map_err(|error| error.to_string())?;

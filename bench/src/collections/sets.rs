@@ -1,4 +1,4 @@
-//! Sets of 64-bit integers: the same operations on each.
+//! Sets of 64-bit integers: each structure runs the same operations.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub fn one(name: &str, load: Load) -> Result<Run, String> {
         "skiplist" => run("crossbeam skip list", load, before, crossbeam_skiplist::SkipSet::<u64>::new()),
         "roaring" => run("RoaringTreemap", load, before, roaring::RoaringTreemap::new()),
         "sorted vec" => run("sorted Vec", load, before, Sorted::new()),
-        _ => return Err(format!("no peer is called {name}")),
+        _ => return Err(format!("there is no peer {name}")),
     })
 }
 

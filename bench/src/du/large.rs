@@ -40,13 +40,13 @@ pub fn run(entries: u64, extended: bool, frames: Option<u32>) -> Result<(), Stri
     let show = |when: &str| {
         let peak = peak();
         println!(
-            "{when}: peak {:.1} MiB, {:.1} bytes an entry",
+            "{when}: peak {:.1} MiB, {:.1} bytes per entry",
             peak as f64 / f64::from(1 << 20),
             peak as f64 / items as f64
         );
     };
     println!(
-        "{items} entries in {} directories: {:.1} s, of these {:.1} s of its own CPU time",
+        "{items} entries in {} directories: {:.1} s, with {:.1} s of user CPU time",
         tree.numbers(),
         began.elapsed().as_secs_f64(),
         user() - before
@@ -69,14 +69,14 @@ pub fn run(entries: u64, extended: bool, frames: Option<u32>) -> Result<(), Stri
         times.push(began.elapsed());
     }
     times.sort_unstable();
-    println!("a thousand directories at random: opened in {:?} each, at most {:?}", times[500], times[999]);
+    println!("a thousand random directories: opened in {:?} (median), at most {:?}", times[500], times[999]);
     let mut screen = Screen::new(&order, &tree, widest).map_err(failed)?;
     for (name, key) in [("down", KeyCode::Down), ("page down", KeyCode::PageDown), ("up", KeyCode::Up)] {
         let (median, longest) = screen.press_often(key, 300);
-        println!("{name}: {median:?}, at most {longest:?}");
+        println!("key {name}: {median:?} (median), at most {longest:?}");
     }
-    println!("to its end: {:?}", screen.press(KeyCode::End));
-    println!("by name: {:?}", screen.press(KeyCode::Char('n')));
+    println!("jump to the end: {:?}", screen.press(KeyCode::End));
+    println!("sort by name: {:?}", screen.press(KeyCode::Char('n')));
     show("browsed");
     drop(screen);
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! How much entries take in compressed blocks, for several layouts: the table of docs/du.md.
+//! How much space entries take in compressed blocks, for several layouts: the table in docs/du.md.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -19,11 +19,11 @@ struct File {
 /// The layout of entries.
 #[derive(Clone, Copy)]
 enum Layout {
-    /// One after the other, with the lengths of names.
+    /// Entry by entry, each name with its length before it.
     Lengths,
-    /// The same, with names that end with a zero.
+    /// Entry by entry, each name with a zero after it.
     Zeros,
-    /// By columns, for this many entries at a time, as in the parts of memfold du.
+    /// By columns, this many entries at a time, as in the parts of memfold du.
     Columns(usize),
 }
 
@@ -75,7 +75,7 @@ pub fn run(path: &Path) -> Result<(), String> {
         directories.push(files);
     }
     let count: usize = directories.iter().map(Vec::len).sum();
-    println!("{count} entries; bytes for each, as the directory has them, and by name");
+    println!("{count} entries; bytes per entry, in directory order and by name");
     let shapes = [
         ("entry by entry, with lengths of names", Layout::Lengths),
         ("the same, names end with a zero", Layout::Zeros),
@@ -93,7 +93,7 @@ pub fn run(path: &Path) -> Result<(), String> {
         println!("{name:<40} {unordered:>6.2} {ordered:>6.2}");
     }
     let bytes = written(Layout::Columns(64), &directories);
-    println!("the third, by name, otherwise compressed");
+    println!("the third layout, by name, with other codecs and block sizes");
     for (block, codec) in [
         (16, "zstd:3"),
         (32, "zstd:3"),

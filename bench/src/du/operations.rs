@@ -1,6 +1,6 @@
-//! The four operations of compll's paper (section 8.1), measured in the same way: CPU time of each, and memory
-//! after the scan; also the longest step. `bench-heap operations` does the same for ncdu's own nodes, in malloc
-//! or in the heap.
+//! The four operations of compll's paper (section 8.1), measured in the same way: the CPU time of each and the
+//! memory after the scan; also the longest step in the browser. `bench-heap operations` does the same for ncdu's
+//! own nodes, in malloc or in the heap.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::tree;
 const NAMES: [&str; 6] =
     ["scan, ms of CPU", "open", "browse", "delete", "memory after the scan, MiB", "longest step, ms"];
 
-/// One run: a line for each name.
+/// One run. Prints a value for each of `NAMES`, one a line.
 pub fn once(path: &Path) -> Result<(), String> {
     let failed = |error: memfold_du::Error| error.to_string();
     let before = resident();

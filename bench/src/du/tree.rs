@@ -1,11 +1,11 @@
-//! The heap, set up as by `memfold du`.
+//! A heap with the settings that `memfold du` uses.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use memfold::heap::{Heap, Limit, Options};
 use memfold_du::scan::Progress;
 
-/// As in crates/cli/src/du, for a scan with this many threads; or with this many resident blocks.
+/// As in crates/cli/src/du/limit.rs for a scan with this many threads, or with `frames` resident blocks.
 pub fn heap(threads: usize, frames: Option<u32>) -> Result<Heap, String> {
     let frames = frames.unwrap_or(12 + 2 * threads as u32);
     let options = Options::new().block_size(64 << 10).codec("zstd:3").limit(Limit::Blocks(frames));

@@ -2,8 +2,8 @@
 //! setting runs in its own process.
 //!
 //! As in the paper, everything else stays fixed: ten resident blocks of 32 KiB, here with `zstd:1`. Codecs are
-//! compared with a hundred blocks: with ten, sorting a directory of 25,000 faults at nearly every step, which
-//! measures the codec's speed and nothing else, and takes minutes with slow codecs.
+//! compared with a hundred blocks: with ten, sorting a directory of 25,000 entries faults at nearly every step.
+//! That measures nothing but the codec's speed, and takes minutes with slow codecs.
 
 use serde_json::{Value, json};
 
@@ -16,10 +16,10 @@ use crate::operations::{Failed, child, same};
 
 const RESIDENT: [u32; 7] = [1, 2, 5, 10, 20, 50, 100];
 const BLOCKS_KIB: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
-/// The heap's own limit, for comparison with a fixed number.
+/// Stands for the heap's limit `Share`, for comparison with a fixed number.
 const SHARE: u32 = 0;
 
-/// Which of the figures.
+/// One of the figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Figure {
     /// 8.1: resident blocks
@@ -73,7 +73,7 @@ pub fn run(
         }
         head(&tree);
         let malloc = point(Kind::Malloc, &tree, name, trees, &none, seconds, rows)?
-            .ok_or("malloc was not done in time")?;
+            .ok_or("malloc did not finish in time")?;
         for figure in figures {
             for settings in figure.settings() {
                 if let Some(heap) = point(Kind::Heap, &tree, name, trees, &settings, seconds, rows)? {
@@ -94,7 +94,7 @@ fn head(tree: &Tree) {
     );
 }
 
-/// One setting, from the file or measured. `None` if it was not done in time.
+/// One setting, from the file or measured. `None` if the measurement failed or did not finish in time.
 fn point(
     kind: Kind,
     tree: &Tree,
@@ -115,7 +115,7 @@ fn point(
         };
         rows.add("figures", &key, measured)?;
     }
-    let row = rows.find("figures", &key).ok_or("the row that was just added")?;
+    let row = rows.find("figures", &key).ok_or("the row that was just added is missing")?;
     let block = settings.block_size.map_or_else(|| String::from("-"), |bytes| format!("{}K", bytes >> 10));
     let resident = settings.resident.map_or_else(|| String::from("-"), |blocks| blocks.to_string());
     print!(
@@ -141,5 +141,5 @@ fn point(
         return Ok(None);
     }
     println!(" {faults:>9}");
-    serde_json::from_value(row.clone()).map(Some).map_err(|error| format!("a row of before: {error}"))
+    serde_json::from_value(row.clone()).map(Some).map_err(|error| format!("an earlier row: {error}"))
 }

@@ -1,15 +1,15 @@
 //! Compares the heap with malloc.
 //!
 //! ```text
-//!   micro        what an operation on a node costs
+//!   micro        the cost of an operation on a node
 //!   operations   ncdu's four operations over whole directory trees: CPU time and memory
-//!   figures      the same for numbers of resident blocks, sizes of blocks and codecs: the paper's figures 8.1 to 8.3
-//!   tables       what nodes take in blocks, and to what blocks compress: its tables 4.1, 4.2, 4.4, 4.5
+//!   figures      the same by number of resident blocks, block size and codec: the paper's figures 8.1 to 8.3
+//!   tables       size of nodes in blocks, plain and compressed: the paper's tables 4.1, 4.2, 4.4, 4.5
 //!   policies     hit ratios of the policies over traces of blocks
-//!   overhead     what nodes of one size take and cost: dalloc's figure 2
+//!   overhead     space and time for nodes of one size: dalloc's figure 2
 //! ```
 //!
-//! `bench-heap COMMAND --help` lists what each takes.
+//! `bench-heap COMMAND --help` lists the options of each.
 
 mod codecs;
 mod figures;
@@ -37,7 +37,7 @@ use measure::settings::Settings;
 use model::trees::Trees;
 use once::Kind;
 
-/// The compressed heap against malloc: what it costs, and what it saves.
+/// The costs and savings of the compressed heap, compared with malloc.
 #[derive(Debug, Parser)]
 #[command(name = "bench-heap")]
 struct Arguments {
@@ -47,9 +47,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Section {
-    /// What an operation on a node costs
+    /// The cost of an operation on a node
     Micro,
-    /// ncdu's four operations over whole trees, malloc against the heap
+    /// ncdu's four operations over whole trees, with malloc and with the heap
     Operations {
         /// A model (paper, million, small), or a directory; may be given several times
         #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
@@ -58,61 +58,61 @@ enum Section {
         trees: Trees,
         #[command(flatten)]
         settings: Settings,
-        /// Measurements of each kind
+        /// Number of measurements of each kind
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..))]
         repeats: u8,
-        /// Keeps the rows; those that are there are not measured again
+        /// Adds the rows to this file; rows that it already contains are not measured again
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// The four operations for resident blocks, sizes of blocks, and codecs
+    /// The four operations by number of resident blocks, block size, and codec
     Figures {
         /// A model, or a directory; may be given several times
         #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
         names: Vec<String>,
         #[command(flatten)]
         trees: Trees,
-        /// Which; all if none is given
+        /// Which figures to measure
         #[arg(long, value_delimiter = ',', default_values = ["resident", "blocks", "codecs"])]
         only: Vec<Figure>,
-        /// After so many seconds a setting is given up
+        /// Gives up on a setting after this many seconds
         #[arg(long, default_value_t = 300)]
         seconds: u64,
-        /// Keeps the rows; those that are there are not measured again
+        /// Adds the rows to this file; rows that it already contains are not measured again
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// What nodes take in blocks, and to what these compress, by node and by element
+    /// How much space nodes take in blocks, and how well these compress, stored by node and by element
     Tables {
         /// A model, or a directory; may be given several times
         #[arg(long = "tree", value_name = "TREE", default_values = ["/usr", "paper", "million"])]
         names: Vec<String>,
         #[command(flatten)]
         trees: Trees,
-        /// Keeps the rows
+        /// Adds the rows to this file
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
     /// Hit ratios of the policies over traces of blocks
     Policies {
-        /// A model, or a directory, whose operations are recorded; may be given several times
+        /// A model, or a directory, on which operations are recorded; may be given several times
         #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
         names: Vec<String>,
         #[command(flatten)]
         trees: Trees,
-        /// Keeps the rows; those that are there are not measured again
+        /// Adds the rows to this file; rows that it already contains are not measured again
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// What nodes of one size take and cost, beside malloc and dalloc
+    /// Space and time for nodes of one size, compared with malloc and dalloc
     Overhead {
-        /// Keeps the rows
+        /// Adds the rows to this file
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// One measurement of the four operations in this process, printed as objects of JSON: the last says all
+    /// Measures the four operations once, in this process; prints JSON objects, of which the last is complete
     Once {
-        /// Which memory
+        /// The kind of memory
         #[arg(long)]
         kind: Kind,
         /// A model, or a directory

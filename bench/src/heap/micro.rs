@@ -1,12 +1,11 @@
 //! Measures what an operation on a node costs.
 //!
-//! - `alloc 16`, `free 16`: dalloc's figure 2, ten thousand times a thousand nodes of 16 bytes, freed in the
-//!   order of their allocation.
+//! - `alloc 16`, `free 16`: dalloc's figure 2: ten thousand batches of a thousand nodes of 16 bytes, each freed
+//!   in the order of allocation.
 //! - `alloc 20-200`, `free 20-200`: a million nodes of random sizes, freed in random order.
-//! - `read`, `write`: eight bytes of random 64-byte nodes, over 1 MiB, in one session (`get_at`, `set_at`); for
+//! - `read`, `write`: eight bytes of random 64-byte nodes, 1 MiB in all, in one session (`get_at`, `set_at`); for
 //!   malloc, through a table of pointers.
-//! - `two readers`: the same from two threads at once, with all nodes for both: the number of reads relative to
-//!   one thread.
+//! - `two readers`: reads by two threads at once, both over all nodes: throughput relative to one thread.
 //!
 //! Nanoseconds of wall time per operation, medians of several rounds, one thread and one processor except for the
 //! last row.
@@ -27,7 +26,7 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
     }
 }
 
-/// What is compared: something that allocates nodes.
+/// An allocator of nodes, to be compared.
 trait Nodes {
     type Node: Copy;
     fn alloc(&mut self, len: usize) -> Self::Node;
@@ -42,7 +41,7 @@ impl Nodes for Malloc {
     type Node = *mut u64;
 
     fn alloc(&mut self, len: usize) -> *mut u64 {
-        // SAFETY: any size may be asked for.
+        // SAFETY: calloc accepts any size.
         unsafe { libc::calloc(1, len).cast() }
     }
 
@@ -52,7 +51,7 @@ impl Nodes for Malloc {
     }
 
     fn read(&mut self, node: *mut u64) -> u64 {
-        // SAFETY: a live node of eight bytes at least.
+        // SAFETY: a live node of at least eight bytes.
         unsafe { node.read() }
     }
 
@@ -145,7 +144,7 @@ fn access(nodes: &mut impl Nodes) -> [Row; 2] {
     [("read", median(reads)), ("write", median(writes))]
 }
 
-/// The number of reads by two threads relative to one.
+/// The throughput of reads by two threads, relative to one.
 fn two_readers(heap: &Heap) -> f64 {
     let owner = heap.session().expect("a session");
     let held: Vec<Handle> = (0..MIB / 64).map(|_| owner.alloc(64).expect("room")).collect();

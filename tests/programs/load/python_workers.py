@@ -1,4 +1,4 @@
-"""A table made before fork and shared with four workers, who read it, change their part and add data of their own.
+"""A table built before a fork and shared with four workers; each changes a part, reads all and adds data.
 
 usage: python_workers.py ROWS
 """
@@ -13,7 +13,7 @@ table = []
 
 
 def work(number):
-    """Reads all of the inherited table, rewrites one part of it (a copy of those pages) and builds an index."""
+    """Rewrites a part of the inherited table (which copies those pages), reads all of it and builds an index."""
     rng = random.Random(number)
     for row in range(number, len(table), WORKERS):
         key, text, values = table[row]
@@ -35,7 +35,7 @@ def main():
     rng = random.Random(3)
     for key in range(int(sys.argv[1])):
         table.append((key * 7, f"{rng.getrandbits(480):0120x} of {key}", [rng.randrange(1000) for _ in range(4)]))
-    # Everything runs at once: the parent goes on working on the table while the workers do.
+    # The parent goes on reading the table while the workers run.
     with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
         results = pool.map_async(work, range(WORKERS), chunksize=1)
         digest = hashlib.sha256()

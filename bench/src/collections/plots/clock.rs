@@ -1,7 +1,7 @@
 //! The clock for single operations: the processor's tick counter if there is one, otherwise the system's clock.
 //!
 //! Reading it waits for all instructions before it and holds back all instructions after it (`lfence` on both
-//! sides), so no part of an operation falls outside of the measurement.
+//! sides), so no part of an operation falls outside the measurement.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// How many times the clock's own cost is measured.
 const LOOKS: usize = 10_001;
 
-/// Ticks since some time.
+/// Ticks since an arbitrary start.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub fn ticks() -> u64 {
@@ -24,7 +24,7 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// Ticks since some time: nanoseconds.
+/// Ticks since an arbitrary start; here a tick is a nanosecond.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 pub fn ticks() -> u64 {
@@ -32,7 +32,7 @@ pub fn ticks() -> u64 {
     clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |now| Duration::from(now).as_nanos() as u64)
 }
 
-/// The length of a tick, which becomes more exact the longer it is measured.
+/// The frequency of ticks, which becomes more exact the longer it is measured.
 pub struct Rate {
     ticks: u64,
     time: Instant,

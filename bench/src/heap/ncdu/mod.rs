@@ -1,14 +1,14 @@
-//! What ncdu 1 does with its nodes: the four operations measured in compll's paper (chapter 8).
+//! The operations of ncdu 1 on its nodes: the four that compll's paper measures (chapter 8).
 //!
-//! The struct and the algorithms are ncdu 1's (the struct as of 2018; the source of 1.18 was not available), with
-//! nothing simplified for one kind of memory: [`Nodes`] is what they need from it, and malloc and the heap run
-//! the same code.
+//! The struct and the algorithms are ncdu 1's (the struct as of 2018; the source of 1.18 was not available).
+//! Nothing is simplified for one kind of memory: malloc and the heap run the same code, through [`Nodes`].
 //!
 //! ```text
 //!    0 size │ 8 asize │ 16 ino │ 24 dev │ 32 parent │ 40 next │ 48 prev │ 56 sub │ 64 hlnk │ 72 items │ 76 flags │ 78 name, 0
 //! ```
 //!
-//! A directory's children are a list: `sub` of the directory, then `next` and `prev`. Names of one file are a ring: `hlnk`.
+//! A directory's children form a list: `sub` of the directory, then `next` and `prev`. The names of one file
+//! form a ring: `hlnk`.
 
 pub mod browse;
 pub mod check;
@@ -20,7 +20,7 @@ pub mod scan;
 use memfold::heap::Plain;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// The name of a node as stored in nodes: a pointer or a handle. Zero is none.
+/// A reference to a node, as stored in nodes: a pointer or a handle. Zero is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(transparent)]
 pub struct Link(pub u64);
@@ -28,7 +28,7 @@ pub struct Link(pub u64);
 impl Link {
     pub const NONE: Link = Link(0);
 
-    /// The node, or nothing.
+    /// The link, unless it is `NONE`.
     #[inline]
     pub fn some(self) -> Option<Link> {
         (self != Link::NONE).then_some(self)
@@ -39,7 +39,7 @@ impl Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, packed(2))]
 pub struct Dir {
-    /// Size on disk and apparent size in bytes; for directories with everything below.
+    /// Size on disk and apparent size in bytes; for directories including everything below.
     pub size: i64,
     pub asize: i64,
     pub ino: u64,
@@ -49,7 +49,7 @@ pub struct Dir {
     pub prev: Link,
     pub sub: Link,
     pub hlnk: Link,
-    /// Names below a directory.
+    /// Number of names below a directory.
     pub items: i32,
     pub flags: u16,
 }
@@ -62,8 +62,9 @@ const _: () = assert!(NAME == 78);
 pub mod flags {
     pub const DIR: u16 = 0x01;
     pub const FILE: u16 = 0x02;
-    /// It, or something below it, could not be read.
+    /// It could not be read.
     pub const ERR: u16 = 0x04;
+    /// Something below it could not be read.
     pub const SERR: u16 = 0x20;
     /// A file with more than one name.
     pub const HLNKC: u16 = 0x40;
@@ -92,7 +93,7 @@ macro_rules! parts {
 }
 
 parts! {
-    /// All of them.
+    /// All fields.
     DIR: Dir = size;
     /// Size and apparent size.
     SIZES: [i64; 2] = size;
@@ -109,9 +110,9 @@ pub trait Nodes {
     /// A node that holds these bytes: a [`Dir`], a name and a zero.
     fn make(&mut self, bytes: &[u8]) -> Link;
     fn free(&mut self, node: Link);
-    /// Some of its fields.
+    /// Reads one or several of its fields.
     fn read<T: Plain>(&self, node: Link, part: Part<T>) -> T;
-    /// Changes some of its fields in place.
+    /// Changes one or several of its fields in place.
     fn change<T: Plain, R>(&mut self, node: Link, part: Part<T>, change: impl FnOnce(&mut T) -> R) -> R;
     /// Its name, which may be copied to `room`.
     fn name<'a>(&'a self, node: Link, room: &'a mut Vec<u8>) -> &'a [u8];
@@ -122,7 +123,7 @@ pub trait Nodes {
     }
 }
 
-/// Adds to all ancestors from `node` on, as for each new file and each deleted one.
+/// Adds to the totals of `node` and all its ancestors, as ncdu does for each new and each deleted file.
 pub fn add_to_parents(nodes: &mut impl Nodes, mut node: Link, size: i64, asize: i64, items: i32) {
     while let Some(link) = node.some() {
         node = nodes.change(link, DIR, |dir| {

@@ -18,12 +18,12 @@ use super::{DIR, Dir, Link, Nodes, PREV, SUB, add_to_parents, flags, links};
 
 const S_BLKSIZE: i64 = 512;
 
-/// What a file occupies.
+/// How the disk usage of a file is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
-    /// What the file system says.
+    /// From the blocks that the file system reports.
     Blocks,
-    /// Its size in whole blocks of 4 KiB: for trees made of files without data.
+    /// From its size, rounded up to blocks of 4 KiB: for trees made of files without data.
     Size,
 }
 
@@ -43,14 +43,14 @@ struct Scan<'n, N> {
     nodes: &'n mut N,
     usage: Usage,
     root_dev: u64,
-    /// The first name of each file with several.
+    /// The first node of each file with several names, by device and inode.
     linked: HashMap<(u64, u64), Link>,
     found: Found,
-    /// The node that is being made.
+    /// The contents of the node that is being made.
     bytes: Vec<u8>,
 }
 
-/// Reads the tree at `path` without other file systems.
+/// Reads the tree at `path` without entering other file systems.
 pub fn scan<N: Nodes>(nodes: &mut N, path: &Path, usage: Usage) -> io::Result<Found> {
     let opened = OpenDir::open(path, OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
     let stat = fstat(opened.as_fd())?;
@@ -65,7 +65,7 @@ pub fn scan<N: Nodes>(nodes: &mut N, path: &Path, usage: Usage) -> io::Result<Fo
     Ok(scan.found)
 }
 
-/// The names in a directory, one after the other, each with a zero.
+/// The names in a directory, one after the other, each followed by a zero.
 fn read(mut directory: OpenDir) -> io::Result<(OpenDir, Vec<u8>)> {
     let mut names = Vec::with_capacity(512);
     for entry in directory.iter() {

@@ -1,4 +1,5 @@
-//! Files and block devices that are spilled to: other bytes in them are no data, and other things are refused.
+//! Files and block devices as spill targets: foreign bytes in them are never taken for data, and unsuitable
+//! targets are refused.
 
 use std::fs::File;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -9,7 +10,7 @@ use super::table::Table;
 use super::{LIMIT, MIB, alone, check, directory, is_ended_with, on_file};
 use crate::common::{finish, run_with, until};
 
-/// The file that has no name, as its owner could open it. (Another one is for the statistics, and empty.)
+/// The supervisor's unnamed spill file, opened as its owner could. (The one for the statistics is empty.)
 fn file_of(table: &Table, at: &Path) -> File {
     let fds = std::fs::read_dir(format!("/proc/{}/fd", table.child.id())).unwrap();
     let mut paths = fds.map(|fd| fd.unwrap().path());
@@ -22,7 +23,7 @@ fn file_of(table: &Table, at: &Path) -> File {
     File::options().write(true).open(path).unwrap()
 }
 
-/// Whether files there can be read past the page cache.
+/// Whether files in this directory can be read with direct I/O.
 pub fn has_direct(at: &Path) -> bool {
     let flags = nix::libc::O_TMPFILE | nix::libc::O_DIRECT;
     File::options().read(true).write(true).custom_flags(flags).open(at).is_ok()
@@ -50,11 +51,11 @@ fn what_is_not_in_the_file_is_asked_for_and_lost() {
     let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
     table.asked("touch 100");
     file_of(&table, at.path()).set_len(0).unwrap();
-    // What is written after that leaves a hole before it.
+    // Later writes leave a hole before them, which reads as zeros.
     is_ended_with(table, &["no longer has it", "returned other data"]);
 }
 
-/// What lies in a file the process reads by itself, with or without a supervisor.
+/// A process reads its spilled pages from a file by itself, with or without a supervisor.
 #[test]
 fn a_file_is_read_without_the_supervisor() {
     let _alone = alone();
@@ -70,7 +71,7 @@ fn a_file_is_read_without_the_supervisor() {
     table.asked("look");
 }
 
-/// A loop device is one; it ends with this.
+/// A loop device, which is detached on drop.
 struct Loop(String);
 
 impl Loop {
@@ -95,7 +96,7 @@ fn a_block_device_is_spilled_to_unless_it_takes_nothing() {
     File::create(&file).and_then(|file| file.set_len(200 << 20)).unwrap();
     let [Some(device), Some(read_only)] = [&[][..], &["--read-only"]].map(|options| Loop::of(&file, options))
     else {
-        return eprintln!("skipped: takes root, and loop devices");
+        return eprintln!("skipped: needs root and loop devices");
     };
     let options = ["--limit", "64M", "--spill", &read_only.0];
     finish(run_with(&options, &["--", "true"])).is_refusal(125, &[&read_only.0, "read-only"]);

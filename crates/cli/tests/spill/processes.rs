@@ -1,4 +1,4 @@
-//! Processes of a tree that spills: how they begin, fork, execute another program, and outlive what was started.
+//! Processes of a tree that spills: how they start, fork, exec, and outlive the program that was started.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +12,8 @@ use super::table::TABLE;
 use super::{LIMIT, alone, directory, number, on_file};
 use crate::common::{MEMFOLD, compile, finish, is_root, run_with, stats, until};
 
-/// Who forks or reads before somebody serves does it as if nothing were spilled: so the program waits for who serves, however late that is.
+/// A process that forks or reads before the supervisor serves requests would do so as if nothing were spilled.
+/// So the program does not start until the supervisor serves, however late that is.
 #[test]
 fn no_program_begins_before_somebody_serves() {
     let _alone = alone();
@@ -30,13 +31,14 @@ fn no_program_begins_before_somebody_serves() {
             let mut fds = std::fs::read_dir(format!("{proc}/fd")).unwrap();
             fds.any(|fd| std::fs::read_link(fd.unwrap().path()).is_ok_and(|to| to.starts_with(at.path())))
         };
-        // As soon as there is the process that the program can become, the supervisor gets no further. (Those before it try out something.)
+        // The supervisor is stopped as soon as the child exists that may become the program. (Earlier children
+        // only try things out.)
         while !has_tier() || child().is_empty() {
             std::hint::spin_loop();
         }
         kill(pid, Signal::SIGSTOP).unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        // Children that try something out come and go.
+        // Children that only try things out come and go.
         let is_program = |child: &str| {
             std::fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe != Path::new(MEMFOLD))
         };
@@ -50,7 +52,7 @@ fn no_program_begins_before_somebody_serves() {
     }
 }
 
-/// The tier is in use by then.
+/// The tier is already open when the exec fails.
 #[test]
 fn what_can_not_be_executed_leaves_nothing() {
     let _alone = alone();
@@ -79,12 +81,12 @@ fn children_have_what_their_parents_had() {
     assert_eq!((ended.status, ended.err.contains("bug")), (0, false), "{}", ended.err);
 }
 
-/// What is set aside for a child that never says a word is for nobody when all of the run have ended.
+/// Once all processes have ended, the supervisor does not wait for a child that never claims its batches.
 #[test]
 fn a_child_that_ends_in_its_fork_is_not_waited_for() {
     let _alone = alone();
     let at = directory();
-    // What is preloaded besides begins first, so in the child its handler goes first.
+    // The other preloaded library is initialised first, so its fork handler runs first in the child.
     let library = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -124,7 +126,7 @@ int main(void) {
         let words = std::fs::read(process.unwrap().path().join("cmdline")).unwrap_or_default();
         words.windows(target.len()).any(|part| part == target.as_bytes())
     };
-    until("nobody is left", || !std::fs::read_dir("/proc").unwrap().any(is_of_it));
+    until("the end of all processes of the run", || !std::fs::read_dir("/proc").unwrap().any(is_of_it));
 }
 
 #[test]
@@ -152,15 +154,15 @@ fn what_goes_on_in_the_background_is_served() {
     assert_eq!(table.end().status, 0);
     until("the daemon's word", || std::fs::read(&file).is_ok_and(|text| !text.is_empty()));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "right");
-    // Nobody is left.
+    // All processes end.
     let name = at.path().join("table").display().to_string();
-    until("the end of who served it", || {
+    until("the end of the process that served it", || {
         let list = Command::new("pgrep").args(["-f", &name]).output().unwrap();
         list.stdout.is_empty()
     });
 }
 
-/// It has not spilled anything when the program ends, and is served all the same.
+/// The background process has not spilled anything when the program ends, and is served nevertheless.
 #[test]
 fn what_spills_only_in_the_background_is_served() {
     let _alone = alone();
@@ -189,14 +191,15 @@ fn what_spills_only_in_the_background_is_served() {
         said().lines().count() == 3
     });
     assert_eq!(said(), "filled\nright\n0\n");
-    assert!(most > 20 << 10 && most < 110 << 10, "{most} KiB: of 150 MiB most had to be spilled");
+    assert!(most > 20 << 10 && most < 110 << 10, "{most} KiB: most of 150 MiB should be spilled");
 }
 
-/// There its number is that of another process, for which what it says would be taken.
+/// In a PID namespace of its own, a process may have the PID of another process, and its messages would be
+/// taken for that one's.
 #[test]
 fn in_a_pid_namespace_of_its_own_nothing_is_spilled_and_all_is_there() {
     if !is_root() {
-        return eprintln!("skipped: takes root");
+        return eprintln!("skipped: needs root");
     }
     let _alone = alone();
     let at = directory();
@@ -211,7 +214,7 @@ fn in_a_pid_namespace_of_its_own_nothing_is_spilled_and_all_is_there() {
     let ended = table.end();
     assert!(ended.status == 0 && ended.err.contains("PID namespace"), "{}: {}", ended.status, ended.err);
     assert!(!ended.err.contains("bug"), "{}", ended.err);
-    // What begins there knows it from the beginning.
+    // A program that is started in such a namespace knows it from the start.
     let program = at.path().join("table").display().to_string();
     let options = ["--limit", "64M", "--spill", at.path().to_str().unwrap(), "--"];
     let script = format!("echo look | {program} 30 64");

@@ -1,5 +1,5 @@
-//! `copy`: the block as it is. The compressed form is the block itself, so it is never smaller. It is the
-//! reference for speed, and stores a block that has to be stored and does not compress.
+//! `copy`: the compressed form is the block itself, so it is never smaller. This codec is the baseline for
+//! speed, and serves for blocks that must be stored although they do not compress.
 
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 

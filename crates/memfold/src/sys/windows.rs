@@ -25,8 +25,7 @@ pub fn resident_bytes(_: core::ops::Range<usize>) -> Option<usize> {
     None
 }
 
-// SAFETY: the calls do what the trait asks for; fresh pages are zeroed, and
-// discarded ones stay committed.
+// SAFETY: the calls do what the trait requires: fresh pages are zeroed, and discarded ones stay committed.
 unsafe impl Memory for SystemMemory {
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
         // SAFETY: only reserves fresh address space.
@@ -45,8 +44,8 @@ unsafe impl Memory for SystemMemory {
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
-        // Decommitted pages could not be read any more; discarded ones can. SAFETY: our own pages; nobody
-        // needs their content.
+        // Discarded, not decommitted, because the pages must stay readable.
+        // SAFETY: our own pages; nobody needs their content.
         unsafe { DiscardVirtualMemory(start.as_ptr().cast(), bytes) };
     }
 

@@ -1,4 +1,4 @@
-//! Which pages of a block did not get smaller when last tried, and how long that is believed: see
+//! Which pages of a block did not compress when last tried, and how long the marks on them are trusted: see
 //! `reclaim/incompressible.rs`.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
@@ -13,13 +13,13 @@ const DOUBLINGS: u32 = 4;
 /// A bit for each page of a block.
 pub type Bits = [u64; PAGES / 64];
 
-/// Which pages of a block did not get smaller when last tried. All zeros: none.
+/// Which pages of a block did not compress when last tried. All zeros: none.
 #[repr(C)]
 pub struct Marks {
     bits: [AtomicU64; PAGES / 64],
     /// Number of marked pages in the block.
     count: AtomicU32,
-    /// Until when the marks are valid, and how often in a row they were confirmed.
+    /// Until when the marks are trusted, and how many times in a row they were confirmed.
     until_ms: AtomicU32,
     confirmed: AtomicU32,
 }
@@ -45,7 +45,7 @@ impl Marks {
         self.any() && (self.until_ms.load(Relaxed).wrapping_sub(now_ms) as i32) <= 0
     }
 
-    /// The marks were confirmed: they last longer now.
+    /// Confirms the marks: they last for another period, which doubles from the second confirmation on.
     pub fn confirm(&self, now_ms: u32) {
         let times = self.confirmed.load(Relaxed);
         self.confirmed.store((times + 1).min(DOUBLINGS), Relaxed);
@@ -104,7 +104,7 @@ pub fn now_ms() -> u32 {
 mod tests {
     use super::*;
 
-    /// As in fresh memory.
+    /// The marks of a new block: memory of zeros.
     fn none() -> Marks {
         // SAFETY: all zeros are no marks.
         unsafe { core::mem::zeroed() }

@@ -1,4 +1,4 @@
-//! All paths make the same bytes, and read any bytes alike.
+//! All code paths produce the same bytes, and decode any input alike.
 
 use std::vec;
 use std::vec::Vec;
@@ -9,7 +9,7 @@ use super::{SETTINGS, Stride};
 use crate::cpu::{self, Path};
 use crate::{Codec, Compressed, MAX_BLOCK, Malformed, Scratch, ScratchBuf};
 
-/// A small generator, so that failures are reproducible. SplitMix64.
+/// A small seeded generator (SplitMix64), so that failures are reproducible.
 struct Random(u64);
 
 impl Random {
@@ -69,7 +69,7 @@ fn paths() -> impl Iterator<Item = Path> {
 }
 
 fn compress(codec: &Stride, path: Path, src: &[u8], scratch: &mut Scratch<'_>) -> Vec<u8> {
-    // As below.
+    // As in `decompress`.
     let size = codec.compress_scratch(src.len());
     // SAFETY: that much was taken, and nobody else has it.
     unsafe { scratch.take(size).write_bytes(0xA5, size) };
@@ -159,7 +159,7 @@ fn records_shrink_and_noise_does_not_grow() {
     }
 }
 
-/// Damaged forms are refused by all paths or read the same by all.
+/// For a damaged form, either all paths return an error or all decode it to the same bytes.
 #[test]
 fn paths_agree_on_damaged_forms() {
     let mut random = Random(8);
@@ -172,22 +172,22 @@ fn paths_agree_on_damaged_forms() {
             for _ in 0..40 {
                 let mut damaged = form.clone();
                 for _ in 0..=random.below(3) {
-                    // Mostly in the header, which determines most.
+                    // Half of the time near the header, on which everything else depends.
                     let reach = if random.below(2) == 0 { damaged.len().min(40) } else { damaged.len() };
                     damaged[random.below(reach)] ^= 1 << random.below(8);
                 }
                 let wanted = decompress(codec, Path::Scalar, &damaged, len, &mut scratch);
                 for path in paths() {
                     let came = decompress(codec, path, &damaged, len, &mut scratch);
-                    assert!(came == wanted, "{} on {path:?} reads another block", codec.name());
+                    assert!(came == wanted, "{} on {path:?} decodes another block", codec.name());
                 }
             }
         }
     }
 }
 
-/// A form in which every granule changes to another distance, including the first: the longest possible list
-/// of indices. All but the last granule are literals.
+/// A form in which every granule, including the first, changes to another distance, which gives the longest
+/// possible list of indices. All granules but the last are literals.
 #[test]
 fn the_last_of_all_changes_counts() {
     let mut form = vec![0x80 | 2 | 4 | 16, 2];

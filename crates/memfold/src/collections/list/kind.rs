@@ -10,16 +10,16 @@ pub struct Singly;
 #[derive(Debug)]
 pub struct Doubly;
 
-/// The last node links to the first one, and, if it is doubly linked, the first one to the last.
+/// The last node links to the first one and, in a doubly linked ring, the first one to the last.
 #[derive(Debug)]
 pub struct Ring<K>(PhantomData<K>);
 
 /// How the nodes of a list are linked: [`Singly`], [`Doubly`], or a [`Ring`] of either.
 pub trait Kind: sealed::Sealed {
-    /// Links of a node.
+    /// Number of links in a node.
     #[doc(hidden)]
     const LINKS: usize;
-    /// The last node links to the first.
+    /// Whether the last node links to the first.
     #[doc(hidden)]
     const IS_RING: bool;
 }
@@ -37,7 +37,7 @@ mod sealed {
     impl<K: super::Straight> Sealed for super::Ring<K> {}
 }
 
-/// Kinds of which there are rings.
+/// Kinds that a [`Ring`] can be made of.
 pub trait Straight: Kind {}
 impl Straight for Singly {}
 impl Straight for Doubly {}

@@ -52,7 +52,7 @@ impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
         Ok((Found { at: At::Leaf(position), is_there }, seen))
     }
 
-    /// Puts an element where the search found it, or its place.
+    /// Replaces the element that the search found, or inserts one at the position that it returned.
     pub(super) fn put_found(&mut self, found: Found, element: &E) -> Result<(), Error> {
         let position = match found.at {
             At::Leaf(position) => position,

@@ -5,9 +5,10 @@
 //!                      ^ top            ^ soft          ^ committed
 //! ```
 //!
-//! A class grows in units. When the slots in use exceed `soft`, which lies a part of a unit and at least one
-//! slot below `committed`, the next unit is already requested: CRAMES's fill ratio. So memory is requested
-//! while some is left, and a put that makes room by compressing never has to wait for memory.
+//! A class grows in units. The next unit is requested as soon as the slots in use exceed `soft`, which lies
+//! below `committed` by a part of a unit (CRAMES's fill ratio) and, unless slots are large, by at least one
+//! slot. So memory is requested while some is left, and a put that makes room by compressing does not have to
+//! wait for memory.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
@@ -16,11 +17,11 @@ use super::{Class, GROUP_HEADER, Locked, SEGMENTS};
 use crate::store::Tuning;
 use crate::store::memory::Memory;
 
-/// Memory is committed in units of 1/128 of what the class has, within these bounds.
+/// A unit is 1/128 of the class's committed memory, rounded down to a power of two, within these bounds.
 const UNIT_SHARE: usize = 128;
 const UNIT_LEAST: usize = 4096;
 const UNIT_MOST: usize = if cfg!(test) { 16384 } else { 262_144 };
-/// In every class that is in use, slots up to this size are kept in reserve.
+/// A class in use whose slots have at most this size keeps one in reserve, however small the class is.
 const KEPT_SLOT: usize = 16384;
 
 /// The result of growing.
@@ -29,23 +30,23 @@ pub(super) enum Grown<T> {
     Done(T),
     /// There is no more memory.
     Full,
-    /// The tail is being returned right now: wait for that, without the lock.
+    /// Another thread is releasing the tail: wait for that, without the lock.
     Busy,
 }
 
 impl Class {
-    /// Gives back a tail that is long enough to be worth it, except for the reserve, about `budget` bytes at
-    /// once. Returns the number of bytes given back.
+    /// Releases the tail, except for the reserve, if it is long enough to be worth it: about `budget` bytes at
+    /// a time. Returns the number of bytes released.
     pub(in crate::store) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
         let locked = self.lock(memory);
         let spare = locked.long_tail(tuning);
         self.release_tail(locked, spare.min(budget), tuning)
     }
 
-    /// Gives back the whole tail, including the reserve. Returns the number of bytes given back.
+    /// Releases the whole tail, including the reserve. Returns the number of bytes released.
     pub(in crate::store) fn release_reserve<M: Memory>(&self, memory: &M, tuning: Tuning) -> usize {
         let mut all = 0;
-        // A cut stays within a segment. Memory that others commit meanwhile is not this call's concern.
+        // Each cut stays within one segment. Memory that others commit meanwhile need not be released.
         for _ in 0..SEGMENTS {
             let locked = self.lock(memory);
             let spare = locked.slack();
@@ -57,18 +58,17 @@ impl Class {
         all
     }
 
-    /// Returns about `spare` bytes of the tail, unless another thread is doing so.
+    /// Releases about `spare` bytes of the tail, unless another thread is doing so.
     fn release_tail<M: Memory>(&self, mut locked: Locked<'_, M>, spare: usize, tuning: Tuning) -> usize {
         if spare == 0 || !self.tail.try_acquire() {
             return 0;
         }
         let memory = locked.memory;
         let (start, bytes) = locked.cut(spare, tuning);
-        // The system call takes its time: others may use the class meanwhile.
+        // The system call is slow: others may use the class meanwhile.
         drop(locked);
-        // SAFETY: the range was committed and holds no slot below the top; it
-        // is no longer counted as committed, and will not be again before
-        // the tail's lock is free.
+        // SAFETY: the range was committed and holds no slot below the top. It is no longer counted as
+        // committed, and is not committed again before the tail's lock is free.
         unsafe { memory.release(start, bytes) };
         self.tail.release(memory);
         bytes
@@ -76,7 +76,7 @@ impl Class {
 }
 
 impl<M: Memory> Locked<'_, M> {
-    /// The bytes of a tail that is worth returning; zero if it would be needed again after a few puts.
+    /// Bytes of the tail that are worth releasing; zero if they would be needed again after a few puts.
     pub(in crate::store) fn long_tail(&self, tuning: Tuning) -> usize {
         if self.top == 0 {
             return self.committed;
@@ -91,8 +91,8 @@ impl<M: Memory> Locked<'_, M> {
         (1 << share.ilog2()).clamp(least, UNIT_MOST)
     }
 
-    /// Bytes to keep in reserve: a part of a unit, and at least the next slot, unless that would be much for
-    /// this class.
+    /// Bytes to keep in reserve: a part of a unit, and at least the next slot, unless a slot is large and the
+    /// class small.
     fn reserve(&self, tuning: Tuning) -> usize {
         let part = self.unit() * 64usize.saturating_sub(tuning.fill_ratio as usize) / 64;
         let slot = self.class.slot as usize + GROUP_HEADER;
@@ -151,15 +151,15 @@ impl<M: Memory> Locked<'_, M> {
         }
     }
 
-    /// Lowers `committed` by about `spare` bytes, of whole pages and within one segment. Returns the range
-    /// above it, which is now to be returned to the system.
+    /// Lowers `committed` by about `spare` bytes, in whole pages and within one segment. Returns the range
+    /// above it, which the caller must release.
     fn cut(&mut self, spare: usize, tuning: Tuning) -> (NonNull<u8>, usize) {
         let memory = self.memory;
         let page = memory.page_size();
         let bytes = (spare.max(page) / page * page).min(self.offset);
         let (segment, offset) = (self.segment as usize, self.offset - bytes);
         let committed = self.committed - bytes;
-        // From now on, readers with stale references look no further.
+        // From here on, readers with stale references do not look beyond the new end.
         if offset == 0 && segment > 0 {
             let whole = self.class.segment_bytes(segment - 1, memory);
             self.set_committed(segment - 1, whole, committed, tuning);
@@ -172,8 +172,8 @@ impl<M: Memory> Locked<'_, M> {
         (unsafe { NonNull::new_unchecked(start.add(offset)) }, bytes)
     }
 
-    /// Waits, without the lock, until the tail has been returned. What was known about the class before may
-    /// be out of date afterwards.
+    /// Waits, without the lock, until the tail has been released. Anything read from the class before may be
+    /// out of date afterwards.
     #[cold]
     pub(super) fn wait_for_tail(&mut self) {
         self.class.unlock_for(self.memory, || {

@@ -1,13 +1,14 @@
-//! Functions by which a program gets much memory at once. The memory is fresh, so the runtime is not told
-//! when it is filled, until its mapping is registered. While the limit is near, the thread that gets it waits
-//! for that; from then on filling it waits for room, page by page (`faults`).
+//! Functions by which a program gets much memory at once. The runtime does not notice that fresh memory is
+//! filled until its mapping is registered. While the limit is near, the thread that gets the memory waits for
+//! the registration; from then on, each page that is filled waits for room (`faults`).
 //!
 //! The allocator enlarges its heap by system calls of its own, in small steps that are filled at once:
-//! registering the new memory always comes too late. So near the limit small requests are counted, too, and
-//! after some of them the thread itself waits for room. Two kinds of memory do not count: memory of a block
-//! that was evicted before, and not unmapped since, because it is registered already; and a place that was
-//! watched for an earlier request, if nothing was unmapped since then, because allocators hand out the same
-//! place again and again. Far from the limit each request costs one check.
+//! registering the new memory always comes too late. So near the limit small requests are counted as well,
+//! and once they add up to a certain amount, the thread itself waits for room. Two kinds of memory do not
+//! count: a block that was evicted before and not unmapped since, because it is already registered; and, for
+//! requests of at least `LARGE` bytes, a range that was registered for an earlier request, if nothing was
+//! unmapped since, because allocators hand out the same addresses again and again. Far from the limit each
+//! request costs one check.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -25,11 +26,11 @@ use crate::reclaim::hope::Waiting;
 use crate::reclaim::watch;
 use crate::runtime::RUNTIME;
 
-/// Requests below this enlarge the heap, if anything: the new part of the heap cannot be watched, bytes.
+/// A request of fewer bytes may enlarge the heap, whose new part cannot be registered in time.
 const LARGE: usize = 64 << 10;
 const PRIVATE: c_int = 2;
 const FIXED: c_int = 0x10;
-/// Address space that is reserved, and mostly never filled.
+/// Usually address space that is only reserved, and never filled.
 const NORESERVE: c_int = 0x4000;
 const ANONYMOUS: c_int = 0x20;
 const POPULATE: c_int = 0x8000;
@@ -38,7 +39,7 @@ const NONBLOCK: c_int = 0x10000;
 const LOCKED: c_int = 0x2000;
 const HUGETLB: c_int = 0x40000;
 const WRITABLE: c_int = 2;
-/// MAP_POPULATE is done in pieces of this size, bytes.
+/// Size of the pieces in which memory is filled for MAP_POPULATE, bytes.
 const PIECE: usize = 1 << 20;
 const FAILED: usize = usize::MAX;
 
@@ -50,21 +51,21 @@ static REALLOC: Next = Next::library(c"realloc");
 static POSIX_MEMALIGN: Next = Next::library(c"posix_memalign");
 static ALIGNED_ALLOC: Next = Next::library(c"aligned_alloc");
 
-/// All of them.
+/// All functions interposed here.
 pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
 
-/// Places that were watched for a request. The low bits of each are its length in pages, the bits above are
-/// its `mark_of`.
+/// Ranges that were registered for a request. The low bits of each are its length in pages, the bits above
+/// are its `mark_of`.
 static WATCHED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 const LENGTH_BITS: u32 = 24;
-/// Larger requests are watched each time, since only little memory may go unnoticed.
+/// Size in bytes from which ranges are registered each time, since only a little memory may go unnoticed.
 const REMEMBERED: usize = 4 << 20;
 
 fn pages_of(at: usize, bytes: usize) -> u64 {
     ((at % PAGE + bytes).div_ceil(PAGE)) as u64
 }
 
-/// Two places look alike once in 2^40 times; then one of them is registered a millisecond later.
+/// Two ranges have the same mark once in 2^40 times; then one of them is registered a millisecond late.
 fn mark_of(at: usize, changes: u64) -> u64 {
     let place = (at / PAGE) as u64 ^ changes.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     place.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> LENGTH_BITS
@@ -77,7 +78,7 @@ fn was_watched(at: usize, bytes: usize) -> bool {
         && pages_of(at, bytes) <= known & ((1 << LENGTH_BITS) - 1)
 }
 
-/// `changes` is the value before the place was watched.
+/// `changes` is the value before the range was registered.
 fn note_watched(at: usize, bytes: usize, changes: u64) {
     if bytes < REMEMBERED {
         let word = mark_of(at, changes) << LENGTH_BITS | pages_of(at, bytes);
@@ -85,7 +86,7 @@ fn note_watched(at: usize, bytes: usize, changes: u64) {
     }
 }
 
-/// The program has got memory that it may fill at once; `at` is 0 if it has not.
+/// Called when the program has requested memory, which it may fill at once; `at` is 0 if the request failed.
 #[inline(always)]
 fn got(at: usize, bytes: usize) {
     if at == 0 {
@@ -93,7 +94,7 @@ fn got(at: usize, bytes: usize) {
     }
     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
         let seen = |block: &Block| !block.stale.load(Relaxed);
-        // For requests larger than a block this says too little.
+        // For a request of a block or more, this describes only its first part.
         if bytes >= BLOCK || !RUNTIME.pages.table.block(at).is_some_and(seen) {
             got_near_limit(at, bytes);
         }
@@ -137,7 +138,7 @@ fn got_much(at: usize, bytes: usize) {
     }
 }
 
-/// Lets the keeper register it, with all new mappings, and remembers that.
+/// Has the keeper register all new mappings, and remembers that this range is among them.
 fn watch(at: usize, bytes: usize) {
     let changes = RUNTIME.pages.changes.load(Acquire);
     if desk::watch_growth() {
@@ -237,7 +238,7 @@ maps! {
     mmap64 is MMAP64;
 }
 
-/// Whether this much memory, filled by the kernel at once, could exceed the limit.
+/// Whether the limit could be exceeded if the kernel filled this much memory at once.
 #[cold]
 fn exceeds_limit(bytes: usize) -> bool {
     let shared = RUNTIME.shared();
@@ -245,8 +246,8 @@ fn exceeds_limit(bytes: usize) -> bool {
         && shared.tree_resident() + bytes as u64 > shared.limit_bytes.load(Relaxed)
 }
 
-/// Fills fresh memory piece by piece, each when there is room for it. This replaces MAP_POPULATE, for which
-/// the kernel would fill all of it at once. As with MAP_POPULATE, failure is not reported.
+/// Fills fresh memory piece by piece, and waits for room after each piece. This replaces MAP_POPULATE, with
+/// which the kernel would fill all of it at once. As with MAP_POPULATE, failure is not reported.
 fn populate(at: usize, bytes: usize, protection: c_int) {
     if !is_paging() {
         RUNTIME.begin();
@@ -255,7 +256,7 @@ fn populate(at: usize, bytes: usize, protection: c_int) {
     for start in (at..at + bytes).step_by(PIECE) {
         // SAFETY: the mapping was just made for the caller, which does not have it yet.
         let _ = unsafe { sys::madvise(start, PIECE.min(at + bytes - start), advice) };
-        // The keeper looks after each piece, however busy the machine is.
+        // Makes the keeper take a look after every piece, however busy the machine is.
         if RUNTIME.is_paging() {
             desk::watch_growth();
         }

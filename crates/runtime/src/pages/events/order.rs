@@ -1,17 +1,17 @@
 //! The order lock, and what the kernel's events do to the page table.
 //!
 //! The kernel lets the thread that unmaps, moves or discards memory go on as soon as its event has been
-//! *read*. From then on, the thread's next touch must see the new state. So only the holder of one lock, the
-//! order lock, reads messages, applies events, and places pages. While an event is on its way and not yet
-//! read, the kernel refuses to place pages (EAGAIN). Together this ensures that no page that an event
-//! concerns is placed after the event was read and before it was applied.
+//! *read*. The thread's next touch must already see the new state. So only the holder of one lock, the order
+//! lock, reads messages, applies events, and places pages. While an event is on its way and not yet read, the
+//! kernel refuses to place pages (EAGAIN). Together, these rules ensure that no page is placed between the
+//! reading and the application of an event that concerns it.
 //!
 //! The keeper holds the lock during the whole eviction of a block, so that no thread gets past an event
 //! between the check of the block and its eviction. But the keeper's own `mremap` waits until the message
-//! about it is read. So while the holder of the lock is inside that call, a handler reads in its place, as
-//! soon as the move is done and its message is on the way: see [`Runtime::lock_order`]. That is the case when
-//! the pages' new place is registered. A second userfaultfd, the witness, finds this out: it is refused
-//! there.
+//! about it is read. So while the keeper is inside that call, a handler reads in its place, once the pages
+//! have moved and the message is on its way: see [`Runtime::lock_order`]. This is the case once the pages' new
+//! place is registered. A second userfaultfd, the witness, tests for that: the kernel refuses to register the
+//! place with it while the first one has it registered.
 
 use crate::kernel::addresses::BLOCK;
 use crate::kernel::sys;
@@ -21,9 +21,9 @@ use crate::pages::events::journal::Journal;
 use crate::pages::events::late::Late;
 use crate::pages::table::SpareBlocks;
 
-/// Times of the last discards, by block number.
+/// Number of remembered times of discards; a block's is at its number modulo this.
 const REMOVED: usize = 4096;
-/// A thread discards only after its discard event was read: for this long the block is not evicted.
+/// A block is not evicted for this long after its discard event was read: the thread discards only then.
 const REMOVE_GRACE_MS: u32 = 500;
 
 /// A fault to be served.
@@ -43,7 +43,7 @@ pub struct Order {
     pub condemned: SpareBlocks,
     pub condemned_count: usize,
     removed_ms: [u32; REMOVED],
-    /// When it was last seen that no thread was discarding.
+    /// The last time at which no thread was seen discarding.
     quiet_ms: u32,
     /// See `late.rs`.
     pub late: Late,
@@ -60,7 +60,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Nothing is under way.
+    /// The initial state: nothing is under way.
     pub const fn new() -> Self {
         Order {
             spare: SpareBlocks::new(),
@@ -82,9 +82,9 @@ impl Order {
         !self.forking || self.journal.has_room()
     }
 
-    /// Whether a thread may still be discarding contents of the block: its event has been read, but it
-    /// discards only afterwards. Threads that called the C library's function are counted (`discarding` is
-    /// their number); a thread that makes the system call itself is given time.
+    /// Whether a thread may still be discarding contents of the block: it discards only after its event has
+    /// been read. Threads that called the C library's function are counted (`discarding` is their number); a
+    /// thread that makes the system call directly is not, so it is given some time.
     pub fn was_removed_lately(&mut self, address: usize, discarding: u32) -> bool {
         let now = now_ms();
         if discarding == 0 {

@@ -27,7 +27,7 @@ use crate::{CodecId, Malformed, Scratch};
 
 pub(crate) static BEWALGO: Standalone<Bewalgo> = Standalone { step: Bewalgo, id: CodecId::BEWALGO };
 
-/// The most words of each sort in one half.
+/// The largest number of words of each kind in one half.
 const MOST: usize = u8::MAX as usize;
 
 /// The largest distance.
@@ -39,7 +39,7 @@ const PATIENCE: usize = 32;
 /// The codec `bewalgo`.
 pub(crate) struct Bewalgo;
 
-/// Bits of the hash table for this many words.
+/// Binary logarithm of the hash table's size for this many words.
 fn table_bits(words: usize) -> u32 {
     (usize::BITS - words.leading_zeros()).clamp(4, 12)
 }
@@ -52,7 +52,7 @@ fn load(src: &[u8], word: usize) -> u64 {
     }
 }
 
-/// What writes the halves.
+/// A writer of halves.
 struct Halves<'a> {
     out: Out<'a>,
     /// The position of the unused half, if the last control has one.
@@ -60,7 +60,7 @@ struct Halves<'a> {
 }
 
 impl Halves<'_> {
-    /// The literal words, then a copy.
+    /// Writes literal words, then a copy.
     fn put(&mut self, mut literals: &[u8], mut copied: usize, distance: usize) -> Option<()> {
         while !literals.is_empty() || copied > 0 {
             let half = match self.free.take() {
@@ -89,7 +89,7 @@ impl Step for Bewalgo {
         "bewalgo"
     }
 
-    /// A half that copies saves at least its own size; one that does not is full of literals, or the last.
+    /// A half with a copy saves at least its own size; a half without one is full of literals, or the last.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add(4 * (len / 8 / MOST) + 12)
     }

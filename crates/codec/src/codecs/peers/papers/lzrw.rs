@@ -1,8 +1,8 @@
-//! `lzrw1a`: R. Williams' LZRW1-A (1991), which the paper on CRAMES compares with. LZ77 with one candidate
-//! for each position: the last occurrence of the same three bytes.
+//! `lzrw1a`: R. Williams' LZRW1-A (1991), with which the CRAMES paper compares its own. LZ77 with one
+//! candidate for each position: the last one looked up whose three bytes have the same hash.
 //!
 //! ```text
-//! | 0 | block                                   if nothing is shorter
+//! | 0 | block                                   if the groups would be longer
 //! | 1 | group | group | ...
 //!
 //! group  | control, 16 bits | 16 items, or what is left |
@@ -11,8 +11,8 @@
 //!          high half    low half
 //! ```
 //!
-//! The bits of a control are used from the lowest on; it is little endian. A copy has 3 to 18 bytes, from 1
-//! to 4095 bytes back.
+//! A control is little endian, and its bits are used from the lowest on. A copy has 3 to 18 bytes and begins
+//! 1 to 4095 bytes back.
 
 use crate::bytes::Out;
 use crate::scratch::parts::{Parts, part};
@@ -48,7 +48,7 @@ fn encode(src: &[u8], out: &mut Out<'_>, table: &mut [u32]) -> Option<()> {
                 break;
             }
             if rest.len() >= SHORTEST {
-                // One more than the place, so that zero is none.
+                // The table holds positions plus one, so that zero means none.
                 let seen = core::mem::replace(&mut table[hash(rest)], at as u32 + 1) as usize;
                 let distance = if seen > 0 { at + 1 - seen } else { 0 };
                 if (1..=FAR).contains(&distance) {

@@ -1,22 +1,23 @@
-//! `842`: the format of IBM's memory compression hardware, which Linux has in software as well. It codes
-//! eight bytes at a time by pieces of 8, 4 and 2 bytes, which are literals or recent pieces.
+//! `842`: the format of IBM's memory compression hardware, which Linux also implements in software. It codes
+//! eight bytes at a time, as pieces of 8, 4 or 2 bytes; each piece is a literal or the index of an equal piece
+//! before.
 //!
 //! ```text
 //! op, 5 bits
-//! 00-18   5 * first half + second half; a half is of
+//! 00-18   5 * first half + second half; a half is one of
 //!           0  four bytes          1  two bytes, index 2     2  index 2, two bytes
 //!           3  two indices 2       4  index 4
 //! 19      index 8
-//! 1B      the last eight bytes again, once more than the next 6 bits say
+//! 1B      the last eight bytes again, n + 1 times; n is in the next 6 bits
 //! 1C      eight zeros
-//! 1D      a tail: 3 bits of length, its bytes
-//! 1E      the end; what is left of the last byte is zero
+//! 1D      a tail of less than eight bytes: 3 bits of length, its bytes
+//! 1E      the end; the remaining bits of the last byte are zero
 //! ```
 //!
-//! Bytes are filled from the highest bit on, and numbers are written highest bit first. An index 8 has 8
-//! bits, 4 has 9, 2 has 8: the position of the piece among the data before these eight bytes, counted in
-//! pieces, modulo 256 or 512. The checksum that the kernel appends is left out: the owner of the block has
-//! one.
+//! Bytes are filled from the highest bit on, and numbers are written highest bit first. An index refers to a
+//! piece of 8, 4 or 2 bytes in the data before these eight bytes. It is the piece's position, counted in pieces
+//! of that size, modulo 256, 512 and 256, so it has 8, 9 and 8 bits. The checksum that the kernel appends is
+//! left out: the owner of the block has one.
 
 use crate::bytes::{self, Out};
 use crate::scratch::parts::{Parts, part};
@@ -34,14 +35,14 @@ const ZEROS: u64 = 0x1C;
 const SHORT: u64 = 0x1D;
 const END: u64 = 0x1E;
 
-/// Kinds of halves.
+/// Codes of the kinds of halves.
 const DATA: u64 = 0;
 const DATA_INDEX: u64 = 1;
 const INDEX_DATA: u64 = 2;
 const INDICES: u64 = 3;
 const INDEX_4: u64 = 4;
 
-/// Bits of the tables that find pieces.
+/// Binary logarithm of the size of the tables that find pieces.
 const TABLE_BITS: u32 = 10;
 
 /// Bits of an index to a piece of this many bytes.
@@ -49,7 +50,7 @@ const fn index_bits(bytes: usize) -> u32 {
     if bytes == 4 { 9 } else { 8 }
 }
 
-/// How far back pieces of this many bytes are found.
+/// How far back an index can refer to pieces of this many bytes.
 const fn window(bytes: usize) -> usize {
     bytes << index_bits(bytes)
 }
@@ -95,7 +96,7 @@ impl BitReader<'_> {
     }
 }
 
-/// The last positions of pieces of one size: each is one more than the place.
+/// The last positions of pieces of one size, plus one; 0 means none.
 struct Seen<'a> {
     bytes: usize,
     table: &'a mut [u32],
@@ -107,7 +108,7 @@ impl Seen<'_> {
         &mut self.table[(piece.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - TABLE_BITS)) as usize]
     }
 
-    /// The index of a piece, if it occurs before `at`, the place of the eight bytes that it belongs to.
+    /// The index of a piece, if it occurs before `at`, the position of the eight bytes that it belongs to.
     #[inline(always)]
     fn find(&mut self, piece: u64, src: &[u8], at: usize) -> Option<u64> {
         let place = (*self.slot(piece) as usize).checked_sub(1)?;
@@ -127,7 +128,7 @@ impl Step for Code842 {
         "842"
     }
 
-    /// Five bits more for each eight bytes; a tail and the end take two bytes.
+    /// Five bits more for each eight bytes; the codes for a tail and the end take two bytes more.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add((len / 8 * 5).div_ceil(8) + 2)
     }
@@ -284,7 +285,7 @@ impl Step for Code842 {
     }
 }
 
-/// The place before `at` that an offset in the window refers to.
+/// The last position before `at` that has this offset in the window.
 #[inline(always)]
 fn place(offset: usize, at: usize, window: usize) -> Option<usize> {
     let lap = at / window * window;

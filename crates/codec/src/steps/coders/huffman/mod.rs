@@ -1,21 +1,21 @@
-//! `huffman`: D. Huffman's codes for single bytes, no longer than 11 bits, in canonical order, in four
-//! streams that are read in parallel.
+//! `huffman`: D. Huffman's codes for single bytes: canonical codes of at most 11 bits, in one stream or, for
+//! larger blocks, in four that are read in parallel.
 //!
 //! ```text
-//! | 0 | the block                                                 if nothing shorter
+//! | 0 | the block                                                 if it would not shrink
 //! | 1 | lengths | stream                                          below 1 KiB
 //! | 2 | lengths | sizes of three streams | four streams           otherwise
 //! | 3 | byte                                                      one byte, repeated
 //! ```
 //!
-//! **Lengths** are those of the codes of bytes 0 to 255, half a byte each, the low half first: 1 to 11 is a
-//! length; 12 to 15 repeat the last one 2 to 5 times; 0 and n below 15 are n + 1 bytes that do not occur, and
-//! 0, 15, n, m are 16 + n + 16 m. They end with byte 255; an unused half is 0.
+//! **Lengths** are the code lengths of bytes 0 to 255, as a sequence of half bytes, the low half first: 1 to
+//! 11 is a length; 12 to 15 repeat the last length 2 to 5 times; 0 and n, below 15, stand for n + 1 bytes that
+//! do not occur, and 0, 15, n, m for 16 + n + 16 m of them. They end with byte 255; an unused half is 0.
 //!
-//! **Codes** count up from zero, shorter ones first, of the same length in the order of their bytes. In a
-//! stream the first code is in the lowest bits, its own first bit lowest; the unused bits of the last byte
-//! are zero. The four streams hold a quarter of the bytes each, rounded up; the last holds the rest.
-//! **Sizes** have two bytes, or four if the block has more than 128 KiB.
+//! **Codes** count up from zero: shorter codes come first, codes of one length in the order of their bytes.
+//! In a stream the first code is in the lowest bits, its own first bit lowest; the unused bits of the last
+//! byte are zero. Each of the first three streams holds a quarter of the bytes, rounded up; the fourth holds
+//! the rest. **Sizes** have two bytes, or four if the block has more than 128 KiB.
 
 use crate::bytes::Out;
 use crate::scratch::parts::{Parts, part};
@@ -39,7 +39,7 @@ const ONE_BYTE: u8 = 3;
 /// The longest code.
 const LONGEST: u32 = 11;
 
-/// From here on there are four streams.
+/// Blocks of at least this many bytes have four streams.
 const FOUR: usize = 1024;
 
 /// The division of a block.
@@ -48,7 +48,7 @@ struct Shape {
     streams: usize,
     /// Bytes of the block in each stream but the last.
     quarter: usize,
-    /// Bytes that the size of a stream takes.
+    /// Bytes in which a stream's size is stored.
     size: usize,
 }
 
@@ -161,7 +161,7 @@ impl Step for Huffman {
     }
 }
 
-/// Counts into four tables in turn, so that a run of the same byte does not wait for its own count.
+/// Counts into four tables in turn, so that increments for a run of equal bytes do not wait for each other.
 fn count(bytes: &[u8], counts: &mut [u32]) {
     let mut tables = [[0_u32; 256]; 4];
     let fours = bytes.chunks_exact(4);
