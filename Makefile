@@ -64,7 +64,8 @@ pages: setup ## man pages and completions, in target/share
 	@rm -rf $(TARGET)/share
 	@cargo run --release --quiet -p memfold-pages -- $(TARGET)/share
 
-# It needs the smallest command, built as fast as possible; the preload library in it is the one that is installed.
+# It needs the smallest command, built as fast as possible. The preload library in it is the one that is
+# installed.
 demo: setup ## a Python program plainly and in a third of its memory
 	@cargo build --profile demo --quiet -p memfold-cli --no-default-features
 	@$(PYTHON) tests/programs/demo.py --memfold $(TARGET)/demo/memfold

@@ -19,11 +19,6 @@
 //! descriptors, and the program that memfold starts would inherit both.
 #![cfg_attr(not(test), no_main)]
 #![cfg_attr(test, allow(dead_code))]
-// Parts that only some of the commands use.
-#![cfg_attr(
-    not(all(feature = "analyze", feature = "bench", feature = "disk")),
-    allow(dead_code, unused_imports)
-)]
 
 #[cfg(feature = "analyze")]
 mod analyze;
@@ -48,7 +43,7 @@ use std::io::Write;
 use clap::Parser;
 use memfold_args::{Cli, Command};
 
-use crate::output::failure::{FAILED, Failure, say};
+use crate::output::failure::{FAILED, say};
 
 /// The entry point that the C library calls.
 #[cfg(not(test))]
@@ -83,10 +78,10 @@ fn command(words: Vec<OsString>) -> i32 {
         #[cfg(feature = "disk")]
         Command::Disk(args) => disk::disk(&args),
         Command::Du(args) => du::du(*args, &words),
-        #[allow(unreachable_patterns)]
-        _ => {
-            Err(Failure::new("this memfold was built without that command; 'make build' builds all of them"))
-        }
+        #[cfg(not(all(feature = "analyze", feature = "bench", feature = "disk")))]
+        _ => Err(output::failure::Failure::new(
+            "this memfold was built without that command; 'make install', or 'cargo install' with the default features, builds all of them",
+        )),
     });
     result.unwrap_or_else(|failure| {
         say(&failure.text);

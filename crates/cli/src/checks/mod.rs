@@ -15,6 +15,7 @@ pub mod machine;
 pub mod preload;
 mod probe;
 pub mod program;
+#[cfg(feature = "analyze")]
 pub mod trace;
 mod trials;
 mod uffd;

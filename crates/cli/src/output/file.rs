@@ -6,7 +6,7 @@
 //! killed. Where a new file is not possible (devices, pipes, a directory that memfold may not write), the file
 //! itself is opened before the start and written in place.
 
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -46,12 +46,13 @@ impl Output {
     }
 
     /// Like [`Output::prepare`], for data that others must not read: a new file is accessible to its owner only.
+    #[cfg(feature = "bench")]
     pub fn prepare_private(path: &Path, option: &str) -> Result<Self, Failure> {
         let is_new = std::fs::metadata(path).is_err();
         let output = Self::prepare(path, option)?;
         if let (true, Way::Nameless(file) | Way::Beside(_, file)) = (is_new, &output.way) {
             // The file is still empty.
-            file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| {
+            file.set_permissions(std::fs::Permissions::from_mode(0o600)).map_err(|e| {
                 Failure::new(format!(
                     "cannot make the file '{}' of {option} private: {e}",
                     memfold_escape::path(path)

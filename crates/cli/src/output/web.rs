@@ -25,6 +25,7 @@ thead th{color:var(--dim);font-size:.85rem}td{text-align:right;font-variant-nume
 pre{background:var(--card);border:1px solid var(--line);border-radius:.6rem;padding:.7rem 1rem;overflow-x:auto}";
 
 /// A page with a title and a body.
+#[cfg(feature = "analyze")]
 pub fn page(title: &str, body: &str) -> String {
     styled_page(title, "", body)
 }
@@ -40,6 +41,7 @@ pub fn styled_page(title: &str, style: &str, body: &str) -> String {
 }
 
 /// Figures in large print.
+#[cfg(feature = "analyze")]
 pub fn headline(figures: &[(String, &str)]) -> String {
     let items: String = figures
         .iter()
@@ -49,6 +51,7 @@ pub fn headline(figures: &[(String, &str)]) -> String {
 }
 
 /// The legend: what the colours stand for.
+#[cfg(feature = "analyze")]
 pub fn key(colours: &[(char, &str)]) -> String {
     let item = |(colour, name): &(char, &str)| {
         format!("<li><i style=\"background:var(--{colour})\"></i>{}</li>\n", escape(name))
@@ -57,6 +60,7 @@ pub fn key(colours: &[(char, &str)]) -> String {
 }
 
 /// A table; the first cell of a row is left-aligned, the others right-aligned.
+#[cfg(feature = "analyze")]
 pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     let title = |(at, title): (usize, &&str)| {
         format!("<th{}>{}</th>", if at == 0 { "" } else { " class=\"r\"" }, escape(title))

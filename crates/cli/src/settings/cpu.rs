@@ -27,6 +27,7 @@ pub fn from_environment() -> Result<Option<Path>, Failure> {
 }
 
 /// The paths of `--cpu`, in the order given, each once.
+#[cfg(any(feature = "bench", test))]
 pub fn parse_list(text: &str) -> Result<Vec<Path>, Failure> {
     let mut paths = Vec::new();
     for word in text.split(',') {

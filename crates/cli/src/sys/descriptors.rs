@@ -30,6 +30,7 @@ pub fn provide_standard_descriptors() -> io::Result<bool> {
 }
 
 /// The same, but an executed program inherits them, too.
+#[cfg(feature = "disk")]
 pub fn provide_standard_descriptors_for_all() -> io::Result<()> {
     provide_standard_descriptors()?;
     for fd in 0..3 {

@@ -42,7 +42,7 @@ pub(crate) trait Step: Sync {
 }
 
 /// A step that is also a codec.
-#[cfg_attr(not(feature = "papers"), allow(dead_code, reason = "those of papers are all that there are"))]
+#[cfg_attr(not(feature = "papers"), expect(dead_code, reason = "only the codecs of papers use it so far"))]
 pub(crate) struct Standalone<S> {
     pub step: S,
     pub id: CodecId,

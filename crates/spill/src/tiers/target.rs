@@ -128,7 +128,8 @@ impl Target {
             #[cfg(not(feature = "redis"))]
             Target::Redis(_) => {
                 return Err(BadTarget(
-                    "this memfold was built without the tier for Redis ('make build' builds it)".into(),
+                    "this memfold was built without the tier for Redis; the default features include it"
+                        .into(),
                 ));
             }
         })

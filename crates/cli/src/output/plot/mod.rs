@@ -9,7 +9,9 @@
 
 pub mod axes;
 pub mod frame;
+#[cfg(feature = "bench")]
 mod labels;
+#[cfg(feature = "analyze")]
 pub mod picture;
 #[cfg(feature = "bench")]
 pub mod scatter;
