@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use memfold_args::top::columns::{COLUMNS, TREE};
+use memfold_args::top::columns::{COLUMNS, Column, Is, TREE};
 
 use super::look::{Group, Look, Memory, Row, Totals};
 
@@ -58,9 +58,9 @@ pub fn text(look: &Look) -> String {
     add("memfold_tree_unmanaged_bytes", "gauge", tree_help("unmanaged_bytes"), trees(&unmanaged));
     let processes = |tree: &Group| Some(tree.processes.len().to_string());
     add("memfold_tree_processes", "gauge", "Processes that are managed.", trees(&processes));
-    for (at, (name, column)) in gauges().enumerate() {
-        let help = TREE.iter().find(|(of, _)| *of == name).map_or(column, |(_, help)| *help);
-        let value = |tree: &Group| gauge(&tree.memory, at);
+    for &Column { is, name, definition, .. } in gauges() {
+        let help = TREE.iter().find(|(of, _)| *of == name).map_or(definition, |(_, help)| *help);
+        let value = |tree: &Group| gauge(&tree.memory, is);
         add(&format!("memfold_tree_{name}"), "gauge", help, trees(&value));
     }
     for (at, (name, help)) in COUNTERS.iter().enumerate() {
@@ -73,9 +73,9 @@ pub fn text(look: &Look) -> String {
         let rows = look.trees.iter().flat_map(|tree| tree.processes.iter().map(move |row| (tree, row)));
         rows.filter_map(|(tree, row)| Some((of_process(tree, row), value(row)?))).collect()
     };
-    for (at, (name, help)) in gauges().enumerate() {
-        let value = |row: &Row| gauge(&row.memory, at);
-        add(&format!("memfold_process_{name}"), "gauge", help, processes(&value));
+    for &Column { is, name, definition, .. } in gauges() {
+        let value = |row: &Row| gauge(&row.memory, is);
+        add(&format!("memfold_process_{name}"), "gauge", definition, processes(&value));
     }
     for (at, (name, help)) in COUNTERS.iter().enumerate() {
         let value = |row: &Row| Some(counter(&row.totals, at));
@@ -84,21 +84,26 @@ pub fn text(look: &Look) -> String {
     text
 }
 
-/// Names and definitions of the values that `gauge` returns.
-fn gauges() -> impl Iterator<Item = (&'static str, &'static str)> {
-    COLUMNS[2..10].iter().map(|column| (column.name, column.definition))
+/// The columns that are gauges here: memory as it is now. Rates are missing, because Prometheus computes them.
+const GAUGES: [Is; 8] =
+    [Is::Logical, Is::Resident, Is::Standby, Is::Payload, Is::Overhead, Is::Spilled, Is::Saved, Is::Ratio];
+
+fn gauges() -> impl Iterator<Item = &'static Column> {
+    COLUMNS.iter().filter(|column| GAUGES.contains(&column.is))
 }
 
-fn gauge(memory: &Memory, at: usize) -> Option<String> {
-    Some(match at {
-        0 => memory.logical_bytes.to_string(),
-        1 => memory.resident_bytes.to_string(),
-        2 => memory.standby_bytes.to_string(),
-        3 => memory.payload_bytes.to_string(),
-        4 => memory.overhead_bytes.to_string(),
-        5 => memory.spilled_bytes.to_string(),
-        6 => memory.saved_bytes.to_string(),
-        _ => memory.compression_ratio?.to_string(),
+/// The value of a column of [`GAUGES`]; `None` for a ratio that is not known, and for other columns.
+fn gauge(memory: &Memory, is: Is) -> Option<String> {
+    Some(match is {
+        Is::Logical => memory.logical_bytes.to_string(),
+        Is::Resident => memory.resident_bytes.to_string(),
+        Is::Standby => memory.standby_bytes.to_string(),
+        Is::Payload => memory.payload_bytes.to_string(),
+        Is::Overhead => memory.overhead_bytes.to_string(),
+        Is::Spilled => memory.spilled_bytes.to_string(),
+        Is::Saved => memory.saved_bytes.to_string(),
+        Is::Ratio => memory.compression_ratio?.to_string(),
+        _ => return None,
     })
 }
 
@@ -156,9 +161,9 @@ mod tests {
             compression_ratio: Some(7.0),
         };
         let json = serde_json::to_value(memory).unwrap();
-        for (at, (name, _)) in gauges().enumerate() {
-            assert_eq!(json[name].as_f64(), Some(at as f64), "{name}");
-            assert_eq!(gauge(&memory, at), Some(at.to_string()));
+        for column in gauges() {
+            let value: f64 = gauge(&memory, column.is).unwrap().parse().unwrap();
+            assert_eq!(json[column.name].as_f64(), Some(value), "{}", column.name);
         }
         assert_eq!(gauges().count(), json.as_object().unwrap().len());
     }
