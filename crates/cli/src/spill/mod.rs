@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!   request slots ──> service (threads) ──> engine ──> tier
-//!                       ├─ holds  which process needs which batch, through forks and execs (who)
-//!                       └─ left   request slots that nobody waits at any more
+//!                       ├─ holds      which process needs which batch, through forks and execs (who)
+//!                       └─ abandoned  request slots that nobody waits at any more
 //! ```
 
+mod abandoned;
 mod holds;
-mod left;
 pub mod service;
 mod who;
 

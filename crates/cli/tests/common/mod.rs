@@ -133,7 +133,7 @@ pub fn stats(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Waits until something is true; fails after ten seconds.
+/// Waits until something is true; fails after twenty seconds.
 #[track_caller]
 pub fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);

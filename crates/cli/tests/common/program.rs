@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::common::{MEMFOLD, finish};
 
-/// Fills so many MiB, of which each page is another and compresses well, and says "ready". Then it touches all of it again and again, or, without "busy",
-/// nothing, until its standard input ends.
+/// Fills so many MiB, of which each page is another and compresses well, and says "ready". Then it touches
+/// all of it again and again, or, without "busy", nothing, until its standard input ends.
 const PROGRAM: &str = "\
 import os,select,sys
 mib,busy=int(sys.argv[1]),sys.argv[2:]==['busy']
@@ -86,7 +86,8 @@ pub fn tree(pid: &str) -> Value {
     look["trees"][0].clone()
 }
 
-/// A copy of the command that any user may execute; None, with a word about it, for who can't become another user.
+/// A copy of the command that any user may execute; None, with a word about it, for who can't become another
+/// user.
 pub fn as_another_user(directory: &Path) -> Option<Command> {
     use std::os::unix::fs::PermissionsExt;
     if !super::common::is_root() {

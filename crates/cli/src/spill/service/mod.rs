@@ -97,7 +97,7 @@ impl Service {
 
     /// Cleans up after processes that are gone.
     pub fn sweep(&self) {
-        let taken_away = locked(&self.state.left).sweep(self.state.area, Instant::now(), Who::of);
+        let taken_away = locked(&self.state.abandoned).sweep(self.state.area, Instant::now(), Who::of);
         let mut holds = self.state.lock();
         taken_away.iter().for_each(|(pid, batch)| holds.forgo(*pid, *batch));
         let free = holds.sweep(&Processes);

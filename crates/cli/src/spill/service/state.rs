@@ -8,8 +8,8 @@ use std::time::Duration;
 use memfold_shared::spill::{Area, NOBODY, POSTS, Post, open, state};
 use memfold_spill::{Engine, Health, News};
 
+use crate::spill::abandoned::Abandoned;
 use crate::spill::holds::Holds;
-use crate::spill::left::Left;
 use crate::spill::who;
 
 /// See the module.
@@ -19,7 +19,7 @@ pub struct State {
     /// Which process needs which batches.
     pub holds: Mutex<Holds>,
     /// Handles abandoned request slots.
-    pub left: Mutex<Left>,
+    pub abandoned: Mutex<Abandoned>,
     /// All threads are running, and none is to end: batches are accepted as long as the tier takes them.
     pub serves: Mutex<bool>,
     pub is_ending: AtomicBool,
@@ -58,7 +58,7 @@ impl State {
         State {
             area,
             holds: Mutex::default(),
-            left: Mutex::default(),
+            abandoned: Mutex::default(),
             serves: Mutex::default(),
             is_ending: AtomicBool::new(false),
             must_end: AtomicBool::new(false),

@@ -26,11 +26,11 @@ struct Found {
 
 /// See the module.
 #[derive(Default)]
-pub struct Left {
+pub struct Abandoned {
     found: [Option<Found>; POSTS],
 }
 
-impl Left {
+impl Abandoned {
     /// Frees abandoned request slots. Returns processes, and the batches that were kept for them without
     /// their ever learning of it.
     pub fn sweep(
@@ -91,17 +91,17 @@ mod tests {
     #[test]
     fn answers_that_nobody_takes_are_taken_away() {
         let area = crate::spill::tests::area();
-        let (mut left, begin) = (Left::default(), Instant::now());
+        let (mut abandoned, begin) = (Abandoned::default(), Instant::now());
         let (put, get) = (post(area, kind::PUT, state::ANSWERED), post(area, kind::GET, state::ANSWERED));
         let others = [state::TAKEN, state::ASKED, state::BUSY].map(|state| post(area, kind::PUT, state));
-        assert_eq!(left.sweep(area, begin, Who::of), []);
+        assert_eq!(abandoned.sweep(area, begin, Who::of), []);
         // A slot that was answered only now waits on.
         let (number, before) = get;
         assert!(area.free(number, before));
         let again = post(area, kind::GET, state::ANSWERED);
         assert_eq!(again.0, number);
         let me = std::process::id();
-        assert_eq!(left.sweep(area, begin + KEPT * 2, Who::of), [(me, 70 + put.0 as u64)]);
+        assert_eq!(abandoned.sweep(area, begin + KEPT * 2, Who::of), [(me, 70 + put.0 as u64)]);
         assert!(!area.free(put.0, put.1), "it is free, and its process has to see that");
         assert!(others.into_iter().chain([again]).all(|(number, word)| area.posts[number].load() == word));
     }
@@ -109,17 +109,17 @@ mod tests {
     #[test]
     fn what_another_program_has_left_is_taken_away() {
         let area = crate::spill::tests::area();
-        let mut left = Left::default();
+        let mut abandoned = Abandoned::default();
         let (number, word) = post(area, kind::PUT, state::TAKEN);
         let now = Instant::now();
         let this = Who::of(std::process::id());
-        assert!(left.sweep(area, now, |_| this).is_empty() && area.posts[number].load() == word);
+        assert!(abandoned.sweep(area, now, |_| this).is_empty() && area.posts[number].load() == word);
         // Slots that the new process has taken itself belong to it.
         let (other, others) = post(area, kind::PUT, state::TAKEN);
         let next = Who::of(1);
         assert!(this.zip(next).is_some_and(|(this, next)| this.was_before(next)));
-        assert!(left.sweep(area, now, |_| next).is_empty());
+        assert!(abandoned.sweep(area, now, |_| next).is_empty());
         assert_eq!((area.posts[number].load().state(), area.posts[other].load()), (state::FREE, others));
-        assert!(left.sweep(area, now, |_| next).is_empty() && area.posts[other].load() == others);
+        assert!(abandoned.sweep(area, now, |_| next).is_empty() && area.posts[other].load() == others);
     }
 }
