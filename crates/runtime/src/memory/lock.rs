@@ -1,20 +1,21 @@
-//! A lock for the runtime's own threads: spins a little, then sleeps on a
-//! futex. It never calls the host's threading library.
+//! A lock for the runtime's own threads: spins a little, then sleeps on a futex. It never calls the host's
+//! threading library.
 //!
 //! **Order.** A thread that holds one of these may take only those after it:
 //!
 //! ```text
-//!   life (process)       starting, stopping, forking; the keeper only tries to take it
-//!   out (spill)          batches on their way out; compressors only try to take it
-//!   order (pages)        messages, events, placing pages
-//!   inbox, standby queue, lists of batches, the fetchers' queue, starts of threads, credentials, ranges
+//!   process.life     starting, stopping, forking; the keeper only tries to take it
+//!   spill.out        batches on their way out; compressors only try to take it
+//!   pages.order      messages, events, placing pages
+//!   pages.proxy (the inbox), the queue in pages/standby.rs, the lists in spill/batches.rs, spill.queue
+//!   (of the fetchers), threads.starts, STATE in interpose/rights/credentials.rs, lists in memory/range_set.rs
 //!   the arena's, the store's
 //! ```
 //!
-//! The locks of the last two lines are held briefly; under one of the last but one, only those of the last are taken.
-//! A fork holds `life`, `starts` and the arena's lock across the
-//! call. A thread of the program holds DESK (`interpose/desk.rs`) while it waits for the keeper, so the keeper and the
-//! threads that it waits for never take that one.
+//! The locks of the last two levels are held briefly; under one of the last but one, only those of the last are
+//! taken. A fork holds `life`, `starts` and the arena's lock across the call. A thread of the program holds
+//! DESK (`interpose/desk.rs`) while it waits for the keeper, so the keeper and the threads that it waits for
+//! never take that one.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

@@ -25,7 +25,7 @@
 //! | the store moves a blob (`pages/stored.rs`) | the store's | refused | - | - | `relocate` | refused | - |
 //! | unmap, discard (`pages/events/changes.rs`) | order | - | `take`, slot freed | `take` | `take`, blob freed | `take`, readers settled, blob freed | `take`, place released |
 //! | move (`pages/events/changes.rs`) | order | - | `take`, `put` | the same | the same, with its new owner | readers settled, then the same | `take`, `put` |
-//! | fork of a prepared process (`process/fork`) | order | unchanged: handlers place pages, and note that in the journal (`journal.rs`) | | | | | |
+//! | fork of a prepared process (`process/fork`, with a table of what becomes of a page) | order | - | unchanged; handlers place pages and note that in the journal (`journal.rs`) | the same | the same | the same | the same |
 //! | fork that was not prepared (`process/fork/children.rs`) | order | - | copied for the child | zeros | `pin`, decompress, `unpin` | read as it is | fetched |
 //! | child that cannot page (`process/fork/inherit.rs`) | alone | - | written back, `rescue` | the same | the same | the same | the same |
 //!

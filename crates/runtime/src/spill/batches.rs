@@ -34,6 +34,7 @@ pub struct SpillLocation {
 
 const OFFSET_BITS: u32 = 18;
 const LEN_BITS: u32 = 13;
+const _: () = assert!(memfold_shared::spill::BUFFER <= 1 << OFFSET_BITS);
 
 impl SpillLocation {
     /// As a number, not 0.

@@ -8,8 +8,9 @@
 //! Another implementation also has to replace what goes past the trait today: `pages/events/reading.rs`
 //! wakes threads while it applies events, `handlers.rs` polls the descriptor, `spill/gather.rs` and
 //! `reclaim/dense.rs` wake the threads that wait for a pin of theirs, and mappings are registered and probed in
-//! `kernel/uffd.rs`. If the faulting thread itself serves the fault, it may hold any lock of the program, and
-//! the rule in `../mod.rs` has to be proved anew.
+//! `kernel/uffd.rs`. Where the faulting thread itself serves the fault, touches do not come from
+//! [`Delivery::next`], which then returns changes of mappings only; and that thread may hold any lock of the
+//! program, so the rule in `../mod.rs` has to be proved anew.
 
 pub mod follow;
 pub mod handlers;
