@@ -1,4 +1,5 @@
-//! Files that are no trees, or were made to do harm: whatever is opened is looked at in every way, and may be wrong but no more than that.
+//! Files that are no trees, or were made to do harm: whatever is opened is looked at in every way, and may be
+//! wrong but no more than that.
 //!
 //! ```text
 //! | which, 1 byte | how, 1 byte | the rest

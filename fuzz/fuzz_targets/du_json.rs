@@ -1,4 +1,5 @@
-//! Any bytes as an export: an error or a tree, in the memory that is allowed; and a tree that was read is the same when it was written and read again.
+//! Any bytes as an export: an error or a tree, in the memory that is allowed; and a tree that was read is the
+//! same when it was written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,5 @@
-//! Any bytes as a part of a directory: malformed, or entries that are the same when they are written and read again.
+//! Any bytes as a part of a directory: malformed, or entries that are the same when they are written and read
+//! again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

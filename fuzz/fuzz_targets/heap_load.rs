@@ -1,4 +1,5 @@
-//! Files that are no heaps, or were made to do harm: whatever is loaded is used in every way, and may be wrong but not unsound.
+//! Files that are no heaps, or were made to do harm: whatever is loaded is used in every way, and may be
+//! wrong but not unsound.
 //!
 //! ```text
 //! | which, 1 byte | the rest        which: 0..=3 changes a file of ours, at places of two bytes; others: the rest is the file |

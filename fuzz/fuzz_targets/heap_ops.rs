@@ -1,5 +1,6 @@
-//! The heap against a map from handles to bytes: everything that sessions do, several of them in one thread, with frames for few
-//! blocks, so that blocks come and go all the time. Between two rounds all is checked, and now and then the heap is saved and loaded.
+//! The heap against a map from handles to bytes: everything that sessions do, several of them in one thread,
+//! with frames for few blocks, so that blocks come and go all the time. Between two rounds all is checked,
+//! and now and then the heap is saved and loaded.
 //!
 //! ```text
 //! | options, 4 bytes | round, round, ..        round: | sessions, 1 byte | operation, 1 byte, and what it needs | .. | 0 or the end |

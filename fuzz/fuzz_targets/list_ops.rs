@@ -1,5 +1,6 @@
-//! Slab lists against the standard library's: sorted and ordered ones, of numbers and of strings, with frames for three short blocks. Below, an order that lies or panics
-//! is tried too: then nothing is asked of the list but that it keeps its elements, and can be dropped.
+//! Slab lists against the standard library's: sorted and ordered ones, of numbers and of strings, with frames
+//! for three short blocks. Below, an order that lies or panics is tried too: then nothing is asked of the
+//! list but that it keeps its elements, and can be dropped.
 //!
 //! ```text
 //! | which list, 1 byte | operation, 1 byte, and what it needs | .. |

@@ -1,4 +1,5 @@
-//! The effective speed of zBeWalgo's evaluation: how fast a file goes into memory that is too small for it, with a slower device for the rest.
+//! The effective speed of zBeWalgo's evaluation: how fast a file goes into memory that is too small for it,
+//! with a slower device for the rest.
 //!
 //! ```text
 //!  device bytes    = incompressible + max(0, packed - room) * ratio of the packed pages

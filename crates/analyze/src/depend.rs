@@ -130,8 +130,8 @@ mod tests {
         }
     }
 
-    /// Pages of two kinds; each is of the same kind as the one before with probability `stays`. The correlation at
-    /// distance d is (2 stays - 1)^d, so the inflation is known.
+    /// Pages of two kinds; each is of the same kind as the one before with probability `stays`. The
+    /// correlation at distance d is (2 stays - 1)^d, so the inflation is known.
     fn chain(random: &mut Random, count: u64, stays: f64) -> Vec<Page> {
         let mut kind = random.unit() < 0.5;
         let pages = (0..count).map(|number| {

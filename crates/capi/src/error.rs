@@ -1,6 +1,7 @@
 //! Codes and texts.
 //!
-//! The codes are those of `enum memfold_error` in `memfold.h`; a test compares both. They never change their meaning.
+//! The codes are those of `enum memfold_error` in `memfold.h`; a test compares both. They never change their
+//! meaning.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};

@@ -1,4 +1,5 @@
-//! Hundreds and thousands of threads: more than there is room for in any small table of the runtime. Nothing may hang, be lost, or be left out silently.
+//! Hundreds and thousands of threads: more than there is room for in any small table of the runtime. Nothing
+//! may hang, be lost, or be left out silently.
 
 mod common;
 
@@ -72,7 +73,8 @@ static void start(pthread_t *thread, void *(*run)(void *), long number)
 }
 "#;
 
-/// `argv[1]` threads fill memory of their own, and look at it again all at once, while the first one looks at 128 MiB; `argv[2]`: it forks meanwhile.
+/// `argv[1]` threads fill memory of their own, and look at it again all at once, while the first one looks at
+/// 128 MiB; `argv[2]`: it forks meanwhile.
 const LOOKERS: &str = r#"
 static pthread_barrier_t barrier;
 static void *look(void *number)
@@ -115,7 +117,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Of `argv[1]` threads half look at pages of 64 MiB at random; of the others each maps and unmaps, discards, or moves memory, for two seconds.
+/// Of `argv[1]` threads half look at pages of 64 MiB at random; of the others each maps and unmaps, discards,
+/// or moves memory, for two seconds.
 const CHANGERS: &str = r#"
 enum { OWN = 32 * PAGE };
 static char *far;
@@ -373,7 +376,8 @@ fn after_thousands_of_threads_memory_is_still_taken_away() {
     }
 }
 
-/// The supervisor may give a child its keeper while the child is still inside `fork`; a busy machine makes that likely.
+/// The supervisor may give a child its keeper while the child is still inside `fork`; a busy machine makes
+/// that likely.
 #[test]
 fn hundreds_of_children_while_the_machine_is_busy() {
     let here = tempfile::tempdir().unwrap();

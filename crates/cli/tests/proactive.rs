@@ -1,4 +1,5 @@
-//! `--limit auto` and `--proactive`: what lies idle goes although there is room, what is in use stays, every byte comes back.
+//! `--limit auto` and `--proactive`: what lies idle goes although there is room, what is in use stays, every
+//! byte comes back.
 
 mod common;
 
@@ -11,8 +12,9 @@ use common::{MEMFOLD, compile, finish, run_with, stats};
 
 const MIB: u64 = 1 << 20;
 
-/// Holds `argv[1]` MiB, of which 1/8 of each page is random. Obeys lines: `touch N MS` touches the first N MiB at random for so long and
-/// prints how often; `check` reads all of it and prints whether it is right; `resident` prints the MiB that are there.
+/// Holds `argv[1]` MiB, of which 1/8 of each page is random. Obeys lines: `touch N MS` touches the first N
+/// MiB at random for so long and prints how often; `check` reads all of it and prints whether it is right;
+/// `resident` prints the MiB that are there.
 const HOLDER: &str = r#"
 #include <stdint.h>
 #include <stdio.h>

@@ -55,7 +55,8 @@ impl Report {
         self.list("/advice").iter().any(|advice| advice["about"] == about)
     }
 
-    /// All that must be so of any report. `cut` is how many faults and pages may be missing because a process was killed in the middle of counting.
+    /// All that must be so of any report. `cut` is how many faults and pages may be missing because a process
+    /// was killed in the middle of counting.
     #[track_caller]
     fn check(&self, cut: u64) {
         assert_eq!(self.numbers["stats"], self.stats, "the file of --stats says the same");

@@ -1,5 +1,5 @@
-//! `auto` learns and weighs, so what it makes may differ from call to call. Whatever it makes must come back: after the
-//! list has changed, from other threads, with any threshold and any scratch.
+//! `auto` learns and weighs, so what it makes may differ from call to call. Whatever it makes must come back:
+//! after the list has changed, from other threads, with any threshold and any scratch.
 
 mod common;
 

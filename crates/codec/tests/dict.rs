@@ -1,5 +1,5 @@
-//! Dictionaries of a workload: taken up when they pay on fresh blocks, dropped when they do not, and readable as long as
-//! somebody keeps blocks.
+//! Dictionaries of a workload: taken up when they pay on fresh blocks, dropped when they do not, and readable
+//! as long as somebody keeps blocks.
 #![cfg(feature = "dict")]
 
 mod common;

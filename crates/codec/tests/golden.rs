@@ -125,8 +125,9 @@ fn make_missing() {
     make_missing_dictionaries(&add);
 }
 
-/// Forms with versions of one and of three bytes, and without dictionary. A version is a number of the process; so that these
-/// have the numbers of their names, each is loaded as the one before the next that is adopted.
+/// Forms with versions of one and of three bytes, and without dictionary. A version is a number of the
+/// process; so that these have the numbers of their names, each is loaded as the one before the next that is
+/// adopted.
 #[cfg(feature = "dict")]
 fn make_missing_dictionaries(add: &dyn Fn(&str, &[u8])) {
     use memfold_codec::dict::{self, Dictionaries, Step};

@@ -15,7 +15,8 @@ use memfold_codec::{ScratchBuf, all, codec};
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the signatures are those of malloc and its kin. The names under which glibc offers its allocator to those who replace it.
+// SAFETY: the signatures are those of malloc and its kin. The names under which glibc offers its allocator to
+// those who replace it.
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut c_void;
     fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
@@ -79,7 +80,8 @@ fn no_codec_calls_the_allocator() {
     assert!(calling.is_empty(), "{calling:?}");
 }
 
-/// Rounds of training allocate; blocks between them do not, whether they are collected, or compressed with a dictionary.
+/// Rounds of training allocate; blocks between them do not, whether they are collected, or compressed with a
+/// dictionary.
 #[cfg(feature = "dict")]
 fn no_dictionary_allocates_per_block() {
     use memfold_codec::dict::{Dictionaries, version_of};

@@ -1,4 +1,5 @@
-//! Times what probes stand at, nanoseconds of CPU for each operation, the least of some rounds: for `bench/probe-cost`, which compares builds with and without probes.
+//! Times what probes stand at, nanoseconds of CPU for each operation, the least of some rounds: for
+//! `bench/probe-cost`, which compares builds with and without probes.
 //!
 //! `cargo run --release --example probe_cost`
 

@@ -1,8 +1,10 @@
-//! Does known numbers of things with a slab list on a small heap, and says how many: for `tests/probes`, which counts the probes that fire meanwhile, and to try
-//! the scripts in `tools/` with.
+//! Does known numbers of things with a slab list on a small heap, and says how many: for `tests/probes`,
+//! which counts the probes that fire meanwhile, and to try the scripts in `tools/` with.
 //!
-//! `cargo run --release --example probes -- [ELEMENTS] [ROUNDS] [LIES]`: each round adds so many numbers (one in ten is there already), looks for all, removes half of them
-//! and packs the list. A few are removed as a range, and put into an ordered list. So many elements are added at last to a list whose comparison lies meanwhile: test probes see that.
+//! `cargo run --release --example probes -- [ELEMENTS] [ROUNDS] [LIES]`: each round adds so many numbers (one
+//! in ten is there already), looks for all, removes half of them and packs the list. A few are removed as a
+//! range, and put into an ordered list. So many elements are added at last to a list whose comparison lies
+//! meanwhile: test probes see that.
 
 use std::cell::Cell;
 use std::error::Error;

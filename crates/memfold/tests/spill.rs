@@ -91,7 +91,8 @@ fn long_blocks_go_to_the_file_too() {
     assert_eq!(heap.stats().spilled_bytes, 0);
 }
 
-/// The bound that docs/heap.md states for data that do not compress, also when nodes are read at random afterwards.
+/// The bound that docs/heap.md states for data that do not compress, also when nodes are read at random
+/// afterwards.
 #[test]
 fn a_limit_is_exceeded_by_a_few_blocks_at_most() {
     for block in [32 << 10, 1 << 20] {

@@ -1,4 +1,5 @@
-//! `bench-collections plots`: every insertion's time, for slab lists and their peers, from which `bench/plots/insertions.py` draws.
+//! `bench-collections plots`: every insertion's time, for slab lists and their peers.
+//! `bench/plots/insertions.py` draws it.
 //!
 //! Each structure in turn is traced in its own process (`trace.rs`, and the same in `peers.cc`), with elements in
 //! random order and in sequence; the traces are summed up (`summary.rs`) in one file, `plots.json`.

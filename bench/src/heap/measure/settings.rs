@@ -4,8 +4,8 @@ use clap::Args;
 use memfold::heap::{Limit, Options, PolicyKind};
 use serde::{Deserialize, Serialize};
 
-/// Options of the heap; where none is given, its defaults. Only the limit is [`Limit::Share`] then, since small heaps
-/// are what is measured.
+/// Options of the heap; where none is given, its defaults. Only the limit is [`Limit::Share`] then, since
+/// small heaps are what is measured.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes of a block: 32K for example

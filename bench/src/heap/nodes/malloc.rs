@@ -54,7 +54,8 @@ impl Nodes for Malloc {
     #[inline]
     fn change<T: Plain, R>(&mut self, node: Link, part: Part<T>, change: impl FnOnce(&mut T) -> R) -> R {
         const { assert!(size_of::<T>() <= NAME && align_of::<T>() <= 8) };
-        // SAFETY: as above; malloc aligns to 16 bytes and parts begin where their types may, and nobody else looks meanwhile.
+        // SAFETY: as above; malloc aligns to 16 bytes and parts begin where their types may, and nobody else
+        // looks meanwhile.
         change(unsafe { &mut *at(node, part.begin()).cast::<T>() })
     }
 

@@ -125,7 +125,8 @@ pub unsafe extern "C" fn memfold_size(
 /// Copies a node.
 ///
 /// # Safety
-/// `room` bytes can be written to `to`, and a number to `size`, unless they are null, and nobody else accesses them meanwhile.
+/// `room` bytes can be written to `to`, and a number to `size`, unless they are null, and nobody else
+/// accesses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_read(
     session: *mut memfold_session,

@@ -112,7 +112,7 @@ pub fn measure(
     Ok(Measured { sizes, compress: median(compress), decompress: median(decompress), passes, trained })
 }
 
-/// Calls `comes_back` with each compressed form and its block, which must come back.
+/// Calls `comes_back` with each compressed form and the block that it must decompress to.
 fn each_form(
     blocks: &[&[u8]],
     sizes: &[Option<usize>],

@@ -57,7 +57,7 @@ fn mark(
     (ratio, speed, decompress): (Option<f64>, Option<f64>, Option<f64>),
     several_paths: bool,
 ) -> Option<Mark> {
-    // Whoever compressed no block has a speed of refusing, which is another matter and would stretch the axis.
+    // A codec that compressed no block has only a speed of refusing, which would stretch the axis.
     let (ratio, speed, decompress) = (ratio?, speed?, decompress?);
     let name = match path {
         Some(path) if several_paths => format!("{codec} {path}"),

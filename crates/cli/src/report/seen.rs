@@ -1,4 +1,4 @@
-//! What only the supervisor has observed of a run.
+//! Observations of a run that only the supervisor can make.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::times::FaultTimes;
 
-/// What only the supervisor has observed.
+/// Observations of the supervisor; see the module.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
     /// Peak memory of the tree, each page counted once.

@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// It stays at least this long after the last client.
 const STAYS: Duration = Duration::from_secs(5);
 
-/// What the page is called in the list of a process's mappings: a file in memory, or a System V segment.
+/// The page's name in the list of a process's mappings: a file in memory, or a System V segment.
 const PAGES: [&[u8]; 2] = [b"/memfd:memfold-shared", b"/SYSV"];
 
 /// The server; see the module.
@@ -134,10 +134,10 @@ impl PageServer {
     }
 }
 
-/// Whether a slot's process lives. A process in a pid namespace that could not ask for its outer id has its inner
-/// one in the slot, and an id may be given to another process: so the process must have started after the
-/// supervisor (`began`), and must have the page mapped, or be about to look for it at `name`, as far as that can be
-/// seen.
+/// Whether a slot's process lives. A process in a pid namespace that could not ask for its outer id has its
+/// inner one in the slot, and an id may be given to another process. So the process must have started after the
+/// supervisor (`began`), and must have the page mapped, or be about to look for it at `name`, as far as that
+/// can be seen.
 fn is_of_the_tree(pid: i32, began: u64, name: &str) -> bool {
     if process::has_ended(pid) || process::stat(pid).is_none_or(|stat| stat.start_time < began) {
         return false;

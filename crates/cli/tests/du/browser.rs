@@ -1,4 +1,5 @@
-//! The browser of `memfold du` in a terminal: what is pressed, what is to be seen then, and what becomes of files.
+//! The browser of `memfold du` in a terminal: what is pressed, what is to be seen then, and what becomes of
+//! files.
 
 mod deleting;
 mod looks;
@@ -30,7 +31,8 @@ fn start(arguments: &[&str], path: &Path, variables: &[(&str, &Path)]) -> Termin
     Terminal::new(command, 12, 80)
 }
 
-/// The same with what makes screens alike wherever the files are: what they take is up to the file system, what they say to be is not.
+/// The same with what makes screens alike wherever the files are: what they take is up to the file system,
+/// what they say to be is not.
 fn open(arguments: &[&str], path: &Path) -> Terminal {
     open_with(arguments, path, &[])
 }

@@ -17,7 +17,8 @@ fn both_ways(megabytes: &str, rounds: &str, limits: &[&str]) {
     }
 }
 
-/// What process_vm_writev has taken hold of stays where it is until it is written: 640 MiB each time, of which one run of six lost some with `mremap`.
+/// What process_vm_writev has taken hold of stays where it is until it is written: 640 MiB each time, of
+/// which one run of six lost some with `mremap`.
 #[test]
 fn messages_between_processes_arrive() {
     both_ways("32", "10", &["96M", "72M"]);

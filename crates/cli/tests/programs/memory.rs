@@ -240,7 +240,8 @@ int main(void)
     runs(here.path(), "over", source);
 }
 
-/// A forked child registers the mappings with evicted pages again: no shared memory between them, and each as a whole.
+/// A forked child registers the mappings with evicted pages again: no shared memory between them, and each as
+/// a whole.
 #[test]
 fn shared_memory_between_data_after_a_fork() {
     let here = tempfile::tempdir().unwrap();

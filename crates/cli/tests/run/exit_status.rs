@@ -100,8 +100,9 @@ fn help_and_version_are_no_errors() {
     }
 }
 
-/// Stands for a thread of memfold's that was killed and does not get a CPU: one that blocks all signals, as those do, and can't end because it writes to a
-/// file system that has stopped. The rest of the program ends by itself, or by a signal.
+/// Stands for a thread of memfold's that was killed and does not get a CPU: one that blocks all signals, as
+/// those do, and can't end because it writes to a file system that has stopped. The rest of the program ends
+/// by itself, or by a signal.
 const LEAVES_A_THREAD: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

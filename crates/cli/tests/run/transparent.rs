@@ -70,7 +70,8 @@ fn the_users_own_preload_library_stays() {
     assert_eq!(finish(command).out, "mine\nmine\n");
 }
 
-/// The kernel looks at the place of the fifth argument with `MREMAP_DONTUNMAP` too, where who calls with four has left anything.
+/// The kernel looks at the place of the fifth argument with `MREMAP_DONTUNMAP` too, where who calls with four
+/// has left anything.
 #[test]
 fn mremap_without_a_fifth_argument() {
     let here = tempfile::tempdir().unwrap();
@@ -83,7 +84,8 @@ fn mremap_without_a_fifth_argument() {
     assert_eq!(said.status, 0, "{}", said.err);
 }
 
-/// Memory right behind the zero-initialised data of memfold's library, or of the C library, would be one mapping with it, and these can't be served.
+/// Memory right behind the zero-initialised data of memfold's library, or of the C library, would be one
+/// mapping with it, and these can't be served.
 #[test]
 fn memory_beside_the_data_of_libraries_takes_nothing_of_it_away() {
     let here = tempfile::tempdir().unwrap();
@@ -142,8 +144,9 @@ int main(int argc, char **argv) {
     }
 }
 
-/// jemalloc asks the C library itself for `pthread_create`, so its threads are started past the preload library; those of timers the C library starts itself. All are in lists that a forked
-/// child walks before anybody could bring a page back.
+/// jemalloc asks the C library itself for `pthread_create`, so its threads are started past the preload
+/// library; those of timers the C library starts itself. All are in lists that a forked child walks before
+/// anybody could bring a page back.
 #[test]
 fn children_live_whatever_has_started_the_threads() {
     let here = tempfile::tempdir().unwrap();
@@ -195,7 +198,8 @@ int main(void) {
     assert!(crate::common::stats(&json)["pages_compressed"].as_u64() > Some(10_000));
 }
 
-/// The C library writes zeros over what other threads keep under more than 32 keys, in a forked child, before anybody could bring their pages back: the rest of these stays.
+/// The C library writes zeros over what other threads keep under more than 32 keys, in a forked child, before
+/// anybody could bring their pages back: the rest of these stays.
 #[test]
 fn what_lies_beside_the_values_of_many_keys_is_there_after_a_fork() {
     let here = tempfile::tempdir().unwrap();

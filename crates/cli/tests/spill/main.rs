@@ -133,7 +133,8 @@ fn what_compresses_too_little_does_so_too() {
     check(at.path(), 48 * MIB, 50 * MIB);
 }
 
-/// Pages come back one by one from all over the tier, and leave for it again: what little is needed of a batch moves, or the tier would soon be full.
+/// Pages come back one by one from all over the tier, and leave for it again: what little is needed of a
+/// batch moves, or the tier would soon be full.
 #[test]
 fn sparse_batches_do_not_fill_the_tier() {
     let _alone = alone();
@@ -178,7 +179,8 @@ fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
     assert_eq!(stats["spill"]["batches_put"], stats["spill"]["batches_deleted"], "{stats:#}");
-    // What has come back does not count twice. (Resident is more than the program's: all of memfold's memory is locked, too.)
+    // What has come back does not count twice. (Resident is more than the program's: all of memfold's memory
+    // is locked, too.)
     let [logical, resident] = ["peak_logical_bytes", "peak_resident_bytes"].map(|name| number(&stats[name]));
     assert!(logical < resident + 8 * MIB, "{stats:#}");
 }
@@ -237,7 +239,8 @@ fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
     let at = directory();
     std::os::unix::fs::chown(at.path(), Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("timeout");
-    // Of threads there may be fewer than serve. Root's are not counted. The capability (CAP_SYS_PTRACE) is for userfaultfd.
+    // Of threads there may be fewer than serve. Root's are not counted. The capability (CAP_SYS_PTRACE) is
+    // for userfaultfd.
     command.args(["20", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     command.args(["--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace"]);
     command.args(["prlimit", "--nproc=6", common::MEMFOLD, "run", "--limit", "64M", "--spill"]);

@@ -32,7 +32,8 @@ fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
     table.asked("look");
     server.kill();
     table.tell("touch 5000");
-    // So it was asked twice, and is not a third time while the program lives: that it is back is noticed by who reads.
+    // So it was asked twice, and is not a third time while the program lives: that it is back is noticed by
+    // who reads.
     std::thread::sleep(Duration::from_millis(2300));
     server.restart();
     assert_eq!(table.answer().as_deref(), Some("right"));
@@ -54,7 +55,8 @@ fn a_stopped_program_does_not_wait() {
     goes_on_when_it_was_stopped(|all| &all[1..]);
 }
 
-/// It waits for a tier; some of its processes are stopped until its patience would have ended, and the tier comes back soon after they go on.
+/// It waits for a tier; some of its processes are stopped until its patience would have ended, and the tier
+/// comes back soon after they go on.
 fn goes_on_when_it_was_stopped(some: fn(&[Pid]) -> &[Pid]) {
     let _beside = beside_others();
     let at = directory();
@@ -255,7 +257,8 @@ fn a_server_that_is_stopped_holds_up_no_end() {
     assert_eq!(keys.len(), redis.keys("memfold:*:*").len(), "{}: {keys:?}", ended.err);
 }
 
-/// What was told and not answered may be done late, so the run's name stays: under a process that has ended, or the next run would not know that it is over.
+/// What was told and not answered may be done late, so the run's name stays: under a process that has ended,
+/// or the next run would not know that it is over.
 #[test]
 fn what_a_redis_that_was_stopped_has_is_nobodys() {
     let _beside = beside_others();

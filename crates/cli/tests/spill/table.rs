@@ -9,10 +9,14 @@ use crate::common::{self, compile, run_with, said};
 #[cfg(feature = "servers")]
 use nix::unistd::Pid;
 
-/// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but for every page B, which is all alike), says "filled", and waits for lines (after `argv[3]` seconds, if that is given):
-/// `look`: reads all of it. `touch N`: changes, and looks at, N pages. `fork N`: so many children do both, and drop half of it. `free`: gives back
-/// every other MiB. `apart`: a thread touches pages until it waits for one, and a child is forked meanwhile; wrong if that takes seconds. `forks N`: so many children end at once. `stopped N`: so many children read it all the time, and are stopped; `resumed`: they look at all of it. `alone`: as `fork 1`, the child in a PID
-/// namespace of its own. `lock`: locks all of it. `identity`: becomes who it is. `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
+/// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but for every page B, which is
+/// all alike), says "filled", and waits for lines (after `argv[3]` seconds, if that is given): `look`: reads
+/// all of it. `touch N`: changes, and looks at, N pages. `fork N`: so many children do both, and drop half of
+/// it. `free`: gives back every other MiB. `apart`: a thread touches pages until it waits for one, and a
+/// child is forked meanwhile; wrong if that takes seconds. `forks N`: so many children end at once. `stopped
+/// N`: so many children read it all the time, and are stopped; `resumed`: they look at all of it. `alone`: as
+/// `fork 1`, the child in a PID namespace of its own. `lock`: locks all of it. `identity`: becomes who it is.
+/// `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
 pub const TABLE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -20,7 +20,8 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_str(&said.out).unwrap()
 }
 
-/// A program that fills 48 MiB: a third with text, a third with numbers, a third with noise; uses 4 MiB of it, and says when it is ready.
+/// A program that fills 48 MiB: a third with text, a third with numbers, a third with noise; uses 4 MiB of
+/// it, and says when it is ready.
 const PROGRAM: &str = "\
 import os,sys,time
 third=16<<20

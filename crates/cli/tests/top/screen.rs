@@ -1,4 +1,5 @@
-//! The screen in a terminal, and whether its numbers are those of JSON, of Prometheus, and of the statistics at the end.
+//! The screen in a terminal, and whether its numbers are those of JSON, of Prometheus, and of the statistics
+//! at the end.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! The candidates that are tried if none are named: all codecs that could be of use, and transforms for numbers of
-//! every width before coders of every kind.
+//! The candidates that are tried if none are named: all codecs that could be of use, and transforms for
+//! numbers of every width before coders of every kind.
 
 /// Codecs on their own, and coders in a row that want no transform.
 const PLAIN: &str = "lz4 lz4hc:4 lz4hc:9 stride:1 stride:2 stride:3 zstd:-7 zstd:-3 zstd:-1 zstd:1 zstd:2 zstd:3 \

@@ -3,8 +3,8 @@
 use crate::matrix::Matrix;
 use crate::refuse;
 
-/// Adds `count` candidates to those of `from`, each time the one that makes the mean of the losses over the corpora
-/// least, and prints mean and worst loss after each.
+/// Adds `count` candidates to those of `from`, each time the one that makes the mean of the losses over the
+/// corpora least, and prints mean and worst loss after each.
 pub fn cover(matrix: &Matrix, best: &[Vec<u32>], from: &[String], count: usize) {
     let total = |sizes: &[u32]| sizes.iter().map(|&size| u64::from(size)).sum::<u64>() as f64;
     let wanted: Vec<f64> = best.iter().map(|sizes| total(sizes)).collect();

@@ -6,11 +6,12 @@
 //!     [--matrix FILE] [--greedy N] [--from NAME,NAME...] [--auto NAME,NAME...] FILE...
 //! ```
 //!
-//! Every candidate compresses every block (or each N-th). The **virtual best** is what one would have who always
-//! knew which candidate makes a block smallest. Candidates slower than `--at-least` over all files are left out of
-//! it. `--greedy` takes, one after the other, the candidate by which the mean loss against the virtual best falls
-//! most, beginning with those of `--from`; so a list for `auto` is found. `--auto` measures codecs as they are, and
-//! how far they stay behind the virtual best. `--matrix` keeps the sizes in a file: the next run takes them from there.
+//! Every candidate compresses every block (or each N-th). The **virtual best** is what one would have who
+//! always knew which candidate makes a block smallest. Candidates slower than `--at-least` over all files are
+//! left out of it. `--greedy` takes, one after the other, the candidate by which the mean loss against the
+//! virtual best falls most, beginning with those of `--from`; so a list for `auto` is found. `--auto`
+//! measures codecs as they are, and how far they stay behind the virtual best. `--matrix` keeps the sizes in
+//! a file: the next run takes them from there.
 
 mod candidates;
 mod greedy;

@@ -1,8 +1,8 @@
 //! The most recently decompressed blocks: a reader of one page of a block usually wants the next page soon.
 //!
-//! A block's image is valid while its **version** equals the version of the block's stripe (see `index/stripes.rs`).
-//! One thread decompresses, and others that want the same block wait for it; a thread that finds all places of
-//! the set busy continues without an image.
+//! A block's image is valid while its **version** equals the version of the block's stripe (see
+//! `index/stripes.rs`). One thread decompresses, and others that want the same block wait for it; a thread
+//! that finds all places of the set busy continues without an image.
 //!
 //! Locks: a set's lock is held to choose a place, and no thread waits while holding it; an image's lock is taken
 //! before the lock of its leaf.

@@ -159,8 +159,8 @@ fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", disk.stats());
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Pages in use are decompressed once, whether they stay as they are or lie in the image of a dense block: on a
-    // busy machine they may have become dense between two rounds.
+    // Pages in use are decompressed once, whether they stay as they are or lie in the image of a dense block:
+    // on a busy machine they may have become dense between two rounds.
     let before = disk.stats().faults;
     for hot in (0..50).flat_map(|_| 0..16) {
         disk.read(hot * P, &mut page).unwrap();

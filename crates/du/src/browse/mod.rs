@@ -7,9 +7,9 @@
 //!               └── draw: what is on the screen, and nothing else
 //! ```
 //!
-//! The rooms: `view` (what is listed, in which order), `draw` (the list, windows, colours), `text` (names, numbers
-//! and times as shown), `terminal` (screen, keys, signals). Beside them is what the browser does: its state,
-//! windows, keys and actions.
+//! The rooms: `view` (what is listed, in which order), `draw` (the list, windows, colours), `text` (names,
+//! numbers and times as shown), `terminal` (screen, keys, signals). Beside them is what the browser does: its
+//! state, windows, keys and actions.
 //!
 //! [`run`] owns the terminal ([`Screen`], which `memfold top` uses, too); [`Browser`] knows nothing about it: it
 //! takes keys, and draws to any frame. Of a browsed tree, plain memory holds only what is on the screen.

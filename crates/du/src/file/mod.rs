@@ -16,9 +16,11 @@
 //!   | space 8 | rows at 8 | rows 4 | 0, 4 | names at 8 | names 8 | head at 8 | codec's name 16 | index's check 8 | trailer's check 8 | "UDLOFMEM" 8 |
 //! ```
 //!
-//! Numbers are little-endian, checks XXH3 of 64 bits. A row has node, size, blocks, items, shared size, shared blocks, modified (8 each), slots, device, failures (4 each), error, flags (2 each),
-//! the number of the directory above, and the slot there (4 each); its node is the address of its part plus one, or of the addresses of its parts plus one, or 0. A name has inode, 8, device,
-//! directory, slot, count of names, 4 each, size and blocks, 8 each.
+//! Numbers are little-endian, checks XXH3 of 64 bits. A row has node, size, blocks, items, shared size,
+//! shared blocks, modified (8 each), slots, device, failures (4 each), error, flags (2 each), the number of
+//! the directory above, and the slot there (4 each); its node is the address of its part plus one, or of the
+//! addresses of its parts plus one, or 0. A name has inode, 8, device, directory, slot, count of names, 4
+//! each, size and blocks, 8 each.
 //!
 //! Blocks are read when something in them is needed, and few are kept. The file may come from anybody: wrong
 //! contents result in an error, or in a tree that somebody made up.

@@ -1,4 +1,5 @@
-//! What can't be seen of the browser with the command (its tests are with it): what takes as long as it likes, what fails in the middle, and a panic.
+//! What can't be seen of the browser with the command (its tests are with it): what takes as long as it
+//! likes, what fails in the middle, and a panic.
 //!
 //! This program is what runs in the terminal, once more, with one test that is the browser then.
 

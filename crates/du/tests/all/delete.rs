@@ -194,7 +194,8 @@ fn what_was_deleted_before_it_stopped_is_told() {
     });
 }
 
-/// Whoever may write above the root can put something else in its place, which then has what the tree has by name, kind and length.
+/// Whoever may write above the root can put something else in its place, which then has what the tree has by
+/// name, kind and length.
 #[test]
 fn another_root_is_neither_deleted_from_nor_read_again() {
     type Change = (&'static str, fn(&Path));

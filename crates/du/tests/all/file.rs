@@ -1,4 +1,6 @@
-//! Files of memfold's own that were made once, which must be read for ever as they were. The files under `golden/` are never made again; `make_missing` adds those that are not there yet: of a new version of the format, say.
+//! Files of memfold's own that were made once, which must be read for ever as they were. The files under
+//! `golden/` are never made again; `make_missing` adds those that are not there yet: of a new version of the
+//! format, say.
 //!
 //! `vN-NAME.CODEC.mfdu` is a file of version N of the format; `NAME.txt` says what is in it.
 
@@ -182,8 +184,9 @@ fn golden_files_are_read_as_they_were() {
     assert_eq!(count, CODECS.len() + 1);
 }
 
-/// What is written has the format that it says to have. If this fails, and what is written is right nevertheless, files of the new form must be read by older versions, or have another version's number; and they
-/// become golden, beside those that are there.
+/// What is written has the format that it says to have. If this fails, and what is written is right
+/// nevertheless, files of the new form must be read by older versions, or have another version's number; and
+/// they become golden, beside those that are there.
 #[test]
 fn what_is_written_is_as_it_was() {
     let mut bytes = Vec::new();

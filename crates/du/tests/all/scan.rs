@@ -228,7 +228,8 @@ pub fn with_mounts<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             use rustix::mount::{MountPropagationFlags as Flags, mount_change};
-            // SAFETY: of the things that threads can share no longer, this takes mounts only, which nobody relies on.
+            // SAFETY: of the things that threads can share no longer, this takes mounts only, which nobody
+            // relies on.
             let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
             let result = unshared.and_then(|()| mount_change("/", Flags::PRIVATE | Flags::REC));
             if let Err(error) = result {

@@ -64,7 +64,8 @@ impl Terminal {
         let (send, output) = channel();
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // When the program has ended, reading fails: once too early, perhaps, if the last was written meanwhile.
+            // When the program has ended, reading fails: once too early, perhaps, if the last was written
+            // meanwhile.
             let mut failures = 0;
             while failures < 3 {
                 match reader.read(&mut bytes) {

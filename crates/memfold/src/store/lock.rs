@@ -2,9 +2,9 @@
 //! short (a few counters, at most a copy of a few blobs): a waiter spins for a moment and then waits as the
 //! memory source says.
 //!
-//! A thread that takes and releases a lock again and again, like the compactor, calls [`Lock::yield_to_waiters`] in
-//! between: otherwise it would retake the lock before a waiter sees that it was free, and would pay for
-//! waking the waiter each time.
+//! A thread that takes and releases a lock again and again, like the compactor, calls
+//! [`Lock::yield_to_waiters`] in between: otherwise it would retake the lock before a waiter sees that it was
+//! free, and would pay for waking the waiter each time.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

@@ -67,7 +67,8 @@ impl Cut {
     }
 }
 
-/// Between a tier and its server: once told, it takes what the client sends next, hangs up on him, and delivers it a second later.
+/// Between a tier and its server: once told, it takes what the client sends next, hangs up on him, and
+/// delivers it a second later.
 pub struct Late {
     pub port: u16,
     state: Arc<AtomicUsize>,

@@ -260,7 +260,8 @@ fn an_export_is_one_runs_alone() {
     assert!(begin.elapsed() < Duration::from_secs(1));
 }
 
-/// One that was killed holds up the next until nothing of it can come any more; another machine's may only be slow.
+/// One that was killed holds up the next until nothing of it can come any more; another machine's may only be
+/// slow.
 #[test]
 fn the_claim_of_a_process_that_has_ended_is_nobodys() {
     let directory = tempfile::tempdir().unwrap();

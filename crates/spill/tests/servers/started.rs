@@ -43,9 +43,10 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody listens at, and nobody else of this process is given. A server of a cluster wants another one, 10000 above it. The system
-/// gives neither to connections: those begin at 32768. It is not tried by listening there: a child that is forked meanwhile would go on doing so for a moment, and
-/// nbdkit, which then finds the port taken, listens for IPv6 alone and says nothing.
+/// A port that nobody listens at, and nobody else of this process is given. A server of a cluster wants
+/// another one, 10000 above it. The system gives neither to connections: those begin at 32768. It is not
+/// tried by listening there: a child that is forked meanwhile would go on doing so for a moment, and nbdkit,
+/// which then finds the port taken, listens for IPv6 alone and says nothing.
 pub fn port() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id() as u16 % 100 * 100;

@@ -36,7 +36,8 @@ pub extern "C" fn memfold_slablist_cursor_free(list: *mut memfold_slablist, curs
 /// Copies the element at a cursor.
 ///
 /// # Safety
-/// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile.
+/// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses
+/// them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slablist_cursor_get(
     list: *mut memfold_slablist,

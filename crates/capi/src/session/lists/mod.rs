@@ -192,7 +192,8 @@ struct Room<'a> {
 
 impl Room<'_> {
     /// # Safety
-    /// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile, as long as this lives.
+    /// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else
+    /// accesses them meanwhile, as long as this lives.
     unsafe fn new(to: *mut c_void, room: usize, len: *mut usize) -> Result<Self, Failure> {
         // SAFETY: as promised.
         Ok(Room { to: unsafe { crate::session::node::memory(to, room) }?, len })

@@ -13,7 +13,8 @@ use crate::session::lists::{Room, memfold_visit, say};
 /// Copies the element at a position.
 ///
 /// # Safety
-/// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile.
+/// `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses
+/// them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slablist_get(
     list: *mut memfold_slablist,

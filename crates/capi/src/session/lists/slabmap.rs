@@ -71,7 +71,8 @@ pub extern "C" fn memfold_slabmap_free(map: *mut memfold_slabmap) -> c_int {
 /// Sets the value of a key.
 ///
 /// # Safety
-/// `key_len` bytes can be read at `key` and `value_len` at `value`, and a number can be written to `replaced`, unless they are null.
+/// `key_len` bytes can be read at `key` and `value_len` at `value`, and a number can be written to
+/// `replaced`, unless they are null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slabmap_put(
     map: *mut memfold_slabmap,
@@ -94,7 +95,8 @@ pub unsafe extern "C" fn memfold_slabmap_put(
 /// Copies the value of a key.
 ///
 /// # Safety
-/// `key_len` bytes can be read at `key`, `room` bytes can be written to `to`, and a number to `len`, unless they are null, and nobody else accesses them meanwhile.
+/// `key_len` bytes can be read at `key`, `room` bytes can be written to `to`, and a number to `len`, unless
+/// they are null, and nobody else accesses them meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slabmap_get(
     map: *mut memfold_slabmap,
@@ -167,8 +169,8 @@ pub unsafe extern "C" fn memfold_slabmap_len(map: *mut memfold_slabmap, len: *mu
 /// Copies the key and the value at a position.
 ///
 /// # Safety
-/// `key_room` bytes can be written to `key` and `room` to `to`, and numbers to `key_len` and `len`, unless they are null, and nobody else accesses them meanwhile. No two of
-/// them are the same.
+/// `key_room` bytes can be written to `key` and `room` to `to`, and numbers to `key_len` and `len`, unless
+/// they are null, and nobody else accesses them meanwhile. No two of them are the same.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memfold_slabmap_at(
     map: *mut memfold_slabmap,

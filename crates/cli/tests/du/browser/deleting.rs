@@ -95,7 +95,7 @@ fn what_is_new_is_neither_deleted_nor_forgotten() {
     terminal.press(ENTER);
     terminal.has("3.0   B  new");
 
-    // What has changed is not what was shown.
+    // The entry has changed since it was shown.
     fs::write(root.join("docs/deep/new"), "longer").unwrap();
     let before = everything(&root);
     delete(&mut terminal, "new");

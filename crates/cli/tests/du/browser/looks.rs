@@ -119,7 +119,7 @@ fn colours_are_those_that_each_terminal_has() {
             codes.iter().all(|code| matches!(code, 0..=2 | 7 | 30..=37 | 40..=47)),
             "{term} {more}: {codes:?}"
         );
-        // What is selected is seen: by its background, or in reverse.
+        // The selection is visible: by its background, or in reverse.
         assert!(codes.contains(&if has { 42 } else { 7 }), "{term} {more}: {codes:?}");
         terminal.press("q");
         terminal.has_no("Move up");
@@ -177,14 +177,14 @@ fn the_terminal_is_left_as_it_was() {
     terminal.press("\x03");
     assert!(terminal.end().success());
     assert!(terminal.is_as_before());
-    // What went wrong is to be seen.
+    // The error is visible.
     let mut terminal = start(&[], Path::new("/nowhere"), &[]);
     assert_eq!(terminal.end().exit_code(), 125);
     terminal.has("memfold: cannot read the directory '/nowhere': No such file");
     assert!(terminal.is_as_before());
 }
 
-/// Without a signal that says so: as for a program that was told to go on when its terminal goes. In the middle of a key, too.
+/// The browser ends without a signal, as for a program that ignores SIGHUP; also in the middle of a key.
 #[test]
 fn a_terminal_that_is_gone_ends_it() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};

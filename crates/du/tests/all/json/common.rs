@@ -36,7 +36,8 @@ pub fn again(from: &[u8]) -> Vec<u8> {
     with_tree(from, export).unwrap_or_else(|error| panic!("{error}: {}", from.escape_ascii()))
 }
 
-/// Everything that an export says of entries, in no order: path, whether it is a directory, fields. What no reader can know from it is left out.
+/// Everything that an export says of entries, in no order: path, whether it is a directory, fields. What no
+/// reader can know from it is left out.
 pub fn entries(export: &[u8]) -> BTreeSet<String> {
     // Bytes for characters: names need not be UTF-8, and no escape stands for a byte beyond 0x7f.
     let text: String = export.iter().map(|byte| char::from(*byte)).collect();

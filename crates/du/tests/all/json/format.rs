@@ -120,7 +120,8 @@ fn other_ways_to_write_the_same_are_read() {
     let written = String::from_utf8(again(files.as_bytes())).unwrap();
     assert!(written.contains(r#"{"name":"a","asize":5,"dev":3,"#), "{written}");
     assert_eq!(String::from_utf8(again(written.as_bytes())).unwrap(), written);
-    // Halves of pairs stand for themselves, and a directory of another file system counts if there is something in it.
+    // Halves of pairs stand for themselves, and a directory of another file system counts if there is
+    // something in it.
     let halves = again(br#"[1,2,{},[{"name":"/"},{"name":"\ud83dx\ude00\ud83d\ud83d\ude00"},[{"name":"o","excluded":"othfs"},{"name":"in"}]]]"#);
     assert!(halves.ends_with(b"{\"name\":\"\xed\xa0\xbdx\xed\xb8\x80\xed\xa0\xbd\xf0\x9f\x98\x80\"},\n[{\"name\":\"o\"},\n{\"name\":\"in\"}]]]\n"));
 }
@@ -159,8 +160,8 @@ fn what_others_export_is_read() {
     assert_eq!(sums.unwrap(), (9, 8, 2));
 }
 
-/// Exports that other programs wrote: `restic ls --ncdu`, ncdu-s3, and a listing of `rclone lsjson -R` whose times
-/// are fractions.
+/// Exports that other programs wrote: `restic ls --ncdu`, ncdu-s3, and a listing of `rclone lsjson -R` whose
+/// times are fractions.
 #[test]
 fn recorded_exports_are_read() {
     let recorded = [

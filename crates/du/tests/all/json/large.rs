@@ -38,7 +38,8 @@ fn a_tree_may_be_a_million_levels_deep() {
     assert!(written.iter().rev().skip(1).take(depth + 2).all(|byte| *byte == b']'));
 }
 
-/// Directories that are not at hand any more are gone on with where they were left: in the middle of a part, and at its end.
+/// Directories that are not at hand any more are gone on with where they were left: in the middle of a part,
+/// and at its end.
 #[test]
 fn directories_are_gone_on_with_behind_deep_ones() {
     for beside in [1, 30, 62, 63, 64, 65, 130] {

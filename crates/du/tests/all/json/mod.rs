@@ -1,4 +1,5 @@
-//! ncdu's JSON export: as ncdu writes and reads it, whatever names and trees there are, and whatever is wrong with it.
+//! ncdu's JSON export: as ncdu writes and reads it, whatever names and trees there are, and whatever is wrong
+//! with it.
 
 pub mod common;
 mod damaged;
