@@ -2,7 +2,7 @@
 
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 # `make test` builds everything that it needs once, in the profile `tests`; installed programs are built in
-# `release`, and the C library in `capi`.
+# `release`.
 PROFILE := release
 MEMFOLD := $(TARGET)/$(PROFILE)/memfold
 PRELOAD := $(TARGET)/$(PROFILE)/libmemfold_preload.so
@@ -14,8 +14,7 @@ PYTHON  := python3
 SERVERS := nbdkit libnbd0 redis-server redis-tools
 TORTURE := $(abspath $(TARGET))/torture
 # The C library's version, and the part of it that says whether programs are still compatible.
-CAPI_PROFILE := $(PROFILE:release=capi)
-CAPI := $(TARGET)/$(CAPI_PROFILE)
+CAPI := $(TARGET)/$(PROFILE)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 INTERFACE := $(shell echo $(VERSION) | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')
 # Programs that finish within ten seconds each on an idle machine; then those that finish within a minute.
@@ -41,28 +40,28 @@ setup:
 
 build: setup ## the command and its preload library, in release
 ifeq ($(PROFILE),release)
-	@cargo build --release --quiet -p memfold-cli
+	@cargo build --release --quiet $(or $(PARTS),-p memfold-cli)
 else
 	@cargo build --profile $(PROFILE) --quiet $(TESTED) --lib --bins --tests --examples
 endif
 
-# A panic in the plugin is an error of one request: the plugin has an unwinder, like the C library.
 plugin: $(if $(filter release,$(PROFILE)),setup,build) ## the plugin of nbdkit
 ifeq ($(PROFILE),release)
-	@cargo build --profile capi --quiet -p memfold-nbdkit
+	@cargo build --release --quiet $(or $(PARTS),-p memfold-nbdkit)
 endif
 	@ln -f $(CAPI)/libnbdkit_memfold_plugin.so $(PLUGIN)
 
 capi: $(if $(filter release,$(PROFILE)),setup,build) ## the C library, shared and static
 ifeq ($(PROFILE),release)
-	@cargo build --profile capi --quiet -p memfold-capi
+	@cargo build --release --quiet $(or $(PARTS),-p memfold-capi)
 endif
 	@crates/capi/link.sh $(CAPI)/libmemfold_capi.a $(CAPI)/lib $(INTERFACE)
 
 # A separate program makes them from the definition of the command line.
 pages: setup ## man pages and completions, in target/share
 	@rm -rf $(TARGET)/share
-	@cargo run --release --quiet -p memfold-pages -- $(TARGET)/share
+	@cargo build --release --quiet $(or $(PARTS),-p memfold-pages)
+	@$(TARGET)/release/memfold-pages $(TARGET)/share
 
 # It needs the smallest command, built as fast as possible. The preload library in it is the one that is
 # installed.
@@ -199,6 +198,8 @@ bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
 
+# Built together, they have equal features, and nothing is compiled twice.
+install: PARTS := -p memfold-cli -p memfold-nbdkit -p memfold-capi -p memfold-pages
 install: build plugin pages install-capi ## the command, its man pages and completions, the C library and its headers: PREFIX=DIR, DESTDIR=DIR
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
 	install -D -m 755 $(PRELOAD) $(DESTDIR)$(PREFIX)/lib/memfold/libmemfold_preload.so

@@ -49,6 +49,8 @@ fn build(runtime: &Path, target_directory: &Path) -> PathBuf {
     let mut cargo = Command::new(variable("CARGO"));
     cargo.args(["rustc", "--release", "--lib", "--crate-type", "cdylib", "--no-default-features"]);
     cargo.args(["--features", "preload", "--config", "profile.release.strip='debuginfo'"]);
+    // Without the standard library there is no unwinder.
+    cargo.args(["--config", "profile.release.panic='abort'", "--config", "profile.release.lto='thin'"]);
     cargo.arg("--manifest-path").arg(runtime.join("Cargo.toml"));
     cargo.arg("--target-dir").arg(target_directory);
     take_c_libraries(&mut cargo, &target);

@@ -60,8 +60,18 @@ extern "C" fn main(count: std::ffi::c_int, words: *const *const std::ffi::c_char
     command(words)
 }
 
+/// A panic in any thread ends the whole command: the other threads may wait for that one, or rely on it.
+fn end_at_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
+}
+
 /// Runs the command and returns the exit status.
 fn command(words: Vec<OsString>) -> i32 {
+    end_at_panics();
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
