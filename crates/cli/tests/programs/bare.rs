@@ -1,10 +1,10 @@
-//! Children that are made past the handlers of `pthread_atfork`, and emulators.
+//! Children that are created without the handlers of `pthread_atfork`, and emulators.
 
 use std::path::{Path, PathBuf};
 
 use crate::common::{compile, finish, run_with};
 
-/// What a child does next. Each of these calls is one that the preload library stands in front of.
+/// The next action of a child. The preload library interposes each of these calls.
 const ACTS: &[&str] = &[
     "look", "write", "fork", "again", "malloc", "mlock", "mlockall", "direct", "thread", "unshare", "userns",
     "setuid", "remap", "exec", "exit",
@@ -16,7 +16,7 @@ fn program(here: &Path) -> Option<PathBuf> {
     compile(here, "children", include_str!("c/children.c"), &["-pthread", "-Wno-unused-result"])
 }
 
-/// Runs it with a time limit: a child that hangs may block all signals.
+/// Runs the program with a time limit, because a child that hangs may block all signals.
 #[track_caller]
 fn well(program: &Path, limit: &str, words: &[&str]) -> String {
     let mut all = vec!["timeout", "-s", "KILL", "100", program.to_str().unwrap()];
@@ -44,7 +44,7 @@ fn a_prepared_child_has_what_was_evicted() {
     for way in ["syscall", "_Fork", "clone", "clone3", "handler"] {
         for act in ["look", "write", "fork", "again", "exec", "exit"] {
             let said = well(&program, "24M", &[way, act, "40"]);
-            // It is managed like a child of fork: not everything is restored in it.
+            // The child is managed like a child of `fork`, so not everything is restored in it.
             assert!(!said.contains("restored in the child"), "{way}, {act}: {said}");
         }
     }
@@ -73,7 +73,7 @@ fn a_child_that_nobody_sees_goes_on_whatever_it_does() {
     for act in ACTS {
         well(&program, "300M", &["instruction", act, "1"]);
     }
-    // Near the limit its memory is given to it by the kernel's leave: only with a right that root has.
+    // Near the limit, the child can get its memory only with a privilege that root has.
     if crate::common::may_trace_all() {
         for act in ACTS {
             well(&program, "48M", &["instruction", act, "1"]);
@@ -108,7 +108,7 @@ fn a_child_that_nobody_sees_is_not_taken_for_that_of_a_fork() {
     well(&program, "20M", &["40", "100"]);
 }
 
-/// The library that valgrind puts beside ours shows that it is there.
+/// memfold recognizes valgrind by the library that valgrind preloads.
 #[test]
 fn an_emulator_is_left_alone() {
     let here = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ fn an_emulator_is_left_alone() {
     command.env("LD_PRELOAD", &other);
     let said = finish(command);
     assert!(said.err.contains("inside of an emulator"), "{}", said.err);
-    // The library is there, and no thread of it.
+    // The library is loaded, but has no thread.
     assert_eq!(said.status, 0, "{}", said.err);
 }
 

@@ -1,4 +1,4 @@
-//! Programs that go on in another root directory or namespace, and programs that a tracer stops.
+//! Programs that continue in another root directory or namespace, and programs that a tracer stops.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -49,7 +49,7 @@ fn line(out: &mut BufReader<ChildStdout>) -> String {
     line.trim_end().to_owned()
 }
 
-/// It cannot be helped from outside, and is not left without a word.
+/// memfold cannot resolve this deadlock from outside, but reports it.
 #[test]
 fn a_tracer_that_waits_for_what_it_has_stopped_is_named() {
     let here = tempfile::tempdir().unwrap();
@@ -87,11 +87,35 @@ fn a_tracer_that_waits_for_what_it_has_stopped_is_named() {
     tracing.kill().unwrap();
     tracing.wait().unwrap();
     assert_eq!(line(&mut traced), "", "nothing was evicted");
-    // The program goes on as if nothing had been.
+    // The program continues normally.
     writeln!(memfold.stdin.take().unwrap()).unwrap();
     assert_eq!(line(&mut out), "right");
     let mut rest = String::new();
     errors.read_to_string(&mut rest).unwrap();
     assert!(memfold.wait().unwrap().success(), "{rest}");
     assert!(!rest.contains("tracer"), "{rest}");
+}
+
+/// A process that cannot learn its id outside must not use the one inside: that is another process's.
+#[test]
+fn a_process_that_cannot_ask_for_its_id_takes_no_others() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = program(here.path(), "unreachable", include_str!("c/unreachable.c")) else { return };
+    let (mut memfold, mut out) = start(run_with(&SMALL, &[&program, "40"]));
+    let said = line(&mut out);
+    if said.is_empty() && memfold.wait().unwrap().code() == Some(9) {
+        return eprintln!("skipped: no namespaces may be made here");
+    }
+    assert_eq!(said, "2 right");
+    let mut look = Command::new(crate::common::MEMFOLD);
+    look.args(["top", "--json", "--count", "1", "--interval", "0.1", &memfold.id().to_string()]);
+    let look: serde_json::Value = serde_json::from_str(&finish(look).out).unwrap();
+    let processes = look["trees"][0]["processes"].as_array().unwrap();
+    let pids: Vec<_> = processes.iter().map(|process| process["pid"].as_u64().unwrap()).collect();
+    assert!(!pids.is_empty() && pids.iter().all(|pid| *pid > 2), "{pids:?}");
+    memfold.stdin.take().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(memfold.wait().unwrap().code(), Some(0));
+    let mut errors = String::new();
+    memfold.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert!(errors.contains("cannot ask memfold for its process id"), "{errors}");
 }

@@ -1,4 +1,4 @@
-//! Memory that is written from outside: by another process, a debugger, a device.
+//! Memory that is written from outside: by another process, a debugger or a device.
 
 use crate::common::{compile, finish, run_with};
 
@@ -17,8 +17,8 @@ fn both_ways(megabytes: &str, rounds: &str, limits: &[&str]) {
     }
 }
 
-/// What process_vm_writev has taken hold of stays where it is until it is written: 640 MiB each time, of
-/// which one run of six lost some with `mremap`.
+/// Pages that process_vm_writev has pinned stay in place until they are written. Each run writes 640 MiB;
+/// with `mremap`, one run of six lost data.
 #[test]
 fn messages_between_processes_arrive() {
     both_ways("32", "10", &["96M", "72M"]);

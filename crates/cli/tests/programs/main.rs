@@ -1,4 +1,5 @@
-//! Programs that do what needs care: with their memory, their children, their limits and their surroundings.
+//! Programs that need special care because of their memory, their children, their limits or their
+//! surroundings.
 
 mod bare;
 #[path = "../common/mod.rs"]

@@ -1,12 +1,12 @@
-//! Kinds of memory and moments that need care of their own: what may not be
-//! taken away stays, what can't be managed does no harm to the rest.
+//! Kinds of memory and moments that need special care: memory that must not be evicted stays resident, and
+//! memory that cannot be managed does not affect the rest.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::common::{compile, finish, run, run_with, stats};
 
-/// What the programs below have in common: pages that compress to a third and know their number.
+/// Common part of the programs below: pages that compress to a third and contain their number.
 const PAGES: &str = r#"
 #define _GNU_SOURCE
 #include <errno.h>
@@ -53,9 +53,8 @@ static void check(const uint64_t *at, size_t bytes, uint64_t first)
 }
 "#;
 
-/// Compiles a program that begins with `PAGES`, runs it in 64 MiB, and
-/// returns what it says on standard error; `None` where there is no compiler
-/// or the kernel lacks what it tries.
+/// Compiles a program that begins with `PAGES`, runs it in 64 MiB, and returns its standard error. `None` if
+/// there is no compiler, or if the kernel lacks a feature that the program needs.
 fn runs(directory: &Path, name: &str, rest: &str) -> Option<String> {
     let program = compile(directory, name, &format!("{PAGES}{rest}"), &["-pthread"])?;
     let said = finish(run_with(&["--limit", "64M", "--"], &[program.to_str().unwrap()]));
@@ -212,7 +211,7 @@ int main(int argc, char **argv)
     }
 }
 
-/// What the program has said of a range ends when it maps something else over it.
+/// The program's advice about a range (`madvise`) ends when the program maps something else over it.
 #[test]
 fn mapped_over_what_was_not_to_be_inherited() {
     let here = tempfile::tempdir().unwrap();
@@ -240,8 +239,8 @@ int main(void)
     runs(here.path(), "over", source);
 }
 
-/// A forked child registers the mappings with evicted pages again: no shared memory between them, and each as
-/// a whole.
+/// A forked child registers the mappings with evicted pages again, each as a whole, but no shared memory
+/// between them.
 #[test]
 fn shared_memory_between_data_after_a_fork() {
     let here = tempfile::tempdir().unwrap();
@@ -309,7 +308,8 @@ int main(void)
     runs(here.path(), "between", source);
 }
 
-/// Near the limit a place that the allocator hands out again and again is watched once, not each time.
+/// Near the limit, an address range that the allocator hands out repeatedly is registered once, not each
+/// time.
 #[test]
 fn the_same_place_again_and_again() {
     let here = tempfile::tempdir().unwrap();
@@ -344,7 +344,7 @@ fn address_sanitizer() {
     assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
 }
 
-/// Sanitizers stand in front of functions that the runtime calls, and the one for leaks stops its threads.
+/// Sanitizers interpose functions that the runtime calls, and LeakSanitizer stops the runtime's threads.
 #[test]
 fn sanitizers_near_the_limit() {
     let here = tempfile::tempdir().unwrap();
@@ -371,7 +371,8 @@ int main(void)
     }
 }
 
-/// A tracer that follows threads reads the arguments of system calls while it holds who would bring them back.
+/// A tracer that follows threads reads the arguments of system calls while it stops the threads that could
+/// restore them.
 #[test]
 fn traced_by_strace() {
     let here = tempfile::tempdir().unwrap();
@@ -399,7 +400,7 @@ int main(void)
     }
 }
 
-/// What the closing line and the statistics say of a process in which the runtime has stopped.
+/// The closing line and the statistics for a process in which the runtime has stopped.
 #[test]
 fn peaks_after_the_runtime_has_stopped() {
     let here = tempfile::tempdir().unwrap();

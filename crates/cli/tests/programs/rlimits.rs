@@ -1,5 +1,4 @@
-//! Programs that limit themselves (`setrlimit`), or are limited, do under
-//! memfold what they do without.
+//! Programs that limit themselves (`setrlimit`) or are limited behave under memfold as in a plain run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,8 +8,8 @@ use std::process::Command;
 use crate::common::group::Group;
 use crate::common::{MEMFOLD, Said, compile, finish, is_root, run_with};
 
-/// Sets limit `argv[1]` to `argv[2]`, the hard one to `argv[3]` if that is not 0, fills `argv[4]` MiB before that
-/// and `argv[5]` MiB afterwards, of which a quarter is random, and forks. Parent and child read all of it.
+/// Fills `argv[4]` MiB, sets limit `argv[1]` to `argv[2]` (and the hard limit to `argv[3]` if that is not 0),
+/// fills `argv[5]` MiB, and forks. A quarter of the memory is random. Parent and child read all of it.
 const LIMITED: &str = r#"
 #include <stdint.h>
 #include <stdio.h>
@@ -111,13 +110,13 @@ fn limited(directory: &Path, words: &[&str]) -> Option<Said> {
 #[test]
 fn forks_with_few_descriptors() {
     let here = tempfile::tempdir().unwrap();
-    // Nothing helps: the parent gives up before.
+    // There are too few descriptors in any case, so the parent gives up early.
     for files in ["1", "3", "15"] {
         let Some(said) = limited(here.path(), &["files", files, files, "64", "0"]) else { return };
         is_right(&said);
         assert!(said.err.contains("ulimit -n"), "{files}: {}", said.err);
     }
-    // All that is needed, and what the program has taken for itself may be more: the child is managed.
+    // There are enough descriptors, whatever the soft limit is, so the child is managed.
     for (files, most) in [("3", "16"), ("0", "1000"), ("16", "16")] {
         let Some(said) = limited(here.path(), &["files", files, most, "64", "0"]) else { return };
         is_right(&said);
@@ -125,7 +124,7 @@ fn forks_with_few_descriptors() {
     }
 }
 
-/// In a process whose user may have so many threads, and no more.
+/// Runs as a user who may have a limited number of threads.
 #[test]
 fn forks_with_few_threads() {
     let here = tempfile::tempdir().unwrap();
@@ -151,8 +150,8 @@ fn forks_with_few_threads() {
     assert!(said.err.contains("may not have more threads"), "nothing was tried: {}", said.err);
 }
 
-/// Makes `argv[1]` children, all alive at once, each with 3 MiB of its own. Prints how many of them found
-/// it right.
+/// Makes `argv[1]` children, all alive at once, each with its own 3 MiB. Prints how many of them found their
+/// memory right.
 const CHILDREN: &str = r#"
 #include <errno.h>
 #include <stdio.h>
@@ -191,12 +190,13 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// A container that may have 64 tasks, 51 of them the program's: memfold's own threads leave it room.
+/// A container may have 64 tasks, and the program needs 51 of them. memfold's own threads leave room for the
+/// program.
 #[test]
 fn a_container_that_may_have_few_tasks() {
     let here = tempfile::tempdir().unwrap();
     let Some(program) = compile(here.path(), "children", CHILDREN, &["-w"]) else { return };
-    // The first is the second version's, where it counts tasks.
+    // The first directory is for cgroup version 2, if its pids controller is enabled.
     let below = ["/sys/fs/cgroup", "/sys/fs/cgroup/pids"];
     let Some(tasks) = Group::limited(&below, "tasks", ("pids.max", 64)) else {
         eprintln!("skipped: no cgroup that counts tasks can be made");
@@ -209,7 +209,8 @@ fn a_container_that_may_have_few_tasks() {
     }
 }
 
-/// The kernel returns the same error for a stack that cannot be mapped. No thread of memfold gives way for that.
+/// The kernel returns the same error for a stack that cannot be mapped. No thread of memfold ends because of
+/// that.
 #[test]
 fn a_thread_that_cannot_be_for_another_reason() {
     let here = tempfile::tempdir().unwrap();
@@ -254,7 +255,7 @@ fn a_program_that_limits_its_address_space() {
         is_right(&said);
         assert!(!said.err.contains("not managed"), "{mib}: {}", said.err);
     }
-    // It really is limited: what passes the limit is refused, as ever.
+    // The limit is really in force: allocations beyond it fail as usual.
     let bytes = (200 << 20).to_string();
     let Some(said) = limited(here.path(), &["space", &bytes, &bytes, "0", "200"]) else { return };
     assert_eq!(said.status, 2, "{}", said.err);

@@ -1,5 +1,5 @@
-//! Programs where something around them stands in memfold's way: limits of the user, another C library, filters
-//! that end a process for a system call, a userfaultfd of the program's own, debuggers.
+//! Programs in surroundings that are difficult for memfold: the user's limits, another C library, filters
+//! that kill a process for a system call, the program's own userfaultfd, debuggers.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use nix::libc;
 
 use crate::common::{MEMFOLD, Said, compile, file, finish, run_with};
 
-/// Fills 40 MiB, each page another, and reads all of it several times.
+/// Fills 40 MiB with distinct pages, and reads all of it several times.
 const FILL: &str = include_str!("c/fill.c");
 const SMALL: [&str; 3] = ["--limit", "20M", "--"];
 
-/// `sh -c SCRIPT` with `$0`, `$1`, ... as these.
+/// Runs `sh -c SCRIPT` with these words as `$0`, `$1`, ...
 fn script(text: &str, words: &[&str]) -> Said {
     let mut command = Command::new("sh");
     command.args(["-c", text]).args(words).stdin(Stdio::null());
@@ -35,7 +35,7 @@ fn is_managed(said: &Said) {
 fn file_sizes_are_limited_for_the_program_only() {
     let here = tempfile::tempdir().unwrap();
     let Some(program) = compile(here.path(), "fill", FILL, &[]) else { return };
-    // The library is where it belongs before.
+    // Makes sure that the library has been written.
     is_managed(&finish(run_with(&SMALL, &[&program])));
     for blocks in ["0", "8"] {
         let run = "ulimit -f $2; exec $0 run --limit 20M -- $1";
@@ -44,7 +44,7 @@ fn file_sizes_are_limited_for_the_program_only() {
         let plain =
             "ulimit -f $1; sh -c 'ulimit -f; ulimit -H -f; kill -l $(trap -p | wc -l) >/dev/null; echo'";
         assert_eq!(script(own, &[MEMFOLD, blocks]).out, script(plain, &[MEMFOLD, blocks]).out);
-        // Who writes more than that is ended by the signal, as ever.
+        // A process that writes more than the limit is killed by the signal as usual.
         let writes = "ulimit -f $1; $0 run -q --limit 20M -- head -c 100000 /dev/zero > $2; echo $?";
         let out = here.path().join("out");
         assert_eq!(script(writes, &[MEMFOLD, blocks, text(&out)]).out, "153\n");
@@ -53,7 +53,7 @@ fn file_sizes_are_limited_for_the_program_only() {
 
 const HELLO: &str = "#include <stdio.h>\nint main(void){puts(\"hello\");return 3;}\n";
 
-/// Says whether there is a compiler for that.
+/// Compiles a program; `None` without such a compiler.
 fn hello(directory: &Path, compiler: &str, flags: &[&str]) -> Option<PathBuf> {
     let source = file(directory, "hello.c", HELLO, 0o644);
     let program = directory.join("hello");
@@ -79,7 +79,7 @@ fn children_for_which_the_library_is_not_made_run_and_say_nothing() {
     }
 }
 
-/// Where the path with the processor's name can't be used, the library itself meets musl.
+/// If the path with the processor's name cannot be used, musl's loader gets the library itself.
 #[test]
 fn the_library_is_quiet_with_another_c_library() {
     let here = tempfile::tempdir().unwrap();
@@ -91,7 +91,8 @@ fn the_library_is_quiet_with_another_c_library() {
     assert_eq!((said.status, said.out.as_str(), said.err.as_str()), (3, "hello\n", ""));
 }
 
-/// `sc ACTION NUMBER PROGRAM ...`: a filter that ends who makes this call, or answers it by EPERM.
+/// `sc ACTION NUMBER PROGRAM ...`: runs the program under a filter that kills a process for this call, or
+/// answers the call with EPERM.
 const FILTER: &str = include_str!("c/filter.c");
 
 fn filter(directory: &Path, flags: &[&str]) -> Option<(PathBuf, PathBuf)> {
@@ -111,14 +112,14 @@ fn a_filter_that_ends_processes_ends_none_for_calls_of_memfold() {
         let said = finish(run_with(&SMALL, &words));
         let expected = if plain.status == -1 { 128 + libc::SIGSYS } else { plain.status };
         assert_eq!((said.status, &said.out), (expected, &plain.out), "{}: {}", call.name, said.err);
-        // What the program itself dies of it may die of before or after that is said.
+        // If the call kills the program itself, that may happen before or after the message.
         if plain.status == 0 {
             let is_said = said.err.contains("a seccomp filter that may kill it");
             assert_eq!(is_said, call.number != USERFAULTFD.number, "{}: {}", call.name, said.err);
         }
     }
-    // Neither a call that nobody needs nor an error stands in the way. 165 is mount on one architecture,
-    // getrusage on the other.
+    // Neither a call that memfold does not need nor an error is a problem. 165 is mount on one architecture,
+    // and getrusage on the other.
     for (action, number) in [("kill", 165), ("error", 165), ("error", libc::SYS_mincore)] {
         is_managed(&finish(run_with(&SMALL, &[text(&filter), action, &number.to_string(), text(&program)])));
     }
@@ -167,7 +168,7 @@ fn memfold_under_a_filter_that_ends_processes() {
     }
 }
 
-/// A region that is filled at faults, and write protection of memory that is in use; both by a userfaultfd.
+/// Uses a userfaultfd for a region that is filled at faults, and for write protection of memory in use.
 const OWN: &str = include_str!("c/own_userfaultfd.c");
 
 #[test]
@@ -189,7 +190,7 @@ fn a_userfaultfd_of_the_programs_own() {
     }
 }
 
-/// gdb's gcore writes every mapping that is not marked.
+/// gdb's gcore writes every mapping that is not marked as excluded.
 #[test]
 fn reserved_addresses_are_not_dumped() {
     let here = tempfile::tempdir().unwrap();
@@ -220,11 +221,11 @@ fn reserved_addresses_are_not_dumped() {
     )
     .unwrap();
     child.wait().unwrap();
-    // The allocator's arenas may reserve some.
+    // The allocator's arenas may reserve some addresses.
     assert!(dumped < 1 << 20, "{dumped} KiB are reserved and would be dumped");
 }
 
-/// Whether a program is there.
+/// Whether a program is installed.
 fn has(name: &str) -> bool {
     let is_there = Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success());
     if !is_there {
@@ -233,7 +234,7 @@ fn has(name: &str) -> bool {
     is_there
 }
 
-/// A directory that other users can look into.
+/// A directory that other users can read.
 fn open_directory() -> tempfile::TempDir {
     use std::os::unix::fs::PermissionsExt;
     let here = tempfile::tempdir().unwrap();
@@ -249,7 +250,7 @@ fn what_is_executed_as_another_user_or_in_a_pid_namespace_is_managed() {
         eprintln!("skipped: needs root, setpriv and unshare");
         return;
     }
-    // The right to use userfaultfd goes with it.
+    // Keeps the capability to use userfaultfd.
     let user = [
         "--reuid=64917",
         "--regid=64917",
@@ -270,7 +271,7 @@ fn what_is_executed_as_another_user_or_in_a_pid_namespace_is_managed() {
         is_managed(&said);
         assert!(!said.err.contains("could not"), "{words:?}: {}", said.err);
     }
-    // Both have the same numbers inside.
+    // Both programs have the same process ids inside their namespaces.
     let both = "for i in 1 2; do unshare --pid --fork --mount-proc $0 & done; wait";
     let said = finish(run_with(&["--limit", "40M", "--"], &["sh", "-c", both, program]));
     assert_eq!((said.status, said.out.as_str()), (0, "right\nright\n"), "{}", said.err);
@@ -284,7 +285,7 @@ fn what_is_executed_as_another_user_or_in_a_pid_namespace_is_managed() {
 #[test]
 fn what_begins_after_memfold_has_ended_is_managed() {
     let here = tempfile::tempdir().unwrap();
-    // Says what it has, before it ends.
+    // Prints its memory before it ends.
     let source = FILL.replace("sleep(atoi(argv[1]));", "system(\"grep RssAnon /proc/$PPID/status\");");
     let Some(program) = compile(here.path(), "fill", &source, &[]) else { return };
     let out = here.path().join("out");
@@ -325,7 +326,7 @@ fn a_preload_that_was_replaced_is_named() {
     }
 }
 
-/// An older one that is installed, say: it knows nothing of this supervisor.
+/// An older installed library, for example, does not know this supervisor.
 #[test]
 fn a_library_of_another_version_is_named() {
     let here = tempfile::tempdir().unwrap();

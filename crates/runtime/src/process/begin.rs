@@ -21,13 +21,13 @@ use crate::process::Process;
 use crate::process::door;
 use crate::runtime::Runtime;
 
-/// If the supervisor's last look is longer ago than this, ns, it may have ended. If it has not, a busy
-/// machine may delay it for up to `LOOKS_BUSY_NS`, unless it was stopped.
+/// If the supervisor's last look is longer ago than this (in ns), the supervisor may have ended. If it has
+/// not, a busy machine may delay it for up to `LOOKS_BUSY_NS`, unless it was stopped.
 const LOOKS_NS: u64 = 500_000_000;
 const LOOKS_BUSY_NS: u64 = 10 * LOOKS_NS;
-/// A request of this size or more could exceed the limit before the next look, bytes.
+/// A request of at least this many bytes could exceed the limit before the next look.
 pub const MUCH: usize = 1 << 20;
-/// How long a program waits at most for paging to begin, ns.
+/// Maximum time that a program waits for paging to begin, in ns.
 const START_NS: u64 = 1_000_000_000;
 
 fn cpus() -> u64 {
@@ -38,8 +38,8 @@ impl Process {
     /// Whether the supervisor watches this process until it has a keeper.
     pub fn is_watched(&self) -> bool {
         let shared = self.shared();
-        // The slot says that the process watches before it checks who watches it; the supervisor ends in the
-        // opposite order.
+        // The process records its state in the slot before it checks whether the supervisor watches; a
+        // supervisor that ends does both in the opposite order.
         fence(SeqCst);
         let since = sys::now_ns().abs_diff(shared.looked_ns.load(Relaxed));
         let looks =
@@ -93,7 +93,7 @@ impl Runtime {
         );
         self.process.call.store((&raw const slot.call).cast_mut(), Release);
         if self.shared().near.load(Relaxed) != 0 {
-            // Until the supervisor has looked.
+            // Until the supervisor has looked, the limit counts as near.
             let _ = slot.call.compare_exchange(call::FAR, call::NEAR, Relaxed, Relaxed);
         }
         Ok(())
@@ -118,7 +118,7 @@ impl Runtime {
         }
     }
 
-    /// Whether a thread that gets this many bytes, in a process without a keeper, is to start the keeper.
+    /// Whether a thread that gets this many bytes, in a process without a keeper, must start the keeper.
     pub fn should_start_keeper(&self, bytes: usize) -> bool {
         let shared = self.shared();
         if self.process.state() != state::WATCHING || door::has_keeper() {
@@ -127,7 +127,7 @@ impl Runtime {
         let limit = shared.limit_bytes.load(Relaxed);
         let (unseen, must_start) = match self.process.call() {
             call::NOW => return true,
-            // Growth by many small requests is seen in time.
+            // The supervisor sees growth by many small requests in time.
             call::FAR => {
                 let room = shared.room.load(Relaxed);
                 (bytes as u64, bytes >= MUCH && near::could_exceed_at_once(bytes as u64, room, limit))
@@ -153,8 +153,8 @@ impl Runtime {
         !self.process.is_watched()
     }
 
-    /// Starts the keeper if there is none, from a thread of the program, and waits until paging has begun if
-    /// it is to begin at once. Returns whether it has.
+    /// Called by a thread of the program: starts the keeper if there is none. If paging must begin at once,
+    /// this waits until it has. Returns whether it has.
     #[cold]
     pub fn begin(&'static self) -> bool {
         // A child of vfork, or of a clone that the runtime does not know of, is another process.
@@ -196,7 +196,7 @@ impl Runtime {
         if self.process.sanitized.load(Relaxed) {
             // A thread of memfold would call functions of the sanitizer, which does not know the thread.
             door::forbid();
-            // The supervisor may have reported it.
+            // The supervisor may have reported this already.
             let is_new = self.slot().state.swap(state::STOPPED, Relaxed) != state::STOPPED;
             self.process.set_state(state::STOPPED);
             self.process.stopped.store(true, Release);
@@ -211,7 +211,7 @@ impl Runtime {
         self.start_keeper().inspect_err(|_| door::release())
     }
 
-    /// Waits until paging has begun if it is to begin at once, because the limit is small or near.
+    /// Waits until paging has begun if it must begin at once, because the limit is small or near.
     fn wait_for_start(&self) {
         let (shared, begin) = (self.shared(), sys::now_ns());
         let far = shared.tree_resident() + near::start_room(cpus()) <= shared.limit_bytes.load(Relaxed);

@@ -5,7 +5,7 @@
 //! clones (`interpose/bare.rs`). A child made by an instruction of the program's own is not: it finds the
 //! state of a runtime whose threads do not exist, and locks that will never be released. So there is one word
 //! in a page that the kernel wipes in every child (`MADV_WIPEONFORK`), and everything that the program's
-//! threads do for the runtime begins with a look at it:
+//! threads do for the runtime begins with a check of that word:
 //!
 //! | word | the process is |
 //! | --- | --- |
@@ -23,11 +23,11 @@ use crate::memory::arena::Arena;
 /// The word that is read until there is such a page.
 static ALWAYS: AtomicU32 = AtomicU32::new(1);
 static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const ALWAYS).cast_mut());
-/// The fork that is under way was prepared. Set by the forking thread, which holds `Runtime::life`.
+/// The fork that is under way was prepared. Set by the forking thread, which holds `Process::life`.
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
-/// From here on copies of this process can be told from it. Without the memory or the advice (Linux 4.14),
-/// every process counts as the runtime's own.
+/// From here on this process and copies of it can be told apart. Without the memory or the advice (Linux
+/// 4.14), every process counts as the runtime's own.
 pub fn begin(arena: &Arena) {
     let Some(page) = arena.reserve(PAGE, PAGE) else { return };
     // SAFETY: memory of our own that is not used yet; it is meant to be empty in a child.

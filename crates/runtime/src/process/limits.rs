@@ -1,4 +1,4 @@
-//! Limits that apply to the program (`setrlimit`), as far as the runtime uses part of them:
+//! Limits of the program (`setrlimit`) of which the runtime uses a part:
 //!
 //! | limit | what counts | what is done |
 //! | --- | --- | --- |

@@ -75,7 +75,7 @@ impl Process {
         }
     }
 
-    /// The shared counters page.
+    /// The shared page.
     pub fn shared(&self) -> &'static Shared {
         // SAFETY: set once at start, before any thread of ours; never unmapped.
         unsafe { &*self.shared.load(Relaxed) }
@@ -94,8 +94,8 @@ impl Process {
     }
 
     /// The runtime's state in this process: one of [`state`](memfold_shared::page::state). The slot has a
-    /// copy for others to read. Decisions depend on this one, which a child is born with, because its
-    /// parent's slot may belong to another process already.
+    /// copy for others to read. Decisions depend on this one: a child inherits it, while its parent's slot
+    /// may already belong to another process.
     #[inline(always)]
     pub fn state(&self) -> u32 {
         self.state.load(Acquire)

@@ -131,10 +131,11 @@ impl Found {
     }
 }
 
-/// In a forked child: its id as the supervisor knows it.
-pub fn outer_pid(own: u32) -> u32 {
+/// In a forked child: its id as the supervisor knows it. `None` if that cannot be found out. Its own id is no
+/// substitute: outside, that may be the id of any other process.
+pub fn outer_pid(own: u32) -> Option<u32> {
     let outer = match WAY.load(Relaxed) {
-        SAME if sys::getppid() != 0 => return own,
+        SAME if sys::getppid() != 0 => return Some(own),
         // The first process of a new namespace: its parent's id is not visible in it. It still has its
         // parent's /proc; its children will not.
         SAME => {
@@ -152,7 +153,7 @@ pub fn outer_pid(own: u32) -> u32 {
             })
         }
     };
-    outer.filter(|pid| *pid != 0).unwrap_or(own)
+    outer.filter(|pid| *pid != 0)
 }
 
 /// The page, and this process's id, from the listener.

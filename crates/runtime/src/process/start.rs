@@ -40,7 +40,7 @@ impl Runtime {
         })
     }
 
-    /// Reserves the memory in which the keeper lists mappings; once.
+    /// Reserves, once, the memory in which the keeper lists mappings.
     pub fn prepare_keeper(&self) -> Result<()> {
         if self.threads.keeper_memory.load(Relaxed) == 0 {
             let place = self.arena.reserve(CANDIDATES * 16, PAGE).ok_or(sys::Errno::NOMEM)?;
@@ -61,7 +61,7 @@ impl Runtime {
         sys::futex_wake(&self.forks.child_ready, 1, false);
     }
 
-    /// Opens what paging needs; once.
+    /// Prepares, once, everything that paging needs.
     pub fn make_ready(&'static self) -> Result<()> {
         if !self.kernel.has_uffd() {
             let offered = kernel_features(None).unwrap_or(0);
@@ -112,7 +112,7 @@ impl Runtime {
     }
 
     /// Reserves the memory for this many handlers and compressors, for stopping and for forks: none of it may
-    /// be lacking once something is evicted.
+    /// be missing once something is evicted.
     pub fn provide(&'static self, threads: usize) -> Result<()> {
         // The memory that a forked child has inherited is there already.
         let first = self.pages.table.visit_blocks(0, END, |_, _| ControlFlow::Break(())).is_continue();

@@ -121,8 +121,8 @@ impl Runtime {
         }
     }
 
-    /// Ends the threads of a process in which nothing is evicted, and waits until their places are free. New
-    /// threads may be started later.
+    /// Ends the threads of a process in which nothing is evicted, and waits until their places are free for
+    /// new threads.
     pub fn end_threads(&self) {
         self.end_compressors();
         self.end_handlers();

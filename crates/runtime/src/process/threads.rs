@@ -9,7 +9,7 @@ use crate::process::slot::ThreadSlot;
 /// Maximum number of threads that read from the store: handlers, compressors and fetchers.
 pub const WORKERS: usize = 12;
 
-/// What a new thread of the program is to run.
+/// The function that a new thread of the program will run.
 #[repr(C)]
 pub struct Start {
     /// The program's function.
@@ -44,11 +44,11 @@ pub struct Threads {
     pub compressors: AtomicU32,
     /// See `compressors`.
     pub handlers: AtomicU32,
-    /// Compressors are to end; or handlers and fetchers are.
+    /// Whether compressors must end. `quit_handlers`: whether handlers and fetchers must.
     pub quit_compressors: AtomicBool,
     /// See `quit_compressors`.
     pub quit_handlers: AtomicBool,
-    /// Unused places for what new threads are to run.
+    /// Unused [`Start`]s.
     pub starts: Lock<Starts>,
     /// Number of threads that pause on request.
     pub stoppable: AtomicU32,
@@ -85,7 +85,7 @@ impl Threads {
     ///
     /// No other thread is running in this process, and in the parent no thread was changing anything.
     pub unsafe fn after_fork(&self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe { self.starts.reset_in_child() };
         self.stoppable.store(0, Relaxed);
         self.paused.store(0, Relaxed);

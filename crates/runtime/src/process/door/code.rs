@@ -165,8 +165,8 @@ mod inside {
     );
 }
 
-/// There are no doors: without the library no keeper can be started; and elsewhere the last jump of a door
-/// needs a register, and all registers belong to the program.
+/// There are no doors: without the library no keeper can be started; and on other architectures the last jump
+/// of a door needs a register, but all registers belong to the program.
 #[cfg(not(all(feature = "preload", target_arch = "x86_64")))]
 pub fn open(_stack: usize, _control_block: usize) -> u64 {
     0

@@ -33,7 +33,7 @@ mod inside {
         DOOR.claim.store(NOBODY, Release);
     }
 
-    /// Lets the threads go on that wait behind doors: the keeper has had its first look, or ends.
+    /// Releases the threads that wait behind doors: the keeper has had its first look, or ends.
     pub fn let_go() {
         if DOOR.begins.swap(0, AcqRel) != 0 {
             crate::kernel::sys::futex_wake(&DOOR.begins, crate::kernel::sys::ALL, false);
@@ -45,8 +45,8 @@ mod inside {
         DOOR.claim.load(Acquire) == TAKEN
     }
 
-    /// Ends the calling thread, the keeper. Another can be started as soon as it is gone and no longer uses
-    /// its stack: the kernel reports that.
+    /// Ends the calling thread, the keeper. Another can be started as soon as the kernel reports that this
+    /// one is gone and no longer uses its stack.
     pub fn leave() -> ! {
         const SET_TID_ADDRESS: usize = crate::kernel::sys::nr::SET_TID_ADDRESS;
         // SAFETY: when the thread is gone, the kernel writes a zero there, which is `NOBODY`.

@@ -30,7 +30,7 @@ use crate::runtime::{RUNTIME, Runtime};
 
 /// Number of the worker that fills children: there is one at a time.
 pub const WORKER: usize = WORKERS - 2;
-/// How often to try a page that the kernel cannot take at the moment.
+/// How many times to try a page that the kernel cannot take at the moment.
 const AGAIN: usize = 10_000;
 
 static TOLD: AtomicBool = AtomicBool::new(false);
@@ -101,7 +101,7 @@ impl Runtime {
     }
 
     /// Reads the contents that an entry stands for into page `index` of the worker. `false` if the page is
-    /// not evicted. `is_still`: nothing is freed meanwhile, and no entry may change.
+    /// not evicted. With `is_still`, nothing is freed meanwhile and no entry may change.
     fn read_evicted(
         &self,
         worker: &mut Worker,
@@ -159,7 +159,7 @@ struct Run {
 }
 
 impl Run {
-    /// Called before a page is read that belongs at `place`.
+    /// Called before the page that belongs at `place` is read.
     fn make_room(&mut self, worker: &Worker, place: usize) {
         if self.count == RUN || place != self.first + self.count * PAGE {
             self.give(worker);
@@ -198,7 +198,7 @@ fn give(child: Uffd, to: usize, contents: &[u8]) {
                 tries += 1;
                 sched::yield_now();
             }
-            // There is no child: its parent is being ended.
+            // There is no child: its parent is being killed.
             Err(Errno::SRCH) => return,
             Err(_) if child.poison(to + done, PAGE).is_ok() => {
                 RUNTIME.say("no memory is left for a child that was created without the C library: it crashes when it touches a page that is missing");

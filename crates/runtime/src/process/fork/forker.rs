@@ -29,7 +29,7 @@ use crate::memory::lock::Guard;
 use crate::pages::events::order::{Fault, Order};
 use crate::runtime::Runtime;
 
-/// How long to wait for the thread of the prepared fork, ns.
+/// How long to wait for the thread of the prepared fork, in ns.
 const PATIENCE_NS: u64 = 50_000_000;
 /// Number of looks without a sleep between them: the thread's way to the gate takes a few microseconds.
 const QUICK_LOOKS: usize = 50;
@@ -87,7 +87,7 @@ impl Runtime {
         let end = sys::now_ns() + PATIENCE_NS;
         for look in 0.. {
             let forker = look_at(self.forks.forker.load(Relaxed));
-            // This comes after the look: a waiting thread has sent its message before.
+            // This comes after the look: a thread that was seen waiting has already sent its message.
             if !self.read_rest(order, unborn) {
                 return None;
             }
@@ -124,7 +124,7 @@ impl Runtime {
 
 fn look_at(tid: u32) -> Forker {
     let (mut place, mut call) = ([0u8; 64], [0u8; 128]);
-    // In this order: a thread that waits for an event does not leave that state meanwhile.
+    // The order matters: a thread that waits for an event does not leave that state meanwhile.
     let (Some(place), Some(call)) =
         (procfs::read(tid, "wchan", &mut place), procfs::read(tid, "syscall", &mut call))
     else {

@@ -4,7 +4,7 @@
 //! evicted pages, and the thread that reads the message about the fork gets a userfaultfd for the child's
 //! memory. So evicted pages can be put into an unprepared child (`children.rs`). But the forking thread goes
 //! on, and the child begins, as soon as that message is read; if the process ends right then, as one that
-//! becomes a daemon does, the rest of the child's pages would read as zeros.
+//! daemonizes does, the rest of the child's pages would read as zeros.
 //!
 //! So there is a second userfaultfd, the gate, with one page registered. The kernel notifies one userfaultfd
 //! after the other, in the order of their lowest addresses, and waits for each. The gate's page lies above

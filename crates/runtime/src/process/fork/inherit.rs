@@ -48,7 +48,7 @@ impl Runtime {
     /// Called in the child, by its keeper: registers the mappings that have evicted pages.
     ///
     /// It registers each of them as a whole, so that none is split, and nothing else: the same blocks of the
-    /// table may contain shared memory, even memfold's own, and nobody could serve a fault there.
+    /// table may contain shared memory, even memfold's own, and no thread could serve a fault there.
     pub fn register_evicted(&self, maps: sys::Fd) -> sys::Result<()> {
         let (mut buffer, mut failed) = ([0u8; 8192], false);
         crate::kernel::maps::for_each(maps, &mut buffer, |mapping| {
@@ -93,7 +93,7 @@ impl Runtime {
                 Err(sys::Errno::NOMEM) => self.fail(
                     "a forked process can't have as many mappings (vm.max_map_count) as its evicted pages need",
                 ),
-                // memfold has mapped its own memory here since then: the program no longer has this page.
+                // memfold has since mapped its own memory here: the program no longer has this page.
                 Err(_) if self.arena.overlaps(page, page + PAGE) => {
                     self.drop_range(&mut order, page, page + PAGE);
                 }

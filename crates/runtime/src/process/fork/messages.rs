@@ -26,9 +26,8 @@ impl Runtime {
         }
     }
 
-    /// A message cannot be read because no descriptor is left for it: gives up the spare one, or raises the
-    /// limit while the returned value lives. If neither works the process ends, since the forking thread
-    /// would wait for ever.
+    /// Called when no descriptor is left for a message: gives up the spare one, or raises the limit while the
+    /// returned value lives. If neither works the process ends, since the forking thread would wait for ever.
     #[cold]
     fn make_descriptor_free(&self) -> Option<MoreDescriptors> {
         if self.forks.gate.give_up_spare() {
@@ -41,8 +40,8 @@ impl Runtime {
         more
     }
 
-    /// Lets the threads through that have reached the gate. Under the order lock: earlier messages have been
-    /// handled.
+    /// Lets threads that have reached the gate pass. Called under the order lock, when earlier messages have
+    /// been handled.
     pub fn open_gate(&self) {
         let gate = &self.forks.gate;
         while gate.is_there() {

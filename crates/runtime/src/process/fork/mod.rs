@@ -49,6 +49,7 @@ use crate::process::door;
 use crate::process::fork::state::Forks;
 use crate::process::here;
 use crate::process::limits;
+use crate::process::reach;
 use crate::runtime::{RUNTIME, Runtime};
 
 /// Called before the fork, in the forking thread.
@@ -163,9 +164,11 @@ pub fn child() {
     // More descriptors for the keeper, or for this thread to restore everything: no other thread is running
     // that could notice.
     let more = if paging { MoreDescriptors::allow(limits::OWN_DESCRIPTORS) } else { None };
-    match runtime.take_slot(runtime.shared(), crate::process::reach::outer_pid(sys::getpid())) {
-        Some(slot) => runtime.go_on_managed(slot, inherited, paging),
-        None => runtime.go_on_without_slot(),
+    let known = reach::outer_pid(sys::getpid());
+    match known.map(|pid| runtime.take_slot(runtime.shared(), pid)) {
+        Some(Some(slot)) => runtime.go_on_managed(slot, inherited, paging),
+        Some(None) => runtime.go_on_without_slot("too many processes: one more was forked, and all its memory was restored"),
+        None => runtime.go_on_without_slot("a process was forked in namespaces from which it cannot ask memfold for its process id: all its memory was restored, and it is not managed"),
     }
     drop(more);
     end_in_child();
@@ -228,16 +231,15 @@ impl Runtime {
         parent
     }
 
-    /// There are more processes than can be managed: this one goes on without the runtime, and without its
-    /// parent's slot.
-    fn go_on_without_slot(&'static self) {
+    /// This process continues without the runtime, and without its parent's slot. It says why, unless its parent
+    /// did so already.
+    fn go_on_without_slot(&'static self, why: &str) {
         // SAFETY: a slot consists of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
         self.process.set_shared(self.shared(), &NOBODY);
         self.leave_spill();
-        self.restore_in_place(Some(
-            "too many processes: one more was forked, and all its memory was restored",
-        ));
+        let is_news = !self.process.stopped.load(Relaxed);
+        self.restore_in_place(is_news.then_some(why));
         self.process.set_state(page::state::STOPPED);
         self.process.stopped.store(true, Relaxed);
         self.threads.compressors.store(0, Relaxed);
