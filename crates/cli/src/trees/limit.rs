@@ -12,7 +12,7 @@ use crate::trees;
 
 /// Shows or changes the limit, and returns the exit status.
 pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
-    // Parse first: a mistyped value is an error whatever is running.
+    // Parse first, because a mistyped value is an error regardless of running trees.
     let read = |whose| args.size.as_deref().map(|size| read_limit(size, HOW, whose)).transpose();
     read(None)?;
     let tree = trees::of(args.pid)?;

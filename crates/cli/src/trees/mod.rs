@@ -1,18 +1,18 @@
-//! The trees of programs that run under memfold on this machine, seen from outside through the page that each
+//! The trees of programs that run under memfold on this machine. They are read through the page that each
 //! supervisor shares with its tree.
 //!
-//! A supervisor is a process that has a memory file of that name open. A caller that may open the file (the same
-//! user, or root) sees all counters and may set the limit; for any other caller only the process id is known. A
-//! page stays mapped while a [`Tree`] for it exists.
+//! A supervisor is a process that has the memory file of a shared page open. A caller that may open the file
+//! (the same user, or root) sees all counters and may set the limit. Any other caller learns only the process
+//! id. A page stays mapped while a [`Tree`] for it exists.
 
 pub mod limit;
 pub mod top;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions, read_dir, read_link};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -29,9 +29,9 @@ use crate::settings::limit::Limit;
 use crate::settings::{self, shared_page};
 use crate::sys::{self, Mapped};
 
-/// How the memory file's name begins, as the kernel shows it.
+/// The beginning of the memory file's name, as the kernel shows it.
 const NAME: &str = "/memfd:memfold-shared";
-/// A program that has run for this long without the page will not make one: its open files, which may be many,
+/// A program that has run for this long without a page will not make one. Its open files, which may be many,
 /// are not examined again.
 const SETTLED: Duration = Duration::from_secs(5);
 
@@ -44,9 +44,11 @@ pub struct Tree {
     pub start_time: u64,
     /// The shared page.
     pub page: Rc<Mapped<Shared>>,
+    /// The file of the page: its inode.
+    file: u64,
 }
 
-/// Why a tree cannot be read.
+/// The reason why a tree cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hidden {
     /// It belongs to another user.
@@ -55,12 +57,12 @@ pub enum Hidden {
     Version,
 }
 
-/// What the last search found and the next need not search again.
+/// Results of the last search, which the next search need not repeat.
 #[derive(Default)]
 pub struct Known {
     /// The trees, by supervisor.
     pub trees: Vec<Tree>,
-    /// Processes that are not supervisors: which program image they run, and since when.
+    /// Processes that are not supervisors: their program images, and since when they have run them.
     others: HashMap<i32, Other>,
 }
 
@@ -82,15 +84,21 @@ impl Known {
                 None => {}
             }
         }
+        // Of the processes that have a page open, its supervisor comes first: when that has ended, up to two
+        // others may serve what is left of the tree.
+        let is_other = |tree: &Tree| tree.page.supervisor.load(Relaxed) as i32 != tree.supervisor;
+        let mut files = HashSet::new();
+        self.trees.sort_by_key(|tree| (is_other(tree), tree.supervisor));
+        self.trees.retain(|tree| files.insert(tree.file));
         self.trees.sort_by_key(|tree| tree.supervisor);
         hidden.sort_by_key(|(supervisor, _)| *supervisor);
         hidden
     }
 
-    /// The tree that a process supervises. A member has the page mapped, not open: only supervisors have it open.
-    /// Their short name may be anything.
+    /// The tree that a process supervises. Only supervisors have the page open; members have it mapped. The
+    /// short name of a supervisor may be anything.
     fn seen(&mut self, pid: i32, stat: &Stat, before: &Known) -> Option<Result<Tree, Hidden>> {
-        // A process whose parent has not waited for it yet.
+        // A zombie supervises nothing.
         if matches!(stat.state, b'Z' | b'X') {
             return None;
         }
@@ -107,7 +115,7 @@ impl Known {
             match page_of(pid) {
                 Ok(Some(file)) => return tree_of(pid, start_time, file),
                 Ok(None) => {}
-                // For processes of other users only the command line tells.
+                // Only the command line identifies supervisors of other users.
                 Err(()) => return is_supervisor_by_name(pid).then_some(Err(Hidden::Refused)),
             }
         }
@@ -122,15 +130,16 @@ fn tree_of(supervisor: i32, start_time: u64, file: File) -> Option<Result<Tree, 
     if version_of(&file)? != VERSION {
         return Some(Err(Hidden::Version));
     }
-    // A page that could be truncated would kill a process that reads it.
+    // Reading a page that its owner can truncate could kill this process.
     if !shared_page::is_sealed(&file) {
         return None;
     }
+    let number = file.metadata().ok()?.ino();
     let page = Mapped::new(&file.into()).ok()?;
-    Some(Ok(Tree { supervisor, start_time, page: Rc::new(page) }))
+    Some(Ok(Tree { supervisor, start_time, page: Rc::new(page), file: number }))
 }
 
-/// The open page of a process, if it has one; an error if the caller may not look.
+/// The open page of a process, if it has one; an error if the caller has no access.
 fn page_of(pid: i32) -> Result<Option<File>, ()> {
     let entries = read_dir(format!("/proc/{pid}/fd")).map_err(|_| ())?;
     let is_page = |path: &PathBuf| read_link(path).is_ok_and(|to| to.to_string_lossy().starts_with(NAME));
@@ -175,7 +184,8 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
     let trees = known.trees;
     let mut at = pid;
     loop {
-        // Process ids in a page may be those of another namespace, and anybody can make a page.
+        // Ids in a page may be those of another pid namespace, and any process can make a page. So check
+        // both.
         let has_slot = |tree: &&Tree| {
             tree.page
                 .live_slots()
@@ -199,7 +209,7 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
             }
             None => {}
         }
-        // Unmanaged members are found through their parents.
+        // An unmanaged member is found through its parents.
         match process::stat(at) {
             Some(stat) if stat.parent > 1 => at = stat.parent,
             _ => break,
@@ -211,12 +221,12 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
 }
 
 impl Tree {
-    /// The command that was started, in bytes exactly as it was given.
+    /// The command that was started, byte for byte as it was given.
     pub fn command(&self) -> Vec<u8> {
         let words = words(self.supervisor);
         match Cli::try_parse_from(&words).map(|cli| cli.command) {
             Ok(Command::Run(run)) => run.command.join(OsStr::new(" ")).into_vec(),
-            // The process is just ending.
+            // The supervisor is just ending.
             _ => words.join(OsStr::new(" ")).into_vec(),
         }
     }
@@ -227,7 +237,7 @@ impl Tree {
             .is_some_and(|stat| stat.start_time == self.start_time && !matches!(stat.state, b'Z' | b'X'))
     }
 
-    /// Whether memfold ends a process whose data do not compress enough for its limit.
+    /// Whether memfold terminates a process whose data do not compress enough for its limit.
     pub fn kills(&self) -> bool {
         self.page.on_full.load(Relaxed) == memfold_shared::page::on_full::KILL
     }
@@ -241,10 +251,10 @@ impl Tree {
     pub fn set_limit(&self, limit: &Limit) -> u64 {
         if limit.is_auto {
             self.page.idle_ms.store(0, Relaxed);
-            // A share that the user gave stays.
+            // Keep a share that the user gave.
             let _ = self.page.stall_ppm.compare_exchange(0, settings::STALL_PPM, Relaxed, Relaxed);
         } else if self.is_auto() {
-            // Compression by age continues.
+            // Compression by age continues, unlike that by share.
             self.page.stall_ppm.store(0, Relaxed);
         }
         self.set_bytes(limit.bytes)
@@ -253,7 +263,7 @@ impl Tree {
     /// Sets its limit in bytes; returns the previous one.
     pub fn set_bytes(&self, bytes: u64) -> u64 {
         let before = self.page.limit_bytes.swap(bytes.min(LARGEST_LIMIT), Relaxed);
-        // The supervisor sees it at once, the processes within a tenth of a second.
+        // The supervisor sees the limit at once, the processes within a tenth of a second.
         self.page.pressure.fetch_add(1, AcqRel);
         sys::futex_wake(&self.page.pressure);
         before

@@ -1,4 +1,4 @@
-//! Files and block devices as spill targets: foreign bytes in them are never taken for data, and unsuitable
+//! Files and block devices as spill targets: foreign bytes in them are never accepted as data, and unsuitable
 //! targets are refused.
 
 use std::fs::File;
@@ -10,7 +10,8 @@ use super::table::Table;
 use super::{LIMIT, MIB, alone, check, directory, is_ended_with, on_file};
 use crate::common::{finish, run_with, until};
 
-/// The supervisor's unnamed spill file, opened as its owner could. (The one for the statistics is empty.)
+/// The supervisor's unnamed spill file, opened through `/proc`. (The unnamed file for the statistics is still
+/// empty.)
 fn file_of(table: &Table, at: &Path) -> File {
     let fds = std::fs::read_dir(format!("/proc/{}/fd", table.child.id())).unwrap();
     let mut paths = fds.map(|fd| fd.unwrap().path());
@@ -51,11 +52,11 @@ fn what_is_not_in_the_file_is_asked_for_and_lost() {
     let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
     table.asked("touch 100");
     file_of(&table, at.path()).set_len(0).unwrap();
-    // Later writes leave a hole before them, which reads as zeros.
+    // Later writes leave a hole at the beginning, which reads as zeros.
     is_ended_with(table, &["no longer has it", "returned other data"]);
 }
 
-/// A process reads its spilled pages from a file by itself, with or without a supervisor.
+/// A process reads its spilled pages from a file directly, with or without a supervisor.
 #[test]
 fn a_file_is_read_without_the_supervisor() {
     let _alone = alone();
@@ -66,7 +67,7 @@ fn a_file_is_read_without_the_supervisor() {
     let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
     table.asked("touch 100");
     table.child.kill().unwrap();
-    // Not `wait`, which closes the program's input.
+    // Do not use `wait`, which closes the program's input.
     until("the supervisor is gone", || table.child.try_wait().unwrap().is_some());
     table.asked("look");
 }

@@ -1,5 +1,5 @@
-//! `--spill`: what is spilled comes back, through forks, execs and the end of the program that was started; and
-//! what becomes of it when a tier is full, gone, or has forgotten.
+//! `--spill`: spilled data come back, through forks, execs and the end of the program. Also tests tiers that
+//! are full, gone, or have lost data.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -28,12 +28,12 @@ const MIB: u64 = 1 << 20;
 
 static ONE: RwLock<()> = RwLock::new(());
 
-/// One at a time: they measure how much is resident or how long something takes, or load two CPUs.
+/// A lock for tests that run alone, because they measure memory or time, or load two CPUs.
 fn alone() -> RwLockWriteGuard<'static, ()> {
     ONE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For those that wait for most of their time.
+/// A lock for tests that mostly wait, and may run beside each other.
 #[cfg(feature = "servers")]
 fn beside_others() -> RwLockReadGuard<'static, ()> {
     ONE.read().unwrap_or_else(PoisonError::into_inner)
@@ -50,12 +50,12 @@ fn number(value: &serde_json::Value) -> u64 {
 
 const LIMIT: [&str; 2] = ["--limit", "64M"];
 
-/// Spilled to a file beside the program.
+/// Starts the program with a spill file beside it.
 fn on_file(at: &Path, options: &[&str], mib: &str, noise: &str) -> Option<Table> {
     Table::start(at, at.to_str().unwrap(), options, mib, noise)
 }
 
-/// The limit was held, and much was spilled and fetched.
+/// Checks that the limit was held, and that enough was spilled and fetched.
 fn check(at: &Path, limit: u64, spilled: u64) {
     let stats = stats(&at.join("stats.json"));
     assert!(number(&stats["peak_resident_bytes"]) < limit + limit / 20 + 8 * MIB, "{stats:#}");
@@ -69,14 +69,14 @@ fn check(at: &Path, limit: u64, spilled: u64) {
     );
 }
 
-/// The process is ended, with this word, and has never said that all was right.
+/// Checks that the process is terminated with this word in the message, and without the answer "right".
 #[track_caller]
 #[cfg(feature = "servers")]
 fn is_ended(table: Table, word: &str) {
     is_ended_with(table, &[word]);
 }
 
-/// As `is_ended`, with one of these words.
+/// Like `is_ended`, but any one of these words suffices.
 #[track_caller]
 fn is_ended_with(mut table: Table, words: &[&str]) {
     table.tell("look");
@@ -101,7 +101,7 @@ fn what_does_not_compress_goes_to_a_file_and_comes_back() {
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["spill"]["batches_deleted"]) > 100, "{stats:#}");
     if has_direct(at.path()) {
-        // The process has read what it needed by itself, all but what moved from sparse batches.
+        // The process has read its pages directly, except those that moved from sparse batches.
         let [all, direct] = ["reads", "direct_reads"].map(|name| number(&stats["spill"][name]));
         assert!(direct > 1000 && direct > all / 2, "{stats:#}");
     }
@@ -123,7 +123,7 @@ fn what_compresses_too_little_does_so_too() {
         return;
     };
     table.asked("touch 30000");
-    // Threads that wait for something to fetch take on the program's identity at once.
+    // Even idle fetchers must adopt a changed identity (`setgid`) at once.
     let begin = std::time::Instant::now();
     (0..5).for_each(|_| table.asked("identity"));
     assert!(begin.elapsed().as_millis() < 1000, "{:?}", begin.elapsed());
@@ -133,8 +133,8 @@ fn what_compresses_too_little_does_so_too() {
     check(at.path(), 48 * MIB, 50 * MIB);
 }
 
-/// Pages come back one by one from all over the tier, and leave for it again: what little is needed of a
-/// batch moves, or the tier would soon be full.
+/// Single pages come back from all over the tier, and are spilled again. The pages of sparse batches must
+/// move, or the tier would soon be full.
 #[test]
 fn sparse_batches_do_not_fill_the_tier() {
     let _alone = alone();
@@ -148,7 +148,7 @@ fn sparse_batches_do_not_fill_the_tier() {
     check(at.path(), 64 * MIB, 140 * MIB);
 }
 
-/// Of three neighbours one compresses well and stays: a sequence has gaps in its batches.
+/// Of three neighbours, one compresses well and is not spilled, so sequences have gaps in their batches.
 #[test]
 fn sequences_with_gaps_come_back() {
     let _alone = alone();
@@ -164,7 +164,8 @@ fn sequences_with_gaps_come_back() {
     assert!(fetched > reads * 3 / 2, "{stats:#}");
 }
 
-/// All memory is locked: what was spilled has to be there, and is not managed from then on.
+/// The program locks all memory, so spilled pages must be restored, and the memory is not managed from then
+/// on.
 #[test]
 fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
     let _alone = alone();
@@ -172,15 +173,15 @@ fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
     let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
     table.asked("lock");
     table.asked("look");
-    // It deletes every half second, and what is deleted after the end is not in the statistics.
+    // The supervisor deletes batches at intervals. Deletions after the end are not in the statistics.
     std::thread::sleep(Duration::from_millis(1500));
     let ended = table.end();
     assert!(ended.status == 0 && ended.err.contains("is restored"), "{}: {}", ended.status, ended.err);
     let stats = stats(&at.path().join("stats.json"));
     assert!(number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
     assert_eq!(stats["spill"]["batches_put"], stats["spill"]["batches_deleted"], "{stats:#}");
-    // What has come back does not count twice. (Resident is more than the program's: all of memfold's memory
-    // is locked, too.)
+    // Restored pages do not count twice. (Resident memory exceeds the program's, because all of memfold's
+    // memory is locked, too.)
     let [logical, resident] = ["peak_logical_bytes", "peak_resident_bytes"].map(|name| number(&stats[name]));
     assert!(logical < resident + 8 * MIB, "{stats:#}");
 }
@@ -200,7 +201,7 @@ fn a_full_tier_is_said_and_nothing_is_lost() {
     assert!(ended.err.contains("is full"), "{}", ended.err);
 }
 
-/// Pages that a supervisor's programs have touched in vain so far.
+/// The number of faults of a supervisor's programs so far.
 fn faults(supervisor: u32) -> u64 {
     let told = Command::new(MEMFOLD).args(["top", "--prometheus", &supervisor.to_string()]).output().unwrap();
     let told = String::from_utf8(told.stdout).unwrap();
@@ -216,7 +217,7 @@ fn everything_is_spilled_all_the_time() {
     let Some(mut table) = on_file(at.path(), &options, "30", "32") else {
         return;
     };
-    // Where other programs keep the CPUs busy little is taken away in time: until enough has come back.
+    // On a busy machine little is evicted in a given time, so continue until there were enough faults.
     let begin = Instant::now();
     while faults(table.child.id()) < 20_000 {
         assert!(begin.elapsed() < Duration::from_secs(120), "{} faults", faults(table.child.id()));
@@ -230,7 +231,7 @@ fn everything_is_spilled_all_the_time() {
     assert!(number(&stats["pages_spilled"]) > 10_000 && number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
 }
 
-/// Programs wait for an answer when they begin: they must not if nobody can give one.
+/// Programs wait for an answer when they begin, but must not do so if there is no server.
 #[test]
 fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
     if !common::is_root() {
@@ -239,8 +240,8 @@ fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
     let at = directory();
     std::os::unix::fs::chown(at.path(), Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("timeout");
-    // Of threads there may be fewer than serve. Root's are not counted. The capability (CAP_SYS_PTRACE) is
-    // for userfaultfd.
+    // This user may have fewer threads than the service needs; root's threads would not count. The capability
+    // (CAP_SYS_PTRACE) is for userfaultfd.
     command.args(["20", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     command.args(["--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace"]);
     command.args(["prlimit", "--nproc=6", common::MEMFOLD, "run", "--limit", "64M", "--spill"]);
@@ -250,7 +251,7 @@ fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
     assert!(said.err.contains("nothing is spilled"), "{}", said.err);
 }
 
-/// What the tier can't take now it takes in a second: who wants more memory waits for that.
+/// The tier accepts data again after a second. Threads that need more memory wait for that.
 #[test]
 fn a_tier_that_stops_again_and_again_lets_the_limit_be_held() {
     let _alone = alone();

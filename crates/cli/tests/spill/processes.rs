@@ -1,4 +1,4 @@
-//! Processes of a tree that spills: how they start, fork, exec, and outlive the program that was started.
+//! Processes of a tree that spills: they start, fork, exec, and outlive the program.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,8 +12,8 @@ use super::table::TABLE;
 use super::{LIMIT, alone, directory, number, on_file};
 use crate::common::{MEMFOLD, compile, finish, is_root, run_with, stats, until};
 
-/// A process that forks or reads before the supervisor serves requests would do so as if nothing were spilled.
-/// So the program does not start until the supervisor serves, however late that is.
+/// Before the supervisor serves requests, a process would fork or read as if nothing were spilled. So the
+/// program does not start until the supervisor serves, however late that is.
 #[test]
 fn no_program_begins_before_somebody_serves() {
     let _alone = alone();
@@ -31,14 +31,14 @@ fn no_program_begins_before_somebody_serves() {
             let mut fds = std::fs::read_dir(format!("{proc}/fd")).unwrap();
             fds.any(|fd| std::fs::read_link(fd.unwrap().path()).is_ok_and(|to| to.starts_with(at.path())))
         };
-        // The supervisor is stopped as soon as the child exists that may become the program. (Earlier children
-        // only try things out.)
+        // Stop the supervisor as soon as the child exists that may become the program. (Earlier children only
+        // run trials.)
         while !has_tier() || child().is_empty() {
             std::hint::spin_loop();
         }
         kill(pid, Signal::SIGSTOP).unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        // Children that only try things out come and go.
+        // Children that run trials come and go.
         let is_program = |child: &str| {
             std::fs::read_link(format!("/proc/{child}/exe")).is_ok_and(|exe| exe != Path::new(MEMFOLD))
         };
@@ -154,7 +154,7 @@ fn what_goes_on_in_the_background_is_served() {
     assert_eq!(table.end().status, 0);
     until("the daemon's word", || std::fs::read(&file).is_ok_and(|text| !text.is_empty()));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "right");
-    // All processes end.
+    // The process that serves the spilled data ends, too.
     let name = at.path().join("table").display().to_string();
     until("the end of the process that served it", || {
         let list = Command::new("pgrep").args(["-f", &name]).output().unwrap();
@@ -162,8 +162,17 @@ fn what_goes_on_in_the_background_is_served() {
     });
 }
 
-/// The background process has not spilled anything when the program ends, or starts only afterwards, and is
-/// served nevertheless.
+/// How many trees `memfold top` lists that were started with these words.
+fn trees_of(words: &str) -> usize {
+    let mut command = Command::new(crate::common::MEMFOLD);
+    command.args(["top", "--json", "--count", "1", "--interval", "0.1"]);
+    let look: serde_json::Value = serde_json::from_str(&finish(command).out).unwrap();
+    let trees = look["trees"].as_array().unwrap().iter();
+    trees.filter(|tree| tree["command"].as_str().unwrap().contains(words)).count()
+}
+
+/// A background process is served even if it has not spilled anything when the program ends, or starts only
+/// afterwards.
 #[test]
 fn what_spills_only_in_the_background_is_served() {
     let _alone = alone();
@@ -188,18 +197,20 @@ fn what_spills_only_in_the_background_is_served() {
         let ended = finish(run_with(&options, &["sh", "-c", &script]));
         assert_eq!(ended.status, 0, "{}", ended.err);
         let said = || std::fs::read_to_string(format!("{program}.said")).unwrap_or_default();
-        let mut most = 0;
+        let (mut most, mut trees) = (0, 0);
         until("the end in the background", || {
             most = most.max(resident());
+            trees = trees.max(trees_of(&program));
             said().lines().count() == 3
         });
+        assert_eq!(trees, 1, "up to two processes serve the tree, which is one");
         assert_eq!(said(), "filled\nright\n0\n", "{before}");
         assert!(most > 20 << 10 && most < 110 << 10, "{before}{most} KiB: most of 150 MiB should be spilled");
     }
 }
 
-/// In a PID namespace of its own, a process may have the PID of another process, and its messages would be
-/// taken for that one's.
+/// In its own PID namespace, a process may have the PID of another process, and its requests would be
+/// attributed to that one.
 #[test]
 fn in_a_pid_namespace_of_its_own_nothing_is_spilled_and_all_is_there() {
     if !is_root() {
@@ -218,7 +229,7 @@ fn in_a_pid_namespace_of_its_own_nothing_is_spilled_and_all_is_there() {
     let ended = table.end();
     assert!(ended.status == 0 && ended.err.contains("PID namespace"), "{}: {}", ended.status, ended.err);
     assert!(!ended.err.contains("bug"), "{}", ended.err);
-    // A program that is started in such a namespace knows it from the start.
+    // A program that starts in such a namespace knows this from the start.
     let program = at.path().join("table").display().to_string();
     let options = ["--limit", "64M", "--spill", at.path().to_str().unwrap(), "--"];
     let script = format!("echo look | {program} 30 64");

@@ -1,4 +1,4 @@
-//! Real servers, which are killed in the middle.
+//! Real servers, which are killed during the run.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ use super::started::{Nbdkit, Redis, cluster};
 use super::table::Table;
 use super::{LIMIT, MIB, alone, beside_others, check, directory, is_ended, number, on_file};
 
-/// The export is a file, so a server that is started again has it all.
+/// The export is a file, so a restarted server still has all data.
 fn lasting(at: &Path) -> Nbdkit {
     let export = at.join("export");
     std::fs::File::create(&export).unwrap().set_len(1 << 30).unwrap();
@@ -32,8 +32,8 @@ fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
     table.asked("look");
     server.kill();
     table.tell("touch 5000");
-    // So it was asked twice, and is not a third time while the program lives: that it is back is noticed by
-    // who reads.
+    // By now memfold has tried twice, and will not try a third time while the program lives. The reading
+    // thread notices that the server is back.
     std::thread::sleep(Duration::from_millis(2300));
     server.restart();
     assert_eq!(table.answer().as_deref(), Some("right"));
@@ -43,20 +43,20 @@ fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
     assert!(ended.err.contains("does not answer") && ended.err.contains("again"), "{}", ended.err);
 }
 
-/// As by Ctrl-Z.
+/// All processes are stopped, as by Ctrl-Z.
 #[test]
 fn a_stopped_job_does_not_wait() {
     goes_on_when_it_was_stopped(|all| all);
 }
 
-/// As by a debugger.
+/// Only the program is stopped, as by a debugger.
 #[test]
 fn a_stopped_program_does_not_wait() {
     goes_on_when_it_was_stopped(|all| &all[1..]);
 }
 
-/// It waits for a tier; some of its processes are stopped until its patience would have ended, and the tier
-/// comes back soon after they go on.
+/// The program waits for a tier. Some of its processes are stopped until its patience would have ended, and
+/// the tier comes back soon after they continue.
 fn goes_on_when_it_was_stopped(some: fn(&[Pid]) -> &[Pid]) {
     let _beside = beside_others();
     let at = directory();
@@ -78,7 +78,7 @@ fn goes_on_when_it_was_stopped(some: fn(&[Pid]) -> &[Pid]) {
     assert_eq!(ended.status, 0, "{}", ended.err);
 }
 
-/// It waits for half a minute whether another run claims the export, and begins nothing.
+/// memfold waits for half a minute to see whether another run claims the export, and starts nothing before.
 #[test]
 fn who_waits_for_an_export_can_be_ended() {
     let at = directory();
@@ -92,13 +92,13 @@ fn who_waits_for_an_export_can_be_ended() {
         let words = ["--limit", "64M", "--spill", &server.uri];
         let mut command = run_with(&words, &["--", "echo", "begun"]);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // Shells start what goes on in the background with SIGINT ignored.
+        // Shells start background jobs with SIGINT ignored.
         let default = move || {
-            // SAFETY: sets no handler.
+            // SAFETY: installs no handler.
             unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) }?;
             Ok(())
         };
-        // SAFETY: that is one system call.
+        // SAFETY: makes one system call between fork and exec.
         unsafe { command.pre_exec(default) };
         let mut child = command.spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
@@ -125,7 +125,7 @@ fn an_nbd_server_holds_what_does_not_fit() {
     check(at.path(), 64 * MIB, 50 * MIB);
 }
 
-/// A thread waits for a page of a server that does not answer: another one forks meanwhile.
+/// While a thread waits for a page from a server that does not answer, another thread forks.
 #[test]
 fn a_fork_waits_for_no_server() {
     let _beside = beside_others();
@@ -142,7 +142,7 @@ fn a_fork_waits_for_no_server() {
     assert_eq!(ended.status, 0, "{}", ended.err);
 }
 
-/// They keep what was answered to them, and there would soon be nothing left for the others.
+/// Stopped processes do not take their answers, and would soon occupy all request slots.
 #[test]
 fn processes_that_are_stopped_hold_up_no_other() {
     let _beside = beside_others();
@@ -151,7 +151,7 @@ fn processes_that_are_stopped_hold_up_no_other() {
     else {
         return;
     };
-    // Each is stopped while it reads all of it, by several threads.
+    // Each process is stopped while several of its threads read all memory.
     table.asked("stopped 6");
     (0..3).for_each(|_| table.asked("touch 2000"));
     table.asked("forks 3");
@@ -190,7 +190,7 @@ fn what_is_not_lost_goes_on_without_the_server() {
     let _alone = alone();
     let at = directory();
     let mut server = Nbdkit::start(at.path(), &["memory", "1G"]);
-    // All of it fits, and little was spilled if anything.
+    // All data fit, so little was spilled, if anything.
     let Some(mut table) = Table::start(at.path(), &server.uri, &["--limit", "100M"], "200", "2") else {
         return;
     };
@@ -235,7 +235,7 @@ fn a_cluster_holds_what_does_not_fit_and_no_key_is_left() {
     assert_eq!(keys().sum::<u32>(), 0);
 }
 
-/// The run ends although what it has there can't be removed, and says where it is.
+/// The run ends although its data on the server cannot be deleted, and names the data.
 #[test]
 fn a_server_that_is_stopped_holds_up_no_end() {
     let _beside = beside_others();
@@ -252,13 +252,13 @@ fn a_server_that_is_stopped_holds_up_no_end() {
     assert!(ended.status == 0 && begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
     redis.stop_for_now(false);
     let (_, pattern) = ended.err.split_once("could not be deleted: keys ").expect(&ended.err);
-    // It may do late what it was told. What it has of the run then is what was named.
+    // The server may execute requests late. The run's remaining data are those that were named.
     let keys = redis.keys(pattern.lines().next().unwrap());
     assert_eq!(keys.len(), redis.keys("memfold:*:*").len(), "{}: {keys:?}", ended.err);
 }
 
-/// What was told and not answered may be done late, so the run's name stays: under a process that has ended,
-/// or the next run would not know that it is over.
+/// The server may execute unanswered requests late, so the run's name must stay on it. The name must belong
+/// to a process that has ended, so that the next run knows that this run is over.
 #[test]
 fn what_a_redis_that_was_stopped_has_is_nobodys() {
     let _beside = beside_others();
@@ -305,7 +305,7 @@ fn a_redis_that_evicts_is_refused() {
         .is_refusal(125, &["noeviction"]);
 }
 
-/// Words about a server wait for a terminal that nobody reads, and nothing else does.
+/// Only messages about a server wait for a terminal without a reader.
 #[test]
 fn words_that_nobody_reads_hold_up_nobody() {
     let _beside = beside_others();
@@ -316,7 +316,7 @@ fn words_that_nobody_reads_hold_up_nobody() {
     let Some(mut table) = Table::start_with(at.path(), &server.uri, &LIMIT, "120", "64", words) else {
         return;
     };
-    // Until it takes no more, of nobody.
+    // Fill the pipe, so that every write to it blocks.
     let set = |flags| fcntl(&writer, FcntlArg::F_SETFL(flags)).unwrap();
     set(OFlag::O_NONBLOCK);
     while (&writer).write(&[b'.'; 4096]).is_ok() {}
@@ -331,7 +331,8 @@ fn words_that_nobody_reads_hold_up_nobody() {
     drop((reader, writer));
 }
 
-/// Without the supervisor nobody can fetch anything from a server: the program is ended, and not left waiting.
+/// Without the supervisor, no process can fetch from a server, so the program is terminated instead of
+/// waiting forever.
 #[test]
 fn the_supervisors_end_is_noticed() {
     let _beside = beside_others();
@@ -346,7 +347,7 @@ fn the_supervisors_end_is_noticed() {
     assert_eq!(table.answer(), None);
 }
 
-/// And forks, which have something to tell, do not wait for it again and again.
+/// Forks, which must be reported, do not each wait for the missing supervisor.
 #[test]
 fn without_a_supervisor_nobody_is_asked() {
     let _alone = alone();

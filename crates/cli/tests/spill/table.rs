@@ -1,4 +1,4 @@
-//! The program that spills, and how it is asked.
+//! The program that spills, and its protocol.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -9,14 +9,15 @@ use crate::common::{self, compile, run_with, said};
 #[cfg(feature = "servers")]
 use nix::unistd::Pid;
 
-/// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but for every page B, which is
-/// all alike), says "filled", and waits for lines (after `argv[3]` seconds, if that is given): `look`: reads
-/// all of it. `touch N`: changes, and looks at, N pages. `fork N`: so many children do both, and drop half of
-/// it. `free`: gives back every other MiB. `apart`: a thread touches pages until it waits for one, and a
-/// child is forked meanwhile; wrong if that takes seconds. `forks N`: so many children end at once. `stopped
-/// N`: so many children read it all the time, and are stopped; `resumed`: they look at all of it. `alone`: as
-/// `fork 1`, the child in a PID namespace of its own. `lock`: locks all of it. `identity`: becomes who it is.
-/// `exec`: begins anew. `daemon FILE`: goes on in the background, looks, and writes to the file.
+/// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but every Bth page has only
+/// equal words), prints "filled", and then obeys lines of input (after `argv[3]` seconds, if that is given).
+/// `look`: checks all memory. `touch N`: changes and checks N pages. `fork N`: N children do both, and drop
+/// half of the memory. `free`: releases every other MiB. `apart`: a thread touches pages until it waits for
+/// one, and a child is forked meanwhile; wrong if that takes seconds. `forks N`: forks N children that end at
+/// once. `stopped N`: N children read all memory repeatedly, and are stopped; `resumed`: they check all of
+/// it. `alone`: like `fork 1`, with the child in its own PID namespace. `lock`: locks all memory. `identity`:
+/// sets its group to the current one. `exec`: executes itself again. `daemon FILE`: continues in the
+/// background, checks, and writes the result to the file.
 pub const TABLE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -255,7 +256,7 @@ impl Table {
         Self::start_with(at, target, options, mib, noise, Stdio::piped())
     }
 
-    /// The same; what is said goes somewhere else.
+    /// The same, with another destination for standard error.
     pub fn start_with(
         at: &Path,
         target: &str,

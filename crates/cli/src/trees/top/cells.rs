@@ -1,11 +1,11 @@
-//! The cells of the table, and which columns there is room for.
+//! The cells of the table, and the columns that fit on the screen.
 
 use memfold::size::Human;
 use memfold_args::top::columns::{COLUMNS, Column, Is};
 
 use super::look::Row;
 
-/// Columns to drop first on a narrow screen.
+/// Columns to drop on a narrow screen, the least important first.
 const DROPPED: [Is; 11] = [
     Is::Spilled,
     Is::Standby,
@@ -35,7 +35,7 @@ pub fn fitting(width: usize, sort: usize) -> Vec<&'static Column> {
     columns
 }
 
-/// The width of a column; the command gets what is left.
+/// The width of a column. The command gets the remaining width.
 pub fn width(is: Is) -> usize {
     match is {
         Is::Command => 0,
@@ -47,7 +47,7 @@ pub fn width(is: Is) -> usize {
     }
 }
 
-/// Whether it is text and left-aligned.
+/// Whether the column is text and left-aligned.
 pub fn is_left(is: Is) -> bool {
     matches!(is, Is::State | Is::Command)
 }

@@ -1,8 +1,8 @@
-//! `memfold top`: what runs under memfold, live.
+//! `memfold top`: shows the processes under memfold, live.
 //!
 //! ```text
-//!   trees ──> look ─┬─> screen <── keys      state: what is chosen, what came before
-//!                   ├─> JSON                 view: how that is drawn
+//!   trees ──> look ─┬─> screen <── keys      state: the selection and the history
+//!                   ├─> JSON                 view: how the state is drawn
 //!                   └─> Prometheus ──> serve
 //! ```
 
@@ -61,7 +61,7 @@ fn stream(mut looker: Looker, interval: Duration, count: u64) -> Result<i32, Fai
     Ok(0)
 }
 
-/// Writes to standard output; returns whether anybody still reads it.
+/// Writes to standard output. Returns whether it still has a reader.
 fn print(bytes: &[u8]) -> Result<bool, Failure> {
     let mut out = stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

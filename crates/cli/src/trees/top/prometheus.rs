@@ -1,7 +1,7 @@
 //! A look in Prometheus's text format, version 0.0.4.
 //!
-//! Prometheus computes rates itself, so it gets the counters. A tree's counters continue when one of its
-//! processes ends.
+//! Prometheus computes rates itself, so it gets the counters. When a process ends, the counters of its tree
+//! do not decrease.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use memfold_args::top::columns::{COLUMNS, Column, Is, TREE};
 
 use super::look::{Group, Look, Memory, Row, Totals};
 
-/// What scrapers ask for.
+/// The content type of the answer.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// Names and definitions of the counters.
@@ -84,7 +84,7 @@ pub fn text(look: &Look) -> String {
     text
 }
 
-/// The columns that are gauges here: memory as it is now. Rates are missing, because Prometheus computes them.
+/// The columns that are gauges here: current memory. There are no rates, because Prometheus computes them.
 const GAUGES: [Is; 8] =
     [Is::Logical, Is::Resident, Is::Standby, Is::Payload, Is::Overhead, Is::Spilled, Is::Saved, Is::Ratio];
 

@@ -1,7 +1,7 @@
 //! `--listen`: answers Prometheus and other clients over plain HTTP/1.1.
 //!
-//! One request per connection. A thread reads and answers each one. The number of threads is bounded, and no
-//! client can occupy one for long. Looks are taken one after the other.
+//! Each connection carries one request, and a thread reads and answers it. The number of threads is bounded,
+//! and no client can occupy one for long. Looks are taken one after the other.
 //!
 //! ```text
 //!   accept ──> thread: reads the request ──> look ──> the same thread: writes the answer
@@ -48,7 +48,7 @@ pub fn serve(address: &str, mut looker: Looker) -> Result<i32, Failure> {
         .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
     loop {
         match asked.recv_timeout(LOOKS) {
-            // A client that has gone away meanwhile does not matter.
+            // Ignore a client that has gone away meanwhile.
             Ok(answer) => drop(answer.send(prometheus::text(&looker.look()))),
             Err(RecvTimeoutError::Timeout) => drop(looker.look()),
             Err(RecvTimeoutError::Disconnected) => return Err(Failure::new("clients can no longer connect")),
@@ -74,7 +74,7 @@ fn accept(listener: &TcpListener, to: &Sender<Wanted>) {
             Ok((stream, _)) => stream,
             Err(error) => {
                 if !matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) {
-                    // For example, too few descriptors at the moment.
+                    // There may be too few descriptors, for example.
                     pause();
                 }
                 continue;
@@ -83,7 +83,7 @@ fn accept(listener: &TcpListener, to: &Sender<Wanted>) {
         connections.fetch_add(1, Relaxed);
         let (to, own) = (to.clone(), Arc::clone(&connections));
         let answering = move || {
-            // A client that goes away in the middle does not matter.
+            // Ignore a client that goes away before the end.
             let _ = answer(stream, &to);
             own.fetch_sub(1, Relaxed);
         };
@@ -122,7 +122,7 @@ fn answer(mut stream: TcpStream, to: &Sender<Wanted>) -> std::io::Result<()> {
     write(&mut stream, text.as_bytes())
 }
 
-/// Writes everything to a client that reads it in time.
+/// Writes the whole text, if the client reads it in time.
 fn write(stream: &mut TcpStream, mut text: &[u8]) -> std::io::Result<()> {
     let end = Instant::now() + PATIENCE;
     while !text.is_empty() {

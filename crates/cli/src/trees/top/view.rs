@@ -122,7 +122,7 @@ impl View {
             let mark = if state.is_reversed { "▴" } else { "▾" };
             let title = if sorts { format!("{}{mark}", column.title) } else { column.title.into() };
             let style = if sorts { style.add_modifier(Modifier::BOLD) } else { style };
-            // The mark is between columns.
+            // The sort mark is between columns.
             let from = match cells::is_left(column.is) {
                 true => x + 1,
                 false => x + 1 + columns.saturating_sub(column.title.len()) as u16,
@@ -136,7 +136,7 @@ impl View {
         let lines = state.lines();
         let chosen = state.chosen_at().unwrap_or(0);
         let height = usize::from(area.height);
-        // The selected line stays visible, and its tree if there is room.
+        // The selected line stays visible, and so does its tree if there is room.
         let first = (chosen + 1).saturating_sub(height).min(lines.len().saturating_sub(height));
         for (y, (at, (_, line))) in (area.y..area.bottom()).zip(lines.iter().enumerate().skip(first)) {
             let row = Rect { y, height: 1, ..area };
@@ -165,7 +165,7 @@ impl View {
         let gauge = "█".repeat(filled) + &"░".repeat(usize::from(bar) - filled);
         let colour = match resident {
             resident if resident <= limit => Color::Green,
-            // Within the limit's tolerance.
+            // The total is within the tolerance of the limit.
             resident if resident <= limit.saturating_add(limit / 20 + (8 << 20)) => Color::Yellow,
             _ => Color::Red,
         };
@@ -215,7 +215,7 @@ impl View {
         }
     }
 
-    /// The last lines: the possible keys, what is being typed, or what was done.
+    /// The last lines: the available keys, the pending input, or a message.
     fn foot(&self, state: &State, columns: usize) -> Vec<(String, Style)> {
         if let Some(prompt) = &state.prompt {
             let mut lines: Vec<_> = prompt

@@ -40,7 +40,7 @@ fn counted(count: usize, one: &str, more: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { more })
 }
 
-/// The text if there is no tree.
+/// The text for a screen without trees.
 pub fn nothing(look: &Look, columns: usize) -> Vec<String> {
     let mut lines = vec![
         String::new(),
@@ -56,7 +56,7 @@ pub fn nothing(look: &Look, columns: usize) -> Vec<String> {
     lines
 }
 
-/// What cannot be seen, and how to see it.
+/// A line about trees that cannot be read, and how to see them.
 pub fn hidden(look: &Look) -> Option<String> {
     let of = |reason: &str| {
         let unseen = look.hidden.iter().filter(|unseen| unseen.reason == reason);
@@ -94,7 +94,7 @@ pub fn question(question: &Question) -> String {
     )
 }
 
-/// The most important keys, as far as there is room.
+/// The most important keys that fit into a line.
 pub fn keys(columns: usize) -> String {
     let mut text = String::new();
     for key in [
@@ -116,7 +116,7 @@ pub fn keys(columns: usize) -> String {
     text
 }
 
-/// Wraps a text to this many columns; a longer word is cut when it is drawn.
+/// Wraps a text to this many columns. A longer word is cut when it is drawn.
 pub fn wrapped(text: &str, columns: usize) -> impl Iterator<Item = String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -129,8 +129,8 @@ pub fn wrapped(text: &str, columns: usize) -> impl Iterator<Item = String> {
     lines.into_iter()
 }
 
-/// Draws the definitions from a line on; returns the line that it really began at, since fewer lines may be left
-/// below.
+/// Draws the definitions from a line on. Returns the line at which it really began, because fewer lines may
+/// be left.
 pub fn draw_help(buffer: &mut Buffer, area: Rect, from: usize) -> usize {
     let indent = if area.width < 50 { 4 } else { 17 };
     let mut lines = Vec::new();

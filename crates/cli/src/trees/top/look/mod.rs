@@ -1,7 +1,7 @@
-//! What `top` shows: current numbers of each process under memfold, and their change since the last look.
+//! The numbers of `top`: current values for each process under memfold, and their change since the last look.
 //!
-//! Counters begin at zero and only grow while a process lives. So everything that a new process has counted
-//! happened since the last look. Slots are reused, so a counter is identified by tree, slot and process; a
+//! Counters begin at zero and only grow while a process lives. So all counts of a new process are from the
+//! time since the last look. Slots are reused, so a counter is identified by tree, slot and process. A
 //! counter that has decreased belongs to another process with the same id.
 
 use std::collections::HashMap;
@@ -69,7 +69,7 @@ pub struct Totals {
 #[allow(missing_docs)]
 pub struct Group {
     pub supervisor: i32,
-    /// The user whose tree it is.
+    /// The user to whom the tree belongs.
     #[serde(skip)]
     pub user: u32,
     #[serde(serialize_with = "crate::output::text::name")]
@@ -82,7 +82,7 @@ pub struct Group {
     pub memory: Memory,
     #[serde(flatten)]
     pub rates: Rates,
-    /// Includes processes that have ended.
+    /// Totals of all processes, including those that have ended.
     #[serde(skip)]
     pub totals: Totals,
     pub processes: Vec<Row>,
@@ -106,11 +106,11 @@ pub struct Look {
     pub version: &'static str,
     /// Seconds since 1970.
     pub time: f64,
-    /// Since the last look.
+    /// The time since the last look.
     pub seconds: f64,
     /// Trees that can be read.
     pub trees: Vec<Group>,
-    /// Trees that cannot.
+    /// Trees that cannot be read.
     pub hidden: Vec<Unseen>,
 }
 
@@ -211,7 +211,7 @@ impl Totals {
         }
     }
 
-    /// The sum of both. The page may contain any values.
+    /// The sum of both, which saturates because the page may contain any values.
     fn and(self, other: Self) -> Self {
         Totals {
             faults: self.faults.wrapping_add(other.faults),
@@ -258,7 +258,7 @@ fn group(tree: &Tree, changes: &mut Changes) -> Group {
         sums.iter_mut().zip(gauges).for_each(|(sum, gauge)| *sum = sum.saturating_add(gauge));
         let rates = changes.rates(key(Some((number, pid))), now);
         let pid = memfold_proc::namespace::outer(pid as i32, tree.supervisor);
-        // The supervisor frees the slot of a process that has ended at its next look.
+        // Skip a process that has ended: the supervisor frees its slot at the next look.
         if !process::has_ended(pid) {
             processes.push(row(slot, pid, gauges, rates, now));
         }

@@ -36,12 +36,12 @@ fn columns_are_the_fields_in_their_order() {
     }
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json.as_object().unwrap().len(), COLUMNS.len());
-    // 100 resident, of which 42 are the store's; 120 are in that.
+    // 100 MiB are resident. The store takes 42 of them, for 120 MiB of data.
     assert_eq!((row.memory.logical_bytes, row.memory.saved_bytes), (178 * MIB, 78 * MIB as i64));
     assert_eq!((row.memory.compression_ratio, row.state), (Some(3.0), "paging"));
     let expected = Rates { faults_per_second: Some(100.0), fault_us: Some(10.0), stall_share: Some(0.25) };
     assert_eq!(row.rates, expected);
-    // It goes on as another program.
+    // The process executes another program.
     slot.image.store(7, Relaxed);
     assert_eq!(super::row(slot, row.pid, gauges, rates, now).state, "unmanaged");
 }
@@ -65,7 +65,7 @@ fn any_numbers_in_the_page_are_borne() {
     assert_eq!(rates.stall_share, Some(1.0));
 }
 
-/// A look at the slots of a page as if it were a tree's.
+/// The rates of the processes in a page, as in a look at a tree.
 fn rates_of(page: &Shared, changes: &mut Changes) -> Vec<(u32, f64)> {
     let live = page.slots.iter().enumerate().filter(|(_, slot)| slot.pid.load(Relaxed) != 0);
     live.map(|(number, slot)| {
@@ -84,7 +84,7 @@ fn a_slot_that_is_used_again_begins_anew() {
     let mut changes = changes(1.0);
     count(page.take_slot(10).unwrap(), 500);
     count(page.take_slot(11).unwrap(), 100);
-    // Both have come since the last look.
+    // Both processes are new since the last look.
     assert_eq!(rates_of(page, &mut changes), [(10, 500.0), (11, 100.0)]);
 
     let mut next = |page: &Shared| {
@@ -92,14 +92,14 @@ fn a_slot_that_is_used_again_begins_anew() {
         rates_of(page, &mut changes)
     };
     assert_eq!(next(page), [(10, 0.0), (11, 0.0)]);
-    // 10 ends, and 12 gets its slot; 11 ends, and another process gets slot and number.
+    // Process 10 ends, and 12 gets its slot. Process 11 ends, and a new process gets its slot and its id.
     let slots: Vec<&Slot> = page.live_slots().collect();
     slots.iter().for_each(|slot| page.free_slot(slot));
     count(page.take_slot(12).unwrap(), 30);
     count(page.take_slot(11).unwrap(), 70);
     assert_eq!(next(page), [(12, 30.0), (11, 70.0)]);
     assert_eq!(page.ended.pages_faulted.load(Relaxed), 600);
-    // What goes on as another program keeps its slot and its counters.
+    // A process that executes another program keeps its slot and its counters.
     count(page.take_slot(11).unwrap(), 90);
     assert_eq!(next(page), [(12, 0.0), (11, 20.0)]);
 }

@@ -1,4 +1,4 @@
-//! The full screen: alternates between keys and looks.
+//! The full screen, which alternates between keys and looks.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use crate::output::failure::Failure;
 use crate::settings::limit;
 use crate::trees::Tree;
 
-/// The first rates are shown sooner than later ones.
+/// The time to the second look, so that the first rates appear soon.
 const FIRST: Duration = Duration::from_millis(500);
-/// The most characters of a limit being typed.
+/// The maximum length of a limit that is typed.
 const LONGEST: usize = 32;
 const MIB: u64 = 1 << 20;
 
-/// A request by a key that concerns more than the screen.
+/// The action that a key requests, beyond the state of the screen.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Act {
     /// Nothing.
@@ -152,7 +152,7 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
     Act::Nothing
 }
 
-/// Carries out a permitted wish for another limit.
+/// Handles a permitted request for another limit.
 fn wished(state: &mut State, supervisor: i32, wish: Wish) -> Act {
     match wish {
         Wish::Type => state.prompt = Some(Prompt { supervisor, ..Prompt::default() }),
@@ -179,7 +179,7 @@ fn typed(state: &mut State, code: KeyCode, is_control: bool) -> Act {
     Act::Nothing
 }
 
-/// Applies the limit that was typed, or reports what is wrong with it.
+/// Applies the limit that was typed, or reports the error in it.
 fn enter(state: &mut State, looker: &Looker) {
     let Some(prompt) = &mut state.prompt else { return };
     match limit::read_limit(&prompt.text, limit::HOW, Some(prompt.supervisor)) {
@@ -194,7 +194,7 @@ fn enter(state: &mut State, looker: &Looker) {
 
 fn change(state: &mut State, looker: &Looker, supervisor: i32, percent: i64) {
     let Some(tree) = state.look.trees.iter().find(|tree| tree.supervisor == supervisor) else { return };
-    // In whole MiB, and by at least one, so that it can move in both directions.
+    // Change by whole MiB, at least one, so that the limit can move in both directions.
     let limit = tree.limit_bytes;
     let step = (limit / 100 * percent.unsigned_abs()).max(MIB);
     let changed = if percent < 0 { limit.saturating_sub(step) } else { limit.saturating_add(step) };

@@ -89,7 +89,7 @@ fn trees_of_others_are_changed_after_a_question_only() {
     let mut seen = look();
     seen.trees[1].user = 12_345;
     state.take(seen);
-    // One's own at once.
+    // The limit of one's own tree changes at once.
     assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(1, 5));
     state.chosen = Some(super::super::state::Line::Tree(2));
     for key in ['+', '-', 'l'] {
@@ -100,14 +100,14 @@ fn trees_of_others_are_changed_after_a_question_only() {
                 && lines.contains("until top ends"),
             "{lines}"
         );
-        // The same key once more is no answer.
+        // Pressing the same key again does not confirm.
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
         assert!(state.question.is_none() && state.prompt.is_none(), "{key}");
         assert_eq!(state.message.as_deref(), Some("its limit stays"));
     }
     assert_eq!(press(&mut state, KeyCode::Char('-')), Act::Nothing);
     assert_eq!(press(&mut state, KeyCode::Char('y')), Act::Change(2, -5));
-    // It was answered for this tree, and for no other.
+    // The confirmation holds for this tree, and for no other.
     assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(2, 5));
     assert_eq!((press(&mut state, KeyCode::Char('l')), state.prompt.is_some()), (Act::Nothing, true));
 }
@@ -139,16 +139,16 @@ fn a_small_screen_has_what_matters() {
         "{lines:#?}"
     );
     assert!(lines[3].contains("420") && lines[3].contains("50.0 %"), "{lines:#?}");
-    // Nothing that a program calls itself moves the cursor.
+    // A program's name cannot move the cursor.
     assert!(lines[3].contains("evil\\u{1b}"), "{lines:#?}");
     let hint = lines[20..].join(" ");
     assert!(hint.contains("1 tree of another user (7 of root): try 'sudo memfold top'"), "{lines:#?}");
     assert!(hint.contains("another version of memfold (8)") && lines[23].contains("q quit"), "{lines:#?}");
-    // The chosen line stays in sight.
+    // The selected line stays visible.
     state.move_by(isize::MAX);
     let lines = drawn(&mut state, 40, 6, false);
     assert!(lines.iter().any(|line| line.trim_start().starts_with("39 ")), "{lines:#?}");
-    // Where there is but one line.
+    // Even if there is only one line.
     assert!(drawn(&mut state, 40, 1, false)[0].contains("39 "));
 }
 
@@ -181,7 +181,7 @@ fn a_limit_is_typed() {
     assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(1, 5));
     assert_eq!(press(&mut state, KeyCode::Char('-')), Act::Change(1, -5));
     press(&mut state, KeyCode::Char('l'));
-    // Letters are no keys now.
+    // Letters are input now, not keys.
     for key in "30q".chars() {
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
     }
@@ -197,7 +197,7 @@ fn a_limit_is_typed() {
     );
     press(&mut state, KeyCode::Char('M'));
     assert_eq!(press(&mut state, KeyCode::Enter), Act::Enter);
-    // The tree is not there any more.
+    // The tree has ended.
     enter(&mut state, &Looker::new(None));
     assert!(state.prompt.is_none() && state.message.as_ref().unwrap().contains("has ended"));
     press(&mut state, KeyCode::Char('l'));

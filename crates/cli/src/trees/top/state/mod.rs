@@ -1,4 +1,4 @@
-//! The state of the screen: the last look, the history, the selection, and what is being typed.
+//! The state of the screen: the last look, the history, the selection, and pending input.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -8,15 +8,15 @@ use nix::unistd::Uid;
 
 use super::look::{Group, Look, Rates, Row};
 
-/// How many looks are kept: more than a screen is wide.
+/// The number of looks that are kept: more than the columns of a screen.
 const KEPT: usize = 512;
 
-/// The subject of a line. A process is named together with its tree, because its id may be reused.
+/// The subject of a line. A process is identified together with its tree, because its id may be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Line {
     /// A tree, by its supervisor.
     Tree(i32),
-    /// A process of it.
+    /// A process: the supervisor of its tree, and its id.
     Process(i32, i32),
 }
 
@@ -29,7 +29,7 @@ impl Line {
     }
 }
 
-/// What a line shows.
+/// The contents of a line.
 pub enum Shown<'a> {
     /// A tree.
     Tree(&'a Group),
@@ -40,20 +40,20 @@ pub enum Shown<'a> {
 /// The history of a line, one value per look.
 #[derive(Debug, Default, Clone)]
 pub struct History {
-    /// Bytes.
+    /// Resident memory in bytes.
     pub resident: VecDeque<u64>,
-    /// In thousandths.
+    /// Stall share in thousandths.
     pub stall: VecDeque<u64>,
 }
 
 /// A limit that is being typed.
 #[derive(Debug, Default)]
 pub struct Prompt {
-    /// For the tree of this supervisor.
+    /// The supervisor of the tree that gets the limit.
     pub supervisor: i32,
     /// The text typed so far.
     pub text: String,
-    /// What is wrong with what was entered.
+    /// The error in the text that was entered.
     pub error: Option<String>,
 }
 
@@ -71,9 +71,9 @@ pub struct Question {
 /// A change requested by a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// A limit that is typed.
+    /// Type a limit.
     Type,
-    /// This many percent more, or less.
+    /// Raise or lower the limit by this many percent.
     Change(i64),
 }
 
@@ -83,26 +83,26 @@ pub struct State {
     /// The last look; if the single tree shown has ended, the last look that found it.
     pub look: Look,
     histories: HashMap<Line, History>,
-    /// The last look with processes, with its histories and selection: a supervisor outlives its processes for a
-    /// moment.
+    /// The last look with processes, with its histories and selection. It is needed because a supervisor
+    /// outlives its processes for a moment.
     last: Option<(Look, HashMap<Line, History>, Option<Line>)>,
     /// The selected line.
     pub chosen: Option<Line>,
     /// The sort column.
     pub sort: usize,
-    /// Sorted in the reverse of the column's usual order.
+    /// Whether the table is sorted in the reverse of the column's usual order.
     pub is_reversed: bool,
-    /// The definitions are shown, beginning at this line.
+    /// The first line of the definitions, if they are shown.
     pub help: Option<usize>,
-    /// A limit is being typed.
+    /// The limit that is being typed.
     pub prompt: Option<Prompt>,
     /// A question that waits for an answer.
     pub question: Option<Question>,
     /// No limit may be changed.
     pub is_read_only: bool,
-    /// The user who looks: trees of other users are changed only after a question.
+    /// The user of this process. Trees of other users are changed only after a question.
     pub user: u32,
-    /// Other users' trees for which the user has confirmed it.
+    /// Other users' trees for which the user has confirmed changes.
     pub allowed: HashSet<i32>,
     /// A message about the last action.
     pub message: Option<String>,
@@ -115,7 +115,7 @@ pub struct State {
 }
 
 impl State {
-    /// Starts sorted by what is saved.
+    /// Starts sorted by saved memory.
     pub fn new() -> Self {
         State {
             look: Look::default(),
@@ -163,13 +163,14 @@ impl State {
         }
         let lines = self.names();
         if !self.chosen.is_some_and(|chosen| lines.contains(&chosen)) {
-            // Initially the first process; later the line that is now where the selected one was.
+            // Select the first process initially, and later the line that has taken the place of the selected
+            // one.
             let at = at.unwrap_or(1).min(lines.len().saturating_sub(1));
             self.chosen = lines.get(at).copied();
         }
     }
 
-    /// The single tree shown has ended: its last numbers stay.
+    /// Notes that the single tree shown has ended. Its last numbers stay.
     pub fn end(&mut self) {
         self.has_ended = true;
         if let Some(last) = self.last.take() {
@@ -242,7 +243,7 @@ impl State {
         Some((name, self.histories.get(&chosen)?))
     }
 
-    /// A limit was changed: show it at once.
+    /// Shows a changed limit at once.
     pub fn limit_is(&mut self, supervisor: i32, bytes: u64) {
         for tree in self.look.trees.iter_mut().filter(|tree| tree.supervisor == supervisor) {
             tree.limit_bytes = bytes;

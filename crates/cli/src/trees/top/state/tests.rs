@@ -72,7 +72,7 @@ fn what_is_chosen_stays_or_its_place_does() {
     // Another tree comes before it.
     state.take(look(vec![tree(0, vec![row(11, 9, "x")]), all()]));
     assert_eq!((state.chosen, state.chosen_at()), (Some(Line::Process(1, 11)), Some(4)));
-    // It ends: the next one is in its line.
+    // The selected process ends, and the next one takes its line.
     state.take(look(vec![tree(0, vec![row(11, 9, "x")]), tree(1, vec![row(10, 3, "a"), row(12, 1, "c")])]));
     assert_eq!(state.chosen, Some(Line::Process(1, 12)));
     state.move_by(isize::MAX);
@@ -93,7 +93,7 @@ fn history_is_that_of_the_chosen_line() {
     let (name, history) = state.history().unwrap();
     assert_eq!((name.as_str(), history.resident.len()), ("10", KEPT));
     assert_eq!((history.resident.back(), history.stall.back()), (Some(&10), Some(&250)));
-    // One that comes anew has none, even if its number was another's.
+    // A new process has no history, even if it has the id of an earlier one.
     state.take(look(vec![tree(2, vec![row(10, 3, "a")])]));
     assert_eq!(state.history().unwrap().1.resident.len(), 1);
     state.move_by(-1);
@@ -106,13 +106,13 @@ fn the_last_numbers_of_a_tree_that_has_ended_stay() {
     let all = || look(vec![tree(1, vec![row(10, 3, "a"), row(11, 2, "b")])]);
     state.take(all());
     state.move_by(1);
-    // Its supervisor is there for a moment more.
+    // The supervisor outlives its processes for a moment.
     (0..2).for_each(|_| state.take(look(vec![tree(1, Vec::new())])));
     assert_eq!(pids(&state), [1]);
     state.end();
     assert_eq!((pids(&state), state.chosen), (vec![1, 10, 11], Some(Line::Process(1, 11))));
     assert!(state.has_ended && state.history().is_some());
-    // Processes have come again in between.
+    // New processes appear in between.
     let mut state = State::new();
     let fewer = || look(vec![tree(1, vec![row(12, 3, "c")])]);
     [all(), look(vec![tree(1, Vec::new())]), fewer()].into_iter().for_each(|look| state.take(look));
