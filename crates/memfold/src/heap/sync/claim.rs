@@ -4,8 +4,8 @@
 //! lock, while its participant says that it is busy. A session owns the blocks that it makes or faults in. Or
 //! the right comes with a **claim**: the block's lock, the block in a frame, and no other owner. A session
 //! that claims another's block revokes the ownership: it makes itself the owner, changes the frame's tenancy,
-//! issues a heavy fence (`sync/fences.rs`), and waits until the old owner is not busy. Whatever the old owner
-//! does next begins with a check of the tenancy.
+//! issues a heavy fence (`sync/fences.rs`), and waits until the old owner is not busy. The next thing that
+//! the old owner does with the block begins with a check of the tenancy.
 //!
 //! A revocation takes a microsecond or two. So a block that several sessions change in turn is **shared**: it
 //! has no owner, and every session claims it for each change, including allocation. It gets an owner again

@@ -2,9 +2,9 @@
 //!
 //! A session sets its busy flag and then checks that a block is still its own. A thread that revokes the
 //! ownership publishes that and then checks whether the session is busy. Each needs a fence between its write
-//! and its read, but the session needs it for every node and the other hardly ever. So the session's fence
-//! only restrains the compiler, and the other's asks the kernel to interrupt all threads of the process
-//! (membarrier, Linux 4.14). Where membarrier is not available, both are real fences.
+//! and its read, but the session needs it for every node and the revoking thread hardly ever. So the
+//! session's fence only restrains the compiler, and the revoker's fence asks the kernel to interrupt all
+//! threads of the process (membarrier, Linux 4.14). Where membarrier is not available, both are real fences.
 
 use std::sync::atomic::{Ordering::SeqCst, compiler_fence, fence};
 

@@ -1,8 +1,9 @@
 //! Sessions and guards that were forgotten (`mem::forget`), not dropped.
 //!
-//! What such a session has (a participant, pins, blocks to allocate from) and the nodes of such guards stay
-//! taken. A caller with exclusive access to the heap knows that no session and no guard lives, since all of
-//! them borrow the heap: so everything still taken is released. The memory of the session itself is lost.
+//! The participant, the pins and the blocks of a forgotten session stay taken, and so do the nodes of
+//! forgotten guards. A caller with exclusive access to the heap knows that no session and no guard lives,
+//! since all of them borrow the heap. So everything still taken is released. The memory of the session itself
+//! is lost.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,11 +12,10 @@ use crate::heap::core::Core;
 use crate::heap::sync::locked;
 
 impl Core {
-    /// Releases what was forgotten. The caller has the heap exclusively, without a session.
+    /// Releases everything that forgotten sessions and guards hold. The caller has the heap exclusively,
+    /// without a session.
     pub fn end_forgotten(&self) {
-        if !self.participants.give_all() {
-            return;
-        }
+        self.participants.give_all();
         (0..self.frames.count()).filter_map(|frame| self.frames.get(frame)).for_each(|frame| frame.let_go());
         locked(&self.large).all().iter().for_each(|large| large.let_go());
         let end = locked(&self.rooms).numbers().0;

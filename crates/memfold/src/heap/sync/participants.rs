@@ -1,9 +1,10 @@
-//! What each session shows to the others: whether it is busy, and what it has pinned.
+//! The state that each session shows to the others: whether it is busy, and which blocks it has pinned.
 //!
-//! Only the session writes either of them, so using the heap writes to no memory that other threads write to.
-//! A thread that takes something from sessions (the ownership of a block, or, to evict it, the block itself)
-//! first makes that visible and then looks at the participants; sessions do it in the opposite order, with
-//! the fences of `sync/fences.rs` in between. At least one of the two sees the other.
+//! Only the session itself writes that state, so using the heap writes to no memory that other threads write
+//! to. A thread that takes something from sessions (the ownership of a block, or, to evict it, the block
+//! itself) first makes that visible and then looks at the participants. A session first shows what it does
+//! and then looks whether anything was taken. Each has a fence of `sync/fences.rs` in between. At least one
+//! of the two sees the other.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +18,7 @@ use crate::heap::sync::fences::Fences;
 /// Blocks that one session can pin at a time.
 pub const SLOTS: usize = 16;
 
-/// What one session shows. Its number is its place in [`Participants`], from 1.
+/// The state that one session shows. Its number is its place in [`Participants`], from 1.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Participant {
@@ -35,7 +36,7 @@ impl Participant {
         fences.light();
     }
 
-    /// Ends `enter`. A thread that sees this sees all changes before it.
+    /// Ends `enter`. A thread that sees this also sees all changes before it.
     #[inline(always)]
     pub fn leave(&self) {
         self.busy.store(false, Release);
@@ -64,7 +65,7 @@ impl Participant {
 /// The participants of all sessions.
 pub struct Participants {
     participants: Segments<Participant>,
-    /// How many were ever made, and how many are taken.
+    /// How many participants were ever made, and how many are taken.
     count: AtomicU32,
     taken: AtomicU32,
     making: Mutex<()>,
@@ -114,12 +115,11 @@ impl Participants {
         self.taken.fetch_sub(1, Release);
     }
 
-    /// Releases all participants: no session lives, but forgotten ones may have left theirs taken. Returns
-    /// whether any was taken.
-    pub fn give_all(&self) -> bool {
+    /// Releases all participants: no session lives, but forgotten ones may have left theirs taken.
+    pub fn give_all(&self) {
         let participants = (1..=self.count.load(Acquire)).filter_map(|number| self.get(number));
         let taken = participants.filter(|participant| participant.taken.load(Acquire));
-        taken.map(|participant| self.give(participant)).count() > 0
+        taken.for_each(|participant| self.give(participant));
     }
 
     /// Prevents new sessions from beginning, provided that there is only one, the caller's.

@@ -42,10 +42,10 @@ fn fails_at_each_place<R>(
 #[test]
 fn what_was_made_for_nothing_goes_later() {
     let heap = &mut Heap::new(Options::new().block_size(4096)).unwrap();
-    // The node moves: filling the new one fails, and freeing the old one does.
+    // The node moves: an operation can fail in filling the new node, or in freeing the old one.
     assert_eq!(fails_at_each_place(heap, |session, node| session.resize(node, 3000)), 2);
     let heap = &mut Heap::new(Options::new().block_size(4096)).unwrap();
-    // Three parts.
+    // The node has three parts, each of which can fail.
     assert_eq!(fails_at_each_place(heap, |session, _| session.put_bytes(&[1; 9000])), 3);
 }
 
@@ -93,7 +93,7 @@ fn what_waits_is_not_saved() {
     assert_eq!((waiting(&heap), Heap::load_from(&file[..], Options::new()).unwrap().stats().nodes), (0, 0));
 }
 
-/// They kept their blocks and participants, and the nodes of their guards, for good.
+/// Forgotten sessions used to keep their blocks and participants, and the nodes of their guards, for good.
 #[test]
 fn forgotten_sessions_and_guards() {
     let mut heap = Heap::new(Options::new().block_size(4096).limit(Limit::Blocks(3))).unwrap();
@@ -109,7 +109,12 @@ fn forgotten_sessions_and_guards() {
             guard.fill(round);
             forget(guard);
         }
-        forget(session);
+        // A guard may be forgotten although its session is not.
+        if round % 2 == 0 {
+            forget(session)
+        } else {
+            drop(session)
+        }
         nodes.push((short, long));
         assert_eq!(heap.check(), Ok(()));
         let mut session = heap.session().unwrap();
@@ -143,7 +148,7 @@ fn as_many_sessions_as_one_forgets() {
     heap.session().unwrap().alloc(10).unwrap();
 }
 
-/// Each makes a node, and together they need no more blocks than one session would.
+/// Each session makes a node, and together they need no more blocks than one session would.
 #[test]
 fn as_many_sessions_as_there_can_be() {
     let mut heap = Heap::new(Options::new()).unwrap();
