@@ -20,7 +20,7 @@ use crate::process::threads::Threads;
 use crate::reclaim::Reclaim;
 use crate::spill::state::Spill;
 
-/// The runtime; see the module. There is one in a process, in a static.
+/// The runtime; see the module. Each process has one, in a static.
 pub struct Runtime {
     /// Its own memory.
     pub arena: Arena,
@@ -73,7 +73,7 @@ impl Runtime {
         self.uffd()
     }
 
-    /// The shared counters page.
+    /// The shared page.
     pub fn shared(&self) -> &'static Shared {
         self.process.shared()
     }
@@ -130,7 +130,7 @@ impl Runtime {
         let _ = sys::write(to, text.as_str().as_bytes());
     }
 
-    /// As `fail`, about a page.
+    /// Like `fail`, about a page.
     #[cold]
     pub fn fail_at(&self, why: &str, page: usize, state: State) -> ! {
         use core::fmt::Write;

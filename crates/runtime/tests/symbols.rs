@@ -1,6 +1,6 @@
-//! The preload library meets the program in its symbols: the symbols that it defines come before the C
-//! library's, and those that it needs are taken from the program. Both lists are recorded here, so that
-//! neither grows unnoticed.
+//! The preload library touches the program through its symbols: those that it defines precede the C
+//! library's, and those that it needs come from the program. Both lists are recorded here, so that neither
+//! grows unnoticed.
 //!
 //! `MEMFOLD_PRELOAD_LIB` names the library to examine; otherwise one is built.
 
@@ -71,8 +71,8 @@ const DEFINED: &[&str] = &[
 ];
 
 /// Required symbols: for binding functions, for the addresses of libraries, and `errno` for interposed
-/// functions. Every C library has these. Functions that only glibc has are looked up, or programs with
-/// another C library could not be started.
+/// functions. Every C library has these. Functions that only glibc has are looked up, because otherwise
+/// programs with another C library could not start.
 const NEEDED: &[&str] = &["__errno_location", "dl_iterate_phdr", "dlsym"];
 
 /// Optional symbols: those that compilers call, the hooks of the linker's start files, and the allocator that

@@ -81,7 +81,7 @@ pub struct Area {
     pub mask: u64,
     /// A thread was sent through, and has not finished reading this yet; the door clears it.
     pub busy: u64,
-    /// The time of that, ns of the monotonic clock; the door does not change it.
+    /// When it was sent, ns of the monotonic clock; the door does not change this.
     pub sent_ns: u64,
     /// 1: it waits until the keeper has had its first look; 0: it continues at once.
     pub waits: u64,
@@ -108,7 +108,7 @@ pub struct Door {
     pub areas: [Areas; DOORS],
 }
 
-/// An [`Area`], of which Rust knows only the size, since others write it.
+/// An [`Area`] as plain numbers, since the supervisor and the doors write it.
 #[repr(C)]
 pub struct Areas(pub [AtomicU64; size_of::<Area>() / 8]);
 
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn flags_are_packed_as_the_door_unpacks_them() {
-        // Carry, zero and sign, and the bit that is always set; a door does not change direction and
-        // interrupts.
+        // Carry, zero and sign, and the bit that is always set; a door does not change the direction and
+        // interrupt flags.
         assert_eq!(packed_flags(0xc3 | 1 << 9 | 1 << 10), 0xc300);
         assert_eq!(packed_flags(0x02 | 1 << 11), 0x0201);
     }

@@ -1,7 +1,7 @@
 //! The seccomp filters of a process, as reported by `/proc/PID/status`, and how their number is stored.
 
-/// Added to a number of filters: under them the system call `userfaultfd` must not be made, only the device
-/// used.
+/// Added to a number of filters under which the system call `userfaultfd` must not be made: only the device
+/// may be used.
 pub const BY_DEVICE_ONLY: u32 = 1 << 31;
 
 /// The contents of `/proc/self/status`.
@@ -16,7 +16,7 @@ pub struct Status {
 }
 
 impl Status {
-    /// Reads the status in pieces, of which the last one is empty; `None` if it does not mention filters.
+    /// Reads the status in pieces, up to an empty one; `None` if it does not mention filters.
     pub fn read(mut piece: impl FnMut(&mut [u8]) -> usize) -> Option<Self> {
         let mut parser = Parser::default();
         let mut buffer = [0; 1024];

@@ -1,9 +1,9 @@
 //! What near means: when a process needs threads of memfold, and how often to look at it. The keeper uses
 //! this for its own process, and the supervisor for processes without a keeper.
 
-/// The highest rate at which one CPU can fill memory, bytes a ms: with huge pages.
+/// The highest rate at which one CPU can fill memory, in bytes per ms: with huge pages.
 pub const GROWTH_PER_MS: u64 = 10 << 20;
-/// Paging starts when there is less room than this for each CPU, bytes: starting takes some milliseconds.
+/// Paging starts when there is less room than this for each CPU, in bytes: starting takes some milliseconds.
 pub const START_ROOM: u64 = 32 << 20;
 /// Maximum number of CPUs that count for that.
 const STARTING: u64 = 4;
@@ -13,29 +13,29 @@ const STARTING: u64 = 4;
 const TOLD_ROOM: (u64, u64) = (4 << 20, 16 << 20);
 /// See [`TOLD_ROOM`].
 const TOLD_PART: u64 = 8;
-/// The maximum and minimum time between looks, ns.
+/// The maximum and minimum time between looks, in ns.
 pub const SLOWEST_LOOK: u64 = 100_000_000;
 /// See [`SLOWEST_LOOK`].
 pub const FASTEST_LOOK: u64 = 1_000_000;
-/// If the tree's resident memory has not changed for this many looks, looks are at least this far apart, ns:
-/// looking a thousand times a second takes time from a program that fits. Growth that is not reported fills
-/// less than 20 MiB meanwhile, unless the kernel gives it huge pages.
+/// If the tree's resident memory has not changed for this many looks, looks are at least this far apart, in
+/// ns: looking a thousand times a second takes time from a program that fits. Growth that is not reported
+/// fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
 pub const QUIET_LOOK: u64 = 4_000_000;
 /// See [`QUIET_LOOK`].
 pub const QUIET_LOOKS: u32 = 64;
-/// A change smaller than this does not count, bytes.
+/// A change smaller than this does not count, in bytes.
 pub const QUIET: u64 = 64 << 10;
-/// Smaller processes are left alone while there is room, bytes: the threads and tables for paging would cost
-/// more than is saved.
+/// Smaller processes are left alone while there is room, in bytes: the threads and tables for paging would
+/// cost more than is saved.
 pub const SMALLEST_PROACTIVE: u64 = 32 << 20;
-/// Of the memory that a process may write to and has not touched, at most this much belongs to the library
-/// before paging begins, bytes.
+/// Before paging begins, at most this much of a process's writable and untouched memory belongs to the
+/// library, in bytes.
 pub const OWN_UNTOUCHED: u64 = 2 << 20;
 /// A process keeps this fraction of the limit resident in any case: with less it would do nothing but fault.
 const FLOOR: u64 = 32;
 
-/// The memory that a process keeps resident in any case, bytes. A process with less gives nothing back, so it
-/// needs no thread: the larger ones make room for it.
+/// The memory that a process keeps resident in any case, in bytes. A process with less gives nothing back, so
+/// it needs no thread: the larger ones make room for it.
 pub fn floor(limit: u64) -> u64 {
     (limit / FLOOR).clamp(2 << 20, 64 << 20)
 }
@@ -60,25 +60,25 @@ pub fn least_managed(limit: u64, level: u32) -> u64 {
     floor(limit).max(worth_threads(limit, level))
 }
 
-/// With less room than this, bytes, paging starts in a process that may grow just by touching memory.
+/// With less room than this, in bytes, paging starts in a process that may grow just by touching memory.
 pub fn start_room(cpus: u64) -> u64 {
     START_ROOM * cpus.min(STARTING)
 }
 
-/// With less room than this, bytes, a process is told that the limit is near: its next request may exceed the
-/// remaining room.
+/// With less room than this, in bytes, a process is told that the limit is near: its next request may exceed
+/// the remaining room.
 pub fn near_room(cpus: u64) -> u64 {
     2 * start_room(cpus)
 }
 
-/// Whether paging is to start in a process that has just got `got` bytes, which it may fill before the next
+/// Whether paging must start in a process that has just got `got` bytes, which it may fill before the next
 /// look, when there is this much room.
 pub fn must_start(got: u64, room: u64, cpus: u64, limit: u64) -> bool {
     room < start_room_of(got, cpus, limit)
 }
 
-/// As `start_room`, for a process that has mapped `untouched` bytes without touching them yet: it can grow by
-/// that much without calling the library. On a busy machine it may take long until its keeper gets a CPU.
+/// Like `start_room`, for a process that has mapped `untouched` bytes without touching them yet: it can grow
+/// by that much without calling the library. On a busy machine it may take long until its keeper gets a CPU.
 pub fn start_room_of(untouched: u64, cpus: u64, limit: u64) -> u64 {
     told_room(limit).saturating_add(untouched).min(near_room(cpus))
 }
@@ -93,7 +93,7 @@ fn told_room(limit: u64) -> u64 {
     (limit / TOLD_PART).clamp(TOLD_ROOM.0, TOLD_ROOM.1)
 }
 
-/// How long to sleep until the next look, ns.
+/// How long to sleep until the next look, in ns.
 pub fn next_look(room: u64, cpus: u64, fastest: u64) -> u64 {
     (room / (GROWTH_PER_MS * cpus.max(1)) * 1_000_000).clamp(fastest, SLOWEST_LOOK)
 }

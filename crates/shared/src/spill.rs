@@ -65,7 +65,7 @@ const PART: u64 = 256;
 /// Maximum number of doorbells.
 pub const BELLS: usize = 8;
 
-/// Not in a file that processes may read.
+/// In place of a unit: the batch is not in a file that processes may read.
 pub const NOWHERE: u32 = u32::MAX;
 
 /// Stands for a process that has become another program, and does not wait for an answer.
@@ -106,7 +106,7 @@ pub mod kind {
     pub const CLAIM: u32 = 5;
     /// A program begins in this process: it holds nothing. Answered as a release is.
     pub const BEGIN: u32 = 6;
-    /// As [`GET`], for data that no thread waits for: tried once.
+    /// Like [`GET`], for data that no thread waits for: tried once.
     pub const TRY: u32 = 7;
     /// The process exists, and may hold batches later. No thread waits for the answer.
     pub const HERE: u32 = 8;
@@ -163,7 +163,7 @@ pub struct Area {
     pub bells: AtomicU32,
     /// Incremented, and woken, when a request slot becomes free.
     pub freed: AtomicU32,
-    /// Number of threads that wait for that; too high if one of them was killed.
+    /// Number of threads that wait for a free slot; too high if one of them was killed.
     pub waiting: AtomicU32,
     /// Whether batches are taken: one of [`open`].
     pub is_open: AtomicU32,
@@ -179,7 +179,7 @@ pub struct Area {
     pub seal: AtomicU32,
     /// Maximum size of a batch in bytes.
     pub batch_bytes: AtomicU32,
-    /// How long a thread waits for a page, ns.
+    /// How long a thread waits for a page, in ns.
     pub patience_ns: AtomicU64,
     /// The key, valid only for this run.
     pub key: [AtomicU64; 4],
@@ -194,7 +194,7 @@ pub struct Area {
     pub direct_bytes: AtomicU64,
     /// Duration of faults whose page was spilled: see [`page::bucket_of`].
     pub fault_histogram: [AtomicU64; page::BUCKETS],
-    /// The longest one, ns.
+    /// The longest one, in ns.
     pub fault_max_ns: AtomicU64,
     /// The request slots.
     pub posts: [Post; POSTS],

@@ -33,7 +33,7 @@ pub const REPEATED: usize = 1;
 const PAGE: usize = 4096;
 /// Number of pages in a block.
 const PAGES: u64 = 512;
-/// How often to look at an incomplete event before it is given up.
+/// How many times to look at an incomplete event before it is given up.
 const PATIENCE: u32 = 20;
 const LAPS: u64 = 31;
 const LAP_SHIFT: u32 = 59;
@@ -69,7 +69,7 @@ pub struct Event {
 /// See [`Event`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// A fault on a compressed page took this long, ns.
+    /// A fault on a compressed page took this long, in ns.
     Fault(u64),
     /// This many pages of its block of 2 MiB were compressed, beginning with this one.
     Compressed(u64),
@@ -82,8 +82,8 @@ pub fn size_class(bytes: usize) -> usize {
 }
 
 impl Trail {
-    /// The supervisor touches the memory before it is needed, so that no process has to wait for it when it
-    /// leaves an event.
+    /// Touches the memory before it is needed, so that no process has to wait for it when it leaves an event.
+    /// Called by the supervisor.
     pub fn provide(&self) {
         self.events.iter().step_by(PAGE / size_of::<[u64; 2]>()).for_each(|event| event[0].store(0, Relaxed));
     }
@@ -133,9 +133,9 @@ pub struct Reader {
     at: u64,
     /// An event that was incomplete at the last look.
     waits_for: u64,
-    /// How often it was looked at.
+    /// How many times it was looked at.
     looks: u32,
-    /// Number of events that were never seen: too many arrived, or their writer was ended in the middle.
+    /// Number of events that were never seen: too many arrived, or their writer was killed while it wrote.
     pub lost: u64,
 }
 
@@ -273,7 +273,7 @@ mod tests {
         trail.head.fetch_add(1, Relaxed);
         reader.drain(&trail, true, |_| seen += 1);
         assert_eq!((seen, reader.lost), (1, 2));
-        // With nonsense in the head it ends, too.
+        // A nonsensical head does not keep it from ending.
         trail.head.store(u64::MAX / 2, Relaxed);
         reader.drain(&trail, true, |_| seen += 1);
         assert!(reader.lost > EVENTS as u64);

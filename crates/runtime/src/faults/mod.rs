@@ -35,7 +35,7 @@ pub struct Faults {
     pub serving: AtomicU32,
     /// Whether a thread of the program is waiting, and since when.
     pub stall: Stall,
-    /// The keeper is to wake the handlers.
+    /// Whether the keeper must wake the handlers.
     pub wake_wanted: AtomicBool,
 }
 

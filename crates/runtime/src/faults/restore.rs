@@ -12,8 +12,8 @@ impl Runtime {
         self.pages.table.for_each_block(start, end, |base, block| {
             if block.evicted.load(Acquire) != 0 {
                 let (from, to) = (start.max(base), end.min(base + BLOCK));
-                // SAFETY: reading loses nothing. A page that cannot be read at all stays evicted until it
-                // can.
+                // SAFETY: populating for reads changes no contents. A page that cannot be read stays evicted
+                // until it can.
                 let _ = unsafe { sys::madvise(from, to - from, advice::POPULATE_READ) };
             }
         });

@@ -2,9 +2,9 @@
 //!
 //! This measures what a limit costs, as the kernel's pressure (PSI, "some") does for its own reclaim:
 //! simultaneous waits of several threads count once. A wait begins when a handler has read the fault's
-//! message; the few microseconds before, in which the handler wakes, are not seen. Whenever a wait ends, the
-//! time so far is counted, even if other waits go on: an observer that looks every second sees the second in
-//! which the wait took place.
+//! message; the few microseconds before that, in which the handler wakes, are not counted. Whenever a wait
+//! ends, the time so far is counted, even if other waits go on: an observer that looks every second sees the
+//! second in which the wait took place.
 //!
 //! ```text
 //!   63                                8 7        0

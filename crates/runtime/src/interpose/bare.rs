@@ -1,6 +1,6 @@
 //! `_Fork`, `clone`, and the system calls behind them through `syscall`: they make a child with a copy of the
 //! memory, bypassing the handlers of `pthread_atfork`. Sandboxes and container tools make all of their
-//! children this way. The work of those handlers is done here:
+//! children this way. This module does the work of those handlers:
 //!
 //! ```text
 //!   fork::prepare ── the call ──┬── fork::parent
@@ -9,16 +9,15 @@
 //!
 //! - Children that share the memory (`CLONE_VM`: threads, and those of `vfork`)
 //!   need nothing.
-//! - `_Fork` may be called in a signal handler. Nothing here waits for anything that the interrupted thread
-//!   holds, because locks are held with signals blocked.
-//! - A child that begins on a stack, or with thread-local storage, of its own gets them only after its
-//!   runtime has begun: neither may be evicted at that time.
+//! - `_Fork` may be called in a signal handler. Locks are held only with signals blocked, so nothing here
+//!   waits for a lock that the interrupted thread holds.
+//! - A child with a stack or thread-local storage of its own switches to them only after its runtime has
+//!   begun, because they may be evicted and nothing restores them before.
 //! - With `CLONE_VFORK` the kernel would suspend the parent in the middle of the fork. So the parent waits
-//!   afterwards, for a pipe that the child's `execve` closes.
-//! - If a thread ends itself by the system call and was the program's last thread, the runtime's threads end,
-//!   too.
-//! - Where the runtime has stopped there is nothing to prepare, and no system call is made that the program
-//!   has not requested: the program may have a filter.
+//!   afterwards instead, until the child's `execve` closes a pipe.
+//! - If the program's last thread ends itself by the system call, the runtime's threads end, too.
+//! - Where the runtime has stopped, there is nothing to prepare. No system call is made that the program has
+//!   not requested, because the program may have a filter.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -42,7 +41,7 @@ static UNDERSCORE_FORK: Next = Next::library(c"_Fork");
 static CLONE: Next = Next::library(c"clone");
 static SYSCALL: Next = Next::library(c"syscall");
 
-/// All of them.
+/// All functions interposed here.
 pub static ALL: [&Next; 3] = [&UNDERSCORE_FORK, &CLONE, &SYSCALL];
 
 /// Whether a child made with these flags has to be prepared.
@@ -54,7 +53,7 @@ fn is_to_be_prepared(flags: usize) -> bool {
 }
 
 /// Makes a child by `make`, which returns 0 in the child. `written` is the address to which the kernel writes
-/// in the child before its faults can be served, or 0.
+/// in the child before the child's faults can be served, or 0.
 fn make_child(written: usize, make: impl FnOnce() -> isize) -> isize {
     fork::prepare(|| {
         if written != 0 {
@@ -102,7 +101,7 @@ impl Wanted {
 }
 
 /// A pipe whose writing end the child keeps until it executes a program or ends. (With `CLONE_FILES` there is
-/// no such end, and nobody waits.)
+/// no such end, and the parent does not wait.)
 struct ChildEnd {
     reader: sys::Fd,
     writer: sys::Fd,
@@ -125,26 +124,26 @@ impl ChildEnd {
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> c_int {
-    // SAFETY: passed on to the caller. The result is an `int`.
+    // SAFETY: the caller upholds the contract. The result is an `int`.
     let make = || unsafe { UNDERSCORE_FORK.call([]) as c_int as isize };
     if is_to_be_prepared(0) { make_child(0, make) as c_int } else { make() as c_int }
 }
 
-/// Defines functions that make a child that begins in a function.
+/// Defines functions that make a child and run a function in it.
 macro_rules! clones {
     ($($name:ident)+) => {
         $(
-            /// As the C library's.
+            /// Replaces the C library's function.
             ///
             /// # Safety
-            /// As the C library's. The variable arguments are declared as fixed ones: they are passed in the
-            /// same places, and are used only where the flags require them.
+            /// The same as for the C library's function. The variable arguments are declared as fixed ones:
+            /// they are passed in the same places, and are used only where the flags require them.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(
                 function: usize,
@@ -156,7 +155,7 @@ macro_rules! clones {
                 child_tid: usize,
             ) -> c_int {
                 let given = [function, stack, flags as u32 as usize, argument, parent_tid, tls, child_tid];
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 unsafe { clone_to_function(given) }
             }
         )+
@@ -166,14 +165,14 @@ macro_rules! clones {
 clones! { clone __clone }
 
 /// # Safety
-/// As the C library's `clone`.
+/// The same as for the C library's `clone`.
 unsafe fn clone_to_function(given: [usize; 7]) -> c_int {
     let [function, stack, flags, argument, parent_tid, tls, child_tid] = given;
     if function == 0 || stack == 0 || !is_to_be_prepared(flags) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         return unsafe { CLONE.call_with(given) } as c_int;
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let made = unsafe { clone_here(flags, parent_tid, child_tid, tls) };
     if made == Ok(0) {
         // SAFETY: this is the child; the function and stack are the caller's.
@@ -185,24 +184,24 @@ unsafe fn clone_to_function(given: [usize; 7]) -> c_int {
 /// Clones without a stack for the child, which continues here.
 ///
 /// # Safety
-/// As the system call.
+/// The same as for the system call.
 unsafe fn clone_here(flags: usize, parent_tid: usize, child_tid: usize, tls: usize) -> sys::Result<usize> {
     Wanted { flags, child_tid, tls }.make(|flags| {
         #[cfg(target_arch = "x86_64")]
         let arguments = [flags, 0, parent_tid, child_tid, 0, 0];
         #[cfg(target_arch = "aarch64")]
         let arguments = [flags, 0, parent_tid, 0, child_tid, 0];
-        // SAFETY: passed on to the caller. The child has a copy of this stack.
+        // SAFETY: the caller upholds the contract. The child has a copy of this stack.
         unsafe { sys::syscall(sys::nr::CLONE, arguments) }
     })
 }
 
-/// In a child: runs its function on its stack, and then ends it.
+/// In a child: runs its function on its stack, and then ends the child.
 ///
 /// # Safety
 /// The function and stack must be the child's own; nothing of the present stack may be needed any more.
 unsafe fn run(function: usize, argument: usize, stack: usize) -> ! {
-    // SAFETY: passed on to the caller; the last call does not return.
+    // SAFETY: the caller upholds the contract; the last call does not return.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         core::arch::asm!(
@@ -239,11 +238,10 @@ extern "C" fn leave_with(status: c_int) -> ! {
     leave(status as usize)
 }
 
-/// Ends the calling thread as the system call `exit` does; and the process, if no other thread of the program
-/// is left, since the runtime's threads would go on for ever.
+/// Ends the calling thread as the system call `exit` does. If it is the program's last thread, the process
+/// ends, since the runtime's threads would go on for ever.
 pub fn leave(status: usize) -> ! {
-    // In this order: where the runtime has stopped, the program may have a filter under which no other call
-    // may be made.
+    // The order matters: where the runtime has stopped, a filter of the program may forbid any other call.
     let is_last = !RUNTIME.process.stopped.load(Acquire) && is_managed_here() && is_last_thread();
     let number = if is_last { sys::nr::EXIT_GROUP } else { sys::nr::EXIT };
     loop {
@@ -267,19 +265,19 @@ fn is_last_thread() -> bool {
 /// The system calls that make a child or end a thread. `None` if the call is to be made like any other.
 ///
 /// # Safety
-/// As the system call.
+/// The same as for the system call.
 pub unsafe fn by_number(number: usize, a: [usize; 6]) -> Option<isize> {
     #[cfg(target_arch = "x86_64")]
     const FORK: usize = 57;
     #[cfg(target_arch = "x86_64")]
     if number == FORK && is_to_be_prepared(0) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         return Some(result(
             Wanted { flags: 0, child_tid: 0, tls: 0 }.make(|_| unsafe { sys::syscall(FORK, [0; 6]) }),
         ));
     }
     // A child with a stack of its own continues after the C library's function, at the top of that stack.
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let plainly = || unsafe { SYSCALL.call_with([number, a[0], a[1], a[2], a[3], a[4], a[5]]) };
     match number {
         sys::nr::CLONE if a[1] == 0 && is_to_be_prepared(a[0]) => {
@@ -287,11 +285,11 @@ pub unsafe fn by_number(number: usize, a: [usize; 6]) -> Option<isize> {
             let (child_tid, tls) = (a[3], a[4]);
             #[cfg(target_arch = "aarch64")]
             let (child_tid, tls) = (a[4], a[3]);
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller upholds the contract.
             Some(result(unsafe { clone_here(a[0], a[2], child_tid, tls) }))
         }
         sys::nr::CLONE => Some(plainly()),
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         sys::nr::CLONE3 => Some(unsafe { clone3(a[0], a[1]) }.unwrap_or_else(plainly)),
         sys::nr::EXIT => leave(a[0]),
         _ => None,
@@ -299,7 +297,7 @@ pub unsafe fn by_number(number: usize, a: [usize; 6]) -> Option<isize> {
 }
 
 /// # Safety
-/// As the system call.
+/// The same as for the system call.
 unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
     const WORDS: usize = 16;
     const FLAGS: usize = 0;
@@ -307,7 +305,7 @@ unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
     const STACK: usize = 5;
     const TLS: usize = 7;
     const SMALLEST: usize = 64;
-    // Where the program may have a filter, no system call is made.
+    // Where the program may have a filter, this makes no system call of its own.
     if !is_to_be_prepared(0) || !(SMALLEST..=WORDS * 8).contains(&bytes) || !bytes.is_multiple_of(8) {
         return None;
     }
@@ -317,8 +315,8 @@ unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
         return None;
     }
     if found.is_err() {
-        // Reading it by a system call is forbidden here.
-        // SAFETY: passed on to the caller.
+        // The system call that reads the arguments safely is forbidden here.
+        // SAFETY: the caller upholds the contract.
         let given = unsafe { core::slice::from_raw_parts(arguments as *const usize, bytes / 8) };
         words[..bytes / 8].copy_from_slice(given);
     }
@@ -328,7 +326,7 @@ unsafe fn clone3(arguments: usize, bytes: usize) -> Option<isize> {
     let wanted = Wanted { flags: words[FLAGS], child_tid: words[CHILD_TID], tls: words[TLS] };
     Some(result(wanted.make(|flags| {
         words[FLAGS] = flags;
-        // SAFETY: passed on to the caller; the child has a copy of this stack.
+        // SAFETY: the caller upholds the contract; the child has a copy of this stack.
         unsafe { sys::syscall(sys::nr::CLONE3, [words.as_ptr() as usize, bytes, 0, 0, 0, 0]) }
     })))
 }

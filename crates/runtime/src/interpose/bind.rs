@@ -1,4 +1,4 @@
-//! Binding the functions that ours precede, before the program's first thread runs.
+//! Binds the C library's functions that ours replace, before the program's first thread runs.
 
 use super::mappings::{advice, growth, locked, own_uffd, pins, remap};
 use super::next::Next;

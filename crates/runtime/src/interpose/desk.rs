@@ -1,5 +1,5 @@
-//! Requests to the keeper: what only the keeper can do for a thread of the program. Only the keeper has the
-//! userfaultfd (in a descriptor table of its own), and only it evicts.
+//! Requests to the keeper, by threads of the program. Only the keeper has the userfaultfd (in a descriptor
+//! table of its own), and only it evicts.
 //!
 //! ```text
 //!  idle ──(thread, holding the desk)──> asked ──(keeper)──> done ──(thread)──> idle
@@ -22,8 +22,8 @@ const ASKED: u32 = 1;
 const SERVING: u32 = 2;
 const DONE: u32 = 3;
 
-/// The keeper answers within microseconds, on a busy machine much later, unless a fork holds it up. No thread
-/// waits longer than this for it, ns.
+/// Maximum wait for the keeper, in ns. It answers within microseconds, or much later on a busy machine. While
+/// a fork holds it up, no thread waits for it.
 const PATIENCE: u64 = 30_000_000_000;
 
 static DESK: Lock<()> = Lock::new(());
@@ -37,19 +37,19 @@ pub fn let_evictions_end() -> bool {
     ask(0, 0)
 }
 
-/// Lets the keeper register all new mappings. `false` if the keeper does not answer.
+/// Has the keeper register all new mappings. `false` if the keeper does not answer.
 pub fn watch_growth() -> bool {
     ask(usize::MAX, 0)
 }
 
-/// Lets the keeper register all private anonymous mappings that overlap the range, so that mappings which
-/// differ in nothing else become one. `false` if the keeper does not answer.
+/// Has the keeper register all private anonymous mappings that overlap the range, so that mappings which
+/// differ only in their registration become one. `false` if the keeper does not answer.
 pub fn unsplit(start: usize, end: usize) -> bool {
     ask(start, end)
 }
 
-/// Lets the keeper free memory that the runtime has reserved beyond what is allowed when the program's memory
-/// is limited to `limit`. `false` if the keeper does not answer.
+/// Has the keeper free reserved memory of the runtime that exceeds its allowance when the program's memory is
+/// limited to `limit`. `false` if the keeper does not answer.
 pub fn make_way(limit: usize) -> bool {
     if !door::has_keeper() {
         let mask = sys::block_signals();
@@ -139,7 +139,7 @@ fn serve_now(maps: Fd, mut watch: impl FnMut()) {
 /// # Safety
 /// No other thread may exist.
 pub unsafe fn after_fork() {
-    // SAFETY: passed on to the caller; the desk protects nothing but its own use.
+    // SAFETY: the caller upholds the contract; the desk protects nothing but its own use.
     unsafe { DESK.reset_in_child() };
     STATE.store(IDLE, Relaxed);
 }
@@ -156,7 +156,7 @@ impl Runtime {
             let managed = mapping.is_private_anonymous() && !own && to <= crate::kernel::addresses::END;
             if from < end && start < to && managed {
                 // The kernel refuses this where the program has registered the mapping with its own
-                // userfaultfd: then it stays as it is.
+                // userfaultfd; the mapping then stays as it is.
                 if self.register(from, to - from).is_ok() {
                     self.forks.keep_out_of_children(from, to);
                 }

@@ -1,13 +1,13 @@
 //! Functions of the C library that the runtime must know about.
 //!
-//! The preload library defines them under the same names. Each behaves as the C library's function, which it
-//! calls; in addition, it tells the runtime about things for which the kernel has no event. Three rules hold
-//! for all of them:
+//! The preload library defines them under the same names. Each calls the C library's function and behaves
+//! like it; in addition, it tells the runtime about things for which the kernel has no event. Three rules
+//! hold for all of them:
 //!
 //! - In a process that is not managed, or is not paging yet, they cost one load.
 //! - They run in threads of the program: on stacks that may be evicted, possibly in a signal handler,
 //!   possibly in a child of `vfork`, where the memory is the parent's but everything else is the child's own.
-//! - So no lock is held there that a fault handler waits for, and a lock is held only with signals blocked.
+//! - So they hold no lock that a fault handler waits for, and they hold locks only with signals blocked.
 //!
 //! | file | functions |
 //! | --- | --- |
@@ -44,7 +44,7 @@ mod starting;
 /// # Safety
 /// Only the forking thread may exist, and it must not be inside a function of this module.
 pub unsafe fn after_fork() {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe {
         rights::credentials::after_fork();
         desk::after_fork();

@@ -1,4 +1,4 @@
-//! The C library's own functions, which ours precede.
+//! The C library's own functions, which ours replace.
 
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -56,14 +56,14 @@ impl Next {
     /// Calls it. If the function returns an `int`, only the low half of the result is valid.
     ///
     /// # Safety
-    /// As the C library's function.
+    /// The same as for the C library's function.
     #[inline(always)]
     pub unsafe fn call<const N: usize>(&self, given: [usize; N]) -> isize {
         let at = self.at.load(Acquire);
         let mut a = [0; 6];
         a[..N].copy_from_slice(&given);
         if at == 0 {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller upholds the contract.
             return unsafe { self.call_before(a) };
         }
         // SAFETY: integers and pointers are passed in registers, six of them on every supported architecture;
@@ -75,7 +75,7 @@ impl Next {
     /// Calls a function that takes up to seven arguments.
     ///
     /// # Safety
-    /// As the C library's function.
+    /// The same as for the C library's function.
     pub unsafe fn call_with(&self, a: [usize; 7]) -> isize {
         type Function = extern "C" fn(usize, usize, usize, usize, usize, usize, usize) -> isize;
         let at = match self.at.load(Acquire) {
@@ -91,11 +91,11 @@ impl Next {
     }
 
     /// # Safety
-    /// As the C library's function.
+    /// The same as for the C library's function.
     #[cold]
     unsafe fn call_before(&self, a: [usize; 6]) -> isize {
         match self.before {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller upholds the contract.
             Before::Call(number) => result(unsafe { sys::syscall(number, a) }),
             Before::LookUp => match self.bind() {
                 0 => result(Err(Errno::NOSYS)),
@@ -109,7 +109,7 @@ impl Next {
     }
 }
 
-/// The result as a function of the C library returns it: -1 and `errno`, or the value.
+/// Converts a result to the C library's convention: -1 and `errno`, or the value.
 #[inline(always)]
 pub fn result(answer: sys::Result<usize>) -> isize {
     match answer {

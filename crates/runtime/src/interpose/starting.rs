@@ -1,7 +1,7 @@
 //! Functions that start processes. If the kernel refuses one for lack of tasks (`pids.max`, `ulimit -u`),
-//! threads of memfold may have taken its place: they end to make way, and the kernel is asked again
-//! (`watch/retire.rs`). `vfork` cannot be wrapped: it returns twice, to the same place on the stack. `system`
-//! and `popen` start processes inside the C library, bypassing these functions.
+//! threads of memfold may be the reason: they end to make way, and the call is repeated (`watch/retire.rs`).
+//! `vfork` cannot be wrapped: it returns twice, to the same place on the stack. `system` and `popen` start
+//! processes inside the C library, bypassing these functions.
 
 use core::ffi::c_int;
 
@@ -13,26 +13,26 @@ static FORK: Next = Next::library(c"fork");
 static POSIX_SPAWN: Next = Next::library(c"posix_spawn");
 static POSIX_SPAWNP: Next = Next::library(c"posix_spawnp");
 
-/// All of them.
+/// All functions interposed here.
 pub static ALL: [&Next; 3] = [&FORK, &POSIX_SPAWN, &POSIX_SPAWNP];
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fork() -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     with_tasks_back(|| unsafe { FORK.call([]) as c_int }, |pid| *pid == -1 && errno() == Errno::AGAIN)
 }
 
 macro_rules! spawns {
     ($($name:ident $next:ident)*) => {
         $(
-            /// As the C library's.
+            /// Replaces the C library's function.
             ///
             /// # Safety
-            /// As the C library's.
+            /// The same as for the C library's function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(
                 pid: usize,
@@ -43,7 +43,7 @@ macro_rules! spawns {
                 environment: usize,
             ) -> c_int {
                 let given = [pid, program, actions, attributes, words, environment];
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 with_tasks_back(|| unsafe { $next.call(given) as c_int }, |error| *error == Errno::AGAIN.0)
             }
         )*

@@ -31,13 +31,14 @@ pub fn own_status() -> Option<Status> {
     status
 }
 
-/// What is known about the filters of this process, for the slot of a program that it becomes.
+/// What is known about the filters of this process. The slot passes it on to programs that the process
+/// becomes.
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 /// See [`is_free`].
 static IS_FREE: AtomicBool = AtomicBool::new(false);
 
-/// Called at the start of a program: whether the runtime's calls are harmless; and whether that includes the
-/// call `userfaultfd`.
+/// Called at the start of a program. `None` if the runtime's calls may be harmful; otherwise whether the call
+/// `userfaultfd` is harmless, too.
 pub fn allow(shared: &Shared, status: Status) -> Option<bool> {
     if status.mode == 0 {
         IS_FREE.store(true, Relaxed);
@@ -57,7 +58,7 @@ pub fn is_free() -> bool {
     IS_FREE.load(Relaxed)
 }
 
-/// From now on there may be one.
+/// Records that there may be a filter from now on.
 pub fn comes() {
     IS_FREE.store(false, Relaxed);
 }
@@ -68,7 +69,7 @@ pub fn note_in(slot: &Slot) {
     slot.filters.store(KNOWN.load(Relaxed), Relaxed);
 }
 
-/// Whether the call may be made.
+/// Whether the call `userfaultfd` may be made.
 pub fn userfaultfd_may_be_called() -> bool {
     KNOWN.load(Relaxed) & BY_DEVICE_ONLY == 0
 }
@@ -83,7 +84,7 @@ impl Harmless {
     /// Reads a filter, the `sock_fprog` that the kernel is going to get, into a buffer for [`MOST_STEPS`].
     pub fn read(program: usize, place: &mut [usize]) -> Option<Self> {
         let mut head = [0usize; 2];
-        // If the address is wrong, the kernel will refuse it: this does not touch it.
+        // This fails if the address is invalid. The kernel will then refuse the filter.
         sys::read_own_memory(program, &mut head).ok()?;
         let (length, start) = (head[0] & 0xffff, head[1]);
         let steps = place.get_mut(..length)?;
@@ -102,7 +103,7 @@ impl Harmless {
         Some(Harmless { count: count | before & BY_DEVICE_ONLY | by_device })
     }
 
-    /// The filter was installed.
+    /// Records that the filter was installed.
     pub fn installed(self, slot: &Slot) {
         KNOWN.store(self.count, Relaxed);
         note_in(slot);
@@ -116,7 +117,7 @@ pub const MOST_STEPS: usize = 4096;
 const MOST_STATES: usize = 32;
 const PATIENCE: u32 = 20_000;
 
-/// Whether no call of the runtime ends the process. If so: whether that includes `userfaultfd`.
+/// `None` if a call of the runtime ends the process; otherwise whether `userfaultfd` is harmless, too.
 fn judge(steps: &[usize]) -> Option<bool> {
     CALLS.iter().all(|call| is_harmless(steps, call)).then(|| is_harmless(steps, &USERFAULTFD))
 }

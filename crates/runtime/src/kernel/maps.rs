@@ -72,7 +72,7 @@ struct QueryArg {
 }
 
 /// The private anonymous mapping that contains `address`, as it is now. Linux 6.11 has a query for that
-/// (PROCMAP_QUERY); before, the whole list is read.
+/// (PROCMAP_QUERY); on earlier kernels, the whole list is read.
 pub fn private_anonymous_at(fd: Fd, address: usize) -> Option<(usize, usize)> {
     const QUERY: usize = 0xC068_6611;
     const SHARED: u64 = 8;

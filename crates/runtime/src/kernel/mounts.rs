@@ -10,7 +10,7 @@
 //!   pages by plain references, which `UFFDIO_MOVE` does not see.
 //!
 //! `mountinfo` says which mounts those are. Asking a file system for its type could wait for its server, and
-//! the keeper may not wait for any process.
+//! the keeper must not wait for any process.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -22,8 +22,8 @@ use crate::kernel::sys::{self, Fd, PollFd};
 const UNASKED: [&[u8]; 7] = [b"fuse", b"fuseblk", b"virtiofs", b"9p", b"cifs", b"smb3", b"zfs"];
 /// Those of them that are FUSE.
 const FUSE: [&[u8]; 3] = [b"fuse", b"fuseblk", b"virtiofs"];
-/// Types whose direct I/O takes plain references (`iov_iter_get_pages`): NFS and Ceph in the kernel's source
-/// of 6.18; the others are not in the kernel and were not examined.
+/// Types whose direct I/O takes plain references (`iov_iter_get_pages`): NFS and Ceph do so in Linux 6.18;
+/// the others were not examined.
 const HOLD: [&[u8]; 10] =
     [b"nfs", b"nfs4", b"ceph", b"orangefs", b"pvfs2", b"lustre", b"gpfs", b"beegfs", b"panfs", b"wekafs"];
 
@@ -38,7 +38,7 @@ pub enum Risk {
     Always,
 }
 
-/// Which holds on pages eviction can notice.
+/// The kinds of holds on pages that eviction can notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notices {
     /// None: eviction is by `mremap`.
@@ -50,7 +50,7 @@ pub enum Notices {
 }
 
 impl Notices {
-    /// For the running kernel; `moves`: it has UFFDIO_MOVE.
+    /// For the running kernel; `moves` tells whether it has UFFDIO_MOVE.
     pub fn of(moves: bool) -> Self {
         match sys::kernel_version() {
             _ if !moves => Notices::Nothing,
@@ -79,7 +79,7 @@ impl Notices {
 const KNOWN: usize = 1024;
 /// Number of bits of a list entry that contain the risk.
 const RISK_BITS: u32 = 2;
-/// How often to look at a list that is being written before a mount counts as unknown.
+/// How many times to look at a list that is being written before a mount counts as unknown.
 const PATIENCE: usize = 1000;
 const POLL_CHANGED: i16 = 2 | 8;
 
@@ -114,7 +114,7 @@ impl KnownMounts {
         all[self.notices.load(Relaxed).min(2) as usize]
     }
 
-    /// Sets this, before the list is read.
+    /// Sets the kinds of holds that eviction can notice. Called before the list is read.
     pub fn set_notices(&self, notices: Notices) {
         self.notices.store(notices as u32, Relaxed);
     }
@@ -140,8 +140,8 @@ impl KnownMounts {
         self.notices().unknown()
     }
 
-    /// Whether reading from this open file of the calling thread is a risk. `direct`: it may have been opened
-    /// with `O_DIRECT`.
+    /// Whether reading from this open file of the calling thread is a risk. `direct` tells whether it may
+    /// have been opened with `O_DIRECT`.
     pub fn may_write_late(&self, file: Fd, direct: bool) -> bool {
         match sys::file_info(file, c"") {
             Ok(info) if info.is_regular => {

@@ -1,7 +1,7 @@
 //! Which pages are present, from `/proc/self/pagemap`.
 //!
-//! Linux 6.7 can search it (PAGEMAP_SCAN), skipping the holes of large reservations; before, every page must
-//! be read.
+//! Since Linux 6.7 the kernel can search it (PAGEMAP_SCAN), skipping the holes of large reservations; on
+//! earlier kernels, every entry must be read.
 //!
 //! A page in the kernel's swap is not resident, and is left there. A guard page (MADV_GUARD_INSTALL, Linux
 //! 6.13) looks the same: its entry is neither a page nor empty. Both are called **swapped** here.
@@ -226,7 +226,7 @@ impl Pagemap {
         Some(present)
     }
 
-    /// As `present`, but only pages that no other process has mapped.
+    /// Like `present`, but only pages that no other process has mapped.
     pub fn exclusive(&self, start: usize, pages: usize, first: usize) -> Present {
         let mut exclusive = Present::default();
         let words = self.words(start, pages).unwrap_or([0; PAGES]);

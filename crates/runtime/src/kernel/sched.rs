@@ -1,9 +1,9 @@
-//! On which CPUs and for how long threads run, both this library's and the supervisor's: the CPUs to which
-//! they are bound, and the time slice that they request from the kernel's scheduler.
+//! Scheduling of this library's and the supervisor's threads: the CPUs to which they are bound, and the time
+//! slice that they request from the kernel.
 
 use crate::kernel::sys::{nr, syscall};
 
-/// The slice of threads for which others wait, ns: the smallest that the kernel accepts.
+/// The slice of threads for which others wait, in ns: the smallest that the kernel accepts.
 const SHORT_SLICE: u64 = 100_000;
 
 /// The CPU on which the calling thread runs at the moment.
@@ -60,7 +60,7 @@ struct SchedAttr {
     period: u64,
 }
 
-/// Requests the shortest slice for the calling thread, for which others wait, and leaves all else as it is. A
+/// Requests the shortest slice for the calling thread, for which others wait, and changes nothing else. A
 /// thread with a shorter slice than the running thread's runs as soon as it is woken (Linux 6.12; earlier
 /// kernels ignore this), and its share of the CPU stays the same.
 ///
@@ -73,7 +73,7 @@ pub fn shorten_slice() {
     let bytes = size_of::<SchedAttr>();
     // SAFETY: the kernel writes at most this many bytes.
     let got = unsafe { syscall(nr::SCHED_GETATTR, [0, &raw mut how as usize, bytes, 0, 0, 0]) };
-    // Only under the usual policy this field is a slice.
+    // This field is a slice only under the usual policy.
     if got.is_ok() && how.policy == 0 {
         how.runtime = SHORT_SLICE;
         // SAFETY: the kernel only reads it.

@@ -45,7 +45,7 @@ pub mod feature {
     pub const NEEDED: u64 = EVENT_REMAP | EVENT_REMOVE | EVENT_UNMAP | THREAD_ID;
 }
 
-/// The kind of access for which a thread had to wait.
+/// The kind of access that made a thread wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Touch {
     /// A read of a missing page.
@@ -219,8 +219,8 @@ impl Uffd {
         unsafe { sys::ioctl(self.0, REGISTER, &mut arg) }.map(drop)
     }
 
-    /// Write-protects the present pages of the range, or lifts that, and wakes the threads that wait for it.
-    /// The kernel refuses this where part of the range is not registered for it.
+    /// Write-protects the present pages of the range, or lifts the protection, and wakes the threads that
+    /// wait for that. The kernel refuses this where part of the range is not registered for it.
     pub fn protect(&self, start: usize, bytes: usize, on: bool) -> Result<()> {
         let range = RangeArg { start: start as u64, bytes: bytes as u64 };
         let mut arg = ProtectArg { range, mode: u64::from(on) };
@@ -242,8 +242,8 @@ impl Uffd {
         let _ = unsafe { sys::ioctl(self.0, WAKE, &mut arg) };
     }
 
-    /// Wakes all waiting threads, wherever they wait. The kernel does not require that anything is registered
-    /// there, but the range must be possible for a program.
+    /// Wakes all waiting threads, wherever they wait. The kernel does not require a registration there, but a
+    /// program must be able to map the whole range.
     pub fn wake_all(&self) {
         // The lowest address that can be mapped (`vm.mmap_min_addr`) and the highest differ between machines.
         for start in LOWEST {
@@ -265,15 +265,15 @@ impl Uffd {
     /// The pages at `to` must be missing because the runtime evicted them or because they were never touched,
     /// and `from` must hold the contents that the program expects there.
     pub unsafe fn copy(&self, to: usize, from: *const u8, bytes: usize) -> Result<usize> {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe { self.copy_as(to, from, bytes, false) }
     }
 
-    /// As `copy`. With `protected` the pages are write-protected from the beginning; the kernel refuses that
-    /// where the mapping is not registered for it.
+    /// Like `copy`. With `protected` the pages are write-protected from the beginning; the kernel refuses
+    /// that where the mapping is not registered for it.
     ///
     /// # Safety
-    /// As `copy`.
+    /// The same as for `copy`.
     pub unsafe fn copy_as(&self, to: usize, from: *const u8, bytes: usize, protected: bool) -> Result<usize> {
         let mut arg = CopyArg {
             destination: to as u64,
@@ -297,7 +297,7 @@ impl Uffd {
         partial(unsafe { sys::ioctl(self.0, ZEROPAGE, &mut arg) }, arg.done)
     }
 
-    /// From now on touching these missing pages is an error (Linux 6.6).
+    /// Poisons missing pages: touching them is an error from now on (Linux 6.6).
     pub fn poison(&self, start: usize, bytes: usize) -> Result<()> {
         let range = RangeArg { start: start as u64, bytes: bytes as u64 };
         let mut arg = ZeroArg { range, mode: 0, done: 0 };
@@ -308,7 +308,7 @@ impl Uffd {
     /// Moves pages, without a copy; refuses pinned pages with EBUSY.
     ///
     /// # Safety
-    /// As [`Uffd::copy`], and the pages at `from` must not be used otherwise.
+    /// The same as for [`Uffd::copy`], and the pages at `from` must not be used otherwise.
     pub unsafe fn move_pages(
         &self,
         to: usize,
@@ -352,8 +352,8 @@ impl Uffd {
         }
     }
 
-    /// Reads the next message. Without one, or if it cannot be read now, an error: `MFILE` if it carries a
-    /// descriptor, and the process may not open one more.
+    /// Reads the next message. Fails if there is none or it cannot be read now; with `MFILE` if it carries a
+    /// descriptor and the process may not open one more.
     pub fn next(&self) -> Result<Message> {
         let mut bytes = [0u8; MESSAGE_BYTES];
         match sys::read(self.0, &mut bytes)? {

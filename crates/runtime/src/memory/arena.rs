@@ -1,7 +1,8 @@
 //! The arena: the runtime's own memory. Address space is reserved in pieces, a small one at first, handed out
 //! from the front and never freed. Only touched pages cost memory; users discard contents with `madvise`. But
-//! reserved address space counts where the program's is limited (see `limits.rs`): so the large pieces wait
-//! until paging begins, and the part that was not handed out yet is unmapped when such a limit is set.
+//! where the program's address space is limited, reserved address space counts (see `limits.rs`). So the
+//! large pieces wait until paging begins, and when such a limit is set, the part not yet handed out is
+//! unmapped.
 //!
 //! All of the runtime's memory lies here, so comparing a mapping with a few ranges shows whether it is the
 //! runtime's own.
@@ -26,7 +27,7 @@ const LIMITED: usize = 32;
 const STEP: usize = 1 << 20;
 const SMALLEST_PIECE: usize = 4 << 20;
 
-/// How much may be reserved ahead where the program's memory is limited.
+/// How many bytes may be reserved ahead where the program's memory is limited.
 fn spare_of(limit: usize) -> usize {
     (limit / LIMITED).max(SMALLEST_PIECE)
 }
@@ -157,7 +158,7 @@ impl Arena {
         Some(())
     }
 
-    /// From now on the program's memory is limited to `limit`: unmaps the end of the last piece, which was
+    /// Called when the program's memory is limited to `limit`: unmaps the end of the last piece, which was
     /// not handed out yet. Some of it stays, for requests that must not fail later.
     pub fn shrink(&self, limit: usize) {
         sys::touch_stack();
@@ -194,9 +195,9 @@ impl Arena {
     /// Unlocks the arena.
     ///
     /// # Safety
-    /// After [`Arena::hold`] by the same thread.
+    /// The same thread must have called [`Arena::hold`].
     pub unsafe fn let_go(&self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe { self.state.release_forgotten() };
     }
 
@@ -205,7 +206,7 @@ impl Arena {
     /// # Safety
     /// No thread may have been inside [`Arena::reserve`] at the fork.
     pub unsafe fn reset_in_child(&self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe { self.state.reset_in_child() };
     }
 }
@@ -229,7 +230,7 @@ mod tests {
         arena.shrink(LIMITED * SMALLEST_PIECE);
         let keep = first as usize + 3 * STEP + SMALLEST_PIECE;
         assert!(!arena.overlaps(keep, end) && arena.overlaps(keep - PAGE, keep));
-        // The rest is used up, and then there is another piece.
+        // The rest is used up first; then another piece is reserved.
         let second = arena.reserve(SMALLEST_PIECE, PAGE).unwrap();
         let third = arena.reserve(PAGE, PAGE).unwrap();
         assert_eq!(second as usize, keep - SMALLEST_PIECE);

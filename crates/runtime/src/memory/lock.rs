@@ -12,10 +12,10 @@
 //!   the arena's, the store's
 //! ```
 //!
-//! The locks of the last two levels are held briefly; under one of the last but one, only those of the last are
-//! taken. A fork holds `life`, `starts` and the arena's lock across the call. A thread of the program holds
-//! DESK (`interpose/desk.rs`) while it waits for the keeper, so the keeper and the threads that it waits for
-//! never take that one.
+//! The locks of the last two levels are held briefly; under a lock of the second-to-last level, only locks of
+//! the last are taken. A fork holds `life`, `starts` and the arena's lock across the call. A thread of the
+//! program holds DESK (`interpose/desk.rs`) while it waits for the keeper, so the keeper and the threads that
+//! it waits for never take DESK.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};

@@ -6,8 +6,8 @@
 
 use crate::kernel::sys;
 
-/// At most this much of the time between two looks counts, ns. A waiting thread looks far more often; if it
-/// did not, it was stopped, or had no CPU.
+/// At most this much of the time between two checks counts, in ns. A waiting thread checks far more often; a
+/// longer gap means that it was stopped or had no CPU.
 const STEP_NS: u64 = 200_000_000;
 
 /// The time that is left, and the time waited.
@@ -18,17 +18,17 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// The wait begins now, and lasts at most `ns`.
+    /// Begins a wait of at most `ns`.
     pub fn new(ns: u64) -> Self {
         Patience { left: ns, waited: 0, looked: sys::now_ns() }
     }
 
-    /// Whether it has ended.
+    /// Whether the time is over.
     pub fn is_over(&mut self) -> bool {
         self.is_over_at(sys::now_ns())
     }
 
-    /// Time waited until the last look, ns.
+    /// Time waited until the last check, in ns.
     pub fn waited(&self) -> u64 {
         self.waited
     }

@@ -1,5 +1,6 @@
-//! A set of address ranges that grows and shrinks: a few thousand at most, each lookup visits all of them.
-//! (Ranges of threads are many, are looked up at every eviction, and are never removed: see `pages/keep.rs`.)
+//! A set of address ranges that grows and shrinks. It is for a few thousand ranges at most: each lookup
+//! visits all of them. (Ranges of threads are many, are looked up at every eviction and are never removed:
+//! see `pages/keep.rs`.)
 
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
 
@@ -14,7 +15,7 @@ pub struct RangeSet {
     list: Lock<List>,
     /// Number of ranges, readable without the lock.
     count: AtomicUsize,
-    /// RangeSet were lost.
+    /// Whether ranges were lost for lack of room.
     overflow: AtomicBool,
 }
 
@@ -108,8 +109,8 @@ impl RangeSet {
     /// # Safety
     /// No other thread may exist.
     pub unsafe fn reset_in_child(&self) {
-        // SAFETY: passed on to the caller. A thread in the middle of a change leaves at worst one range too
-        // many or too few: its operation did not complete.
+        // SAFETY: the caller upholds the contract. A thread in the middle of a change leaves at worst one
+        // range too many or too few: its operation did not complete.
         unsafe { self.list.reset_in_child() };
         self.count.store(self.list.lock().count, Release);
     }

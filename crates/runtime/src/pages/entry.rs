@@ -110,7 +110,7 @@ impl Entry {
         self.0.store(state.to_bits(), Release);
     }
 
-    /// Changes it from `from` to `to`. Fails if it is not `from`.
+    /// Changes the state from `from` to `to`. Fails if it is not `from`.
     pub(super) fn replace(&self, from: State, to: State) -> bool {
         self.0.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Relaxed).is_ok()
     }
@@ -151,7 +151,7 @@ impl Entry {
         self.replace(State::Pinned(name), State::Stored(name))
     }
 
-    /// As `unpin`, but a denser blob replaces the one that was pinned.
+    /// Like `unpin`, but a denser blob replaces the one that was pinned.
     pub fn densify(&self, name: Ref, denser: Ref) -> bool {
         self.replace(State::Pinned(name), State::Stored(denser))
     }

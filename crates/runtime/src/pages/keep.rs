@@ -1,10 +1,10 @@
-//! Addresses that are never evicted: control blocks and thread-local storage of threads, and memory that the
-//! program has locked.
+//! Addresses that are never evicted: control blocks and thread-local storage of threads. (Ranges that the
+//! program has locked are in `interpose/mappings/ranges.rs`.)
 //!
-//! The kernel writes to a control block when its thread ends, and cannot be served then. The control block of
-//! a thread that has ended is kept, too: the C library keeps its stack for the next thread, in a list that
-//! runs through the control blocks, and walks that list in a forked child before any handler exists. Pages
-//! that were evicted before their range was kept are restored before a fork.
+//! The kernel writes to a control block when its thread ends, and a fault cannot be served then. The control
+//! block of a thread that has ended is kept, too: the C library keeps its stack for the next thread, in a
+//! list that runs through the control blocks, and walks that list in a forked child before any handler
+//! exists. Pages that were evicted before their range was kept are restored before a fork.
 //!
 //! ```text
 //!   buckets: by block ──> piece ──> piece ──> ...        a range has a piece in each of its blocks
@@ -84,8 +84,8 @@ impl KeepOut {
         }
     }
 
-    /// Adds the range of a thread, permanently. `false` if that cannot be recorded, once: from then on no page
-    /// may be evicted.
+    /// Adds the range of a thread, permanently. The first time that a range cannot be recorded, this returns
+    /// `false`: from then on no page may be evicted.
     pub fn add(&self, arena: &Arena, start: usize, end: usize, thread: usize) -> bool {
         let (start, end) = (start & !(sys::PAGE - 1), end.next_multiple_of(sys::PAGE));
         if self.knows(start, end, thread) {

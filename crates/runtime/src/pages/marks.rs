@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use crate::kernel::addresses::PAGES;
 use crate::kernel::sys;
 
-/// How long marks last at first, ms; and how often that time can double.
+/// How long marks last at first, in ms; and how many times that can double.
 const SHORTEST_MS: u32 = 500;
 const DOUBLINGS: u32 = 4;
 

@@ -40,8 +40,8 @@ pub struct Pages {
     pub zero_pages: AtomicI64,
     /// Number of marked pages in all blocks: see `incompressible.rs`.
     pub incompressible: AtomicI64,
-    /// How often memory was unmapped or moved, or the process forked: ranges registered before may no longer
-    /// be registered.
+    /// How many times memory was unmapped or moved or the process forked: ranges registered before may no
+    /// longer be registered.
     pub changes: AtomicU64,
     /// Number of threads that are discarding memory now, through the C library.
     pub discarding: AtomicU32,
@@ -88,7 +88,7 @@ impl Pages {
     ///
     /// No other thread lives in this process, and in the parent no thread was changing anything.
     pub unsafe fn reset_in_child(&self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe {
             self.order.reset_in_child();
             self.proxy.reset_in_child();

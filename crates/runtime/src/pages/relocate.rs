@@ -1,4 +1,4 @@
-//! Blobs and the entries that name them: the store moves a blob, and an entry no longer needs one.
+//! Blobs and the entries that name them: moving a blob in the store, and freeing one that no entry needs.
 
 use memfold::store::{Owners, Ref};
 

@@ -61,8 +61,8 @@ pub struct Slot {
     pub rescued: AtomicU32,
     /// When it was queued.
     pub queued_ns: AtomicU64,
-    /// Other processes shared most of its pages: compressing them frees nothing until those processes do so,
-    /// too.
+    /// Other processes shared most of its pages: compressing them frees nothing until those processes
+    /// compress them, too.
     pub shared: AtomicBool,
 }
 
@@ -110,7 +110,7 @@ impl Standby {
         }
     }
 
-    /// Reserves the addresses; once.
+    /// Reserves the addresses, once.
     pub fn init(&self) -> Result<()> {
         if self.base.load(Relaxed) != 0 {
             return Ok(());
@@ -138,7 +138,7 @@ impl Standby {
         Ok(())
     }
 
-    /// From now on the program's memory is limited to `limit`: frees slots that were never used. Called by
+    /// Frees slots that were never used, because the program's memory is now limited to `limit`. Called by
     /// the keeper, the thread that takes slots.
     pub fn shrink(&self, limit: usize) {
         let queue = self.queue.lock();
@@ -307,7 +307,7 @@ impl Standby {
     /// # Safety
     /// No thread may have been inside this module at the fork.
     pub unsafe fn reset_in_child(&self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe { self.queue.reset_in_child() };
     }
 }

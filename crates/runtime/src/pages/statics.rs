@@ -9,7 +9,7 @@
 //! ```
 //!
 //! To prevent this, the ranges are marked with an advice that has no other effect on them. If a mapping was
-//! merged with one of them all the same, the whole of it is left alone.
+//! merged with one of them all the same, all of it is left alone.
 
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -24,7 +24,7 @@ pub struct Statics {
     ends: [AtomicUsize; RANGES],
 }
 
-/// The argument of `dl_iterate_phdr`'s callback, as far as it is used here.
+/// The argument of `dl_iterate_phdr`'s callback, up to the last member used here.
 #[repr(C)]
 struct Object {
     base: usize,

@@ -15,7 +15,7 @@ pub struct Stored {
     store: AtomicPtr<Tiered<StoreMemory>>,
     /// A counter for each reader of the store: odd while it reads.
     reading: [AtomicU32; WORKERS],
-    /// The store gets no more memory. `told_full`: this was reported.
+    /// Whether the store gets no more memory. `told_full` says whether this was reported.
     pub full: AtomicBool,
     /// See `full`.
     pub told_full: AtomicBool,
@@ -96,7 +96,7 @@ unsafe impl Memory for StoreMemory {
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: passed on to the caller. The addresses are not used again.
+        // SAFETY: the caller upholds the contract. The addresses are not used again.
         unsafe { self.release(start, bytes) };
     }
 

@@ -23,7 +23,7 @@ pub use crate::pages::entry::{Entry, State};
 use crate::pages::marks::Marks;
 
 const FAN: usize = 8192;
-/// A block that is always in use is evicted in one of 2 to this power rounds.
+/// A block that is always in use is evicted once in 2^`HOTTEST` rounds.
 const HOTTEST: u32 = 5;
 const _: () = assert!(END == FAN * FAN * BLOCK);
 
@@ -36,11 +36,11 @@ pub struct Block {
     pub evicted: AtomicU32,
     /// Pages compressed by the fast codec since the dense tier has last looked; a hint.
     pub fast: AtomicU32,
-    /// How often in a row most of its pages were touched while on standby.
+    /// How many times in a row most of its pages were touched while on standby.
     pub heat: AtomicU32,
     /// Number of the hand's rounds for which it is skipped.
     pub rest: AtomicU32,
-    /// Pages that were found not to get smaller: see `incompressible.rs`.
+    /// Pages that did not compress when last tried: see `incompressible.rs`.
     pub marks: Marks,
     /// Pages that this process has compressed since it last forked, or was forked.
     own: Own,
@@ -94,7 +94,7 @@ impl Block {
         self.clean()
     }
 
-    /// Records that this process has compressed the page. `forks` counts how often it has forked or been
+    /// Records that this process has compressed the page. `forks` counts how many times it has forked or been
     /// forked.
     pub fn set_own(&self, index: usize, forks: u32) {
         if self.own.forks.swap(forks, Relaxed) != forks {
@@ -179,8 +179,8 @@ impl Table {
         });
     }
 
-    /// As `for_each_block`, until `visit` breaks off. It visits every place for a block in every region that
-    /// has any, so it is too slow to call on each fault.
+    /// Like `for_each_block`, until `visit` breaks off. It goes over every place for a block in every region
+    /// in use, so it is too slow to call on each fault.
     pub fn visit_blocks(
         &self,
         start: usize,

@@ -1,11 +1,11 @@
 //! Whether the program runs inside another program that makes its system calls for it: valgrind, DynamoRIO,
 //! rr, qemu's user mode. Such programs know only the threads that the C library reports, and end the program
-//! at a `clone` of another kind; and they could not follow memory that changes by itself. The library does
-//! nothing there.
+//! at a `clone` of another kind; and they could not follow memory that changes by itself. Inside them the
+//! library does nothing.
 //!
-//! They can be recognised in `LD_PRELOAD`, where they put a library of their own, or by this: when the
-//! program asks for its own file by the usual name, they answer for the kernel, and when it asks by another
-//! name, the kernel answers.
+//! They can be recognised in `LD_PRELOAD`, where they put a library of their own, or by their answers about
+//! the program's own file: under its usual name they answer for the kernel, under another name the kernel
+//! answers.
 
 use core::ffi::{CStr, c_char};
 
@@ -17,9 +17,9 @@ const LIBRARIES: [&[u8]; 4] = [b"vgpreload", b"libdynamorio", b"libdrpreload", b
 /// Whether the program runs in an emulator.
 ///
 /// # Safety
-/// As for `find`.
+/// The same as for `find`.
 pub unsafe fn is_around(environment: *const *const c_char) -> bool {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let preloaded = unsafe { super::find(environment, "LD_PRELOAD") }.map_or(&b""[..], CStr::to_bytes);
     let names_one = |name: &&[u8]| preloaded.windows(name.len()).any(|window| window == *name);
     LIBRARIES.iter().any(names_one) || answers_for_the_kernel()

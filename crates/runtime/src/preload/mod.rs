@@ -2,8 +2,8 @@
 //!
 //! The dynamic loader calls [`start`] before the program's own constructors. Only functions that the runtime
 //! cannot do without are interposed: see `interpose`, and `threads.rs` for the threads' control blocks.
-//! Everything is bound at load time. Functions that only glibc has are looked up: with another C library this
-//! one must be loadable, and then does nothing.
+//! Everything is bound at load time, except functions that only glibc has. These are looked up, so that this
+//! library can be loaded with another C library, where it does nothing.
 
 mod emulator;
 mod threads;

@@ -1,10 +1,10 @@
-//! Interposed functions that start threads, which make the control blocks known.
+//! Interposed functions that start threads, and record the threads' control blocks.
 //!
 //! The C library keeps its threads' stacks, and those of threads that have ended, in lists that run through
 //! the control blocks. In a forked child it walks and changes those lists before any handler runs, when
-//! evicted pages would read as zeros. So control blocks are never evicted from the moment their thread
-//! begins. Before that they are in the lists already: a fork waits for threads that are being started, and
-//! threads started later wait for the fork.
+//! evicted pages would read as zeros. So a control block is never evicted once its thread has begun. It is in
+//! the lists even before that; so a fork waits for threads that are being started, and threads started later
+//! wait for the fork.
 //!
 //! Programs that look up the C library's own function (`dlsym` with `RTLD_NEXT`, as jemalloc does) start
 //! threads that bypass us, and the C library starts some itself. Before a fork its lists are searched for
@@ -25,11 +25,11 @@ static STARTING: AtomicU32 = AtomicU32::new(0);
 /// Number of forks under way: no thread is started meanwhile.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// How long a fork waits for threads that are being started, ns: they only need a CPU. But a thread that
+/// How long a fork waits for threads that are being started, in ns: they only need a CPU. But a thread that
 /// starts one may itself wait, inside the C library, for a lock that a handler of the program has taken
 /// before this fork. Then the new thread is not in the lists yet, and the fork can safely continue.
 const FORK_WAITS: u64 = 1_000_000_000;
-/// How long starting a thread waits for forks, ns.
+/// How long starting a thread waits for forks, in ns.
 const START_WAITS: u64 = 1_000_000_000;
 
 /// Called before a fork: waits until every thread that is being started is known.
@@ -67,7 +67,7 @@ pub fn after_fork() {
 fn begin_start() {
     let until = sys::now_ns() + START_WAITS;
     loop {
-        // In this order: if a fork is not seen here, it sees this start.
+        // The order matters: if a fork is not seen here, it sees this start.
         STARTING.fetch_add(1, SeqCst);
         let forking = FORKING.load(SeqCst);
         let now = if forking == 0 { until } else { sys::now_ns() };
@@ -86,7 +86,7 @@ fn end_start() {
     }
 }
 
-/// Decrements the count, unless a fork has reset it. Returns the rest.
+/// Decrements the count, unless a fork has reset it. Returns the new count.
 fn count_down(count: &AtomicU32) -> u32 {
     count.fetch_update(SeqCst, SeqCst, |now| now.checked_sub(1)).map_or(0, |before| before - 1)
 }
@@ -101,10 +101,10 @@ const AGAIN: c_int = 11;
 type Create = extern "C" fn(*mut c_void, *const c_void, usize, *mut c_void) -> c_int;
 type CreateC11 = extern "C" fn(*mut c_void, usize, *mut c_void) -> c_int;
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_create(
     thread: *mut c_void,
@@ -120,10 +120,10 @@ pub unsafe extern "C" fn pthread_create(
     })
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn thrd_create(thread: *mut c_void, routine: usize, argument: usize) -> c_int {
     const ERROR: c_int = 2;
@@ -145,10 +145,10 @@ pub fn next_of(known: &AtomicUsize, name: *const c_char) -> usize {
     next
 }
 
-/// Starts a thread that keeps its control block before it goes on to its routine. This thread cannot do that,
-/// because the place where it finds the new thread's name may be gone: the new thread may have run by now.
-/// `full` is the result if there is no memory to store the routine, `refused` the C library's result if no
-/// more threads are allowed.
+/// Starts a thread that keeps its control block before it goes on to its routine. The calling thread cannot
+/// do that: the new thread may have run by now, and the place that holds its id may be gone. `full` is the
+/// result if there is no memory to store the routine, `refused` the C library's result if no more threads are
+/// allowed.
 fn start(
     routine: usize,
     argument: usize,
@@ -257,7 +257,7 @@ extern "C" fn note_thread(cell: *mut Start) -> Call {
 }
 
 /// Keeps the calling thread's control block and thread-local storage resident, but nothing else next to its
-/// stack: that may have been evicted long ago, and a fork would wait until it is restored.
+/// stack: the rest may have been evicted long ago, and a fork would wait until it is restored.
 ///
 /// ```text
 ///   x86-64    stack ─── │ thread-local storage │ control block │ end of the mapping
@@ -304,7 +304,7 @@ fn keep(pointer: usize, behind: usize) {
 pub fn keep_unlisted_threads() {
     const LISTS: usize = 3;
     const LIST_BYTES: usize = 16;
-    /// Other threads may change a list the whole time that this walks along it.
+    /// Bounds the walk along a list, which other threads may keep changing.
     const MOST: usize = 1 << 20;
     let [used, user, member] = [
         c"_thread_db_rtld_global__dl_stack_used",
@@ -337,7 +337,7 @@ pub fn keep_unlisted_threads() {
             if RUNTIME.pages.keep_out.knows_thread(pointer) {
                 continue;
             }
-            // An address that is not a control block would be kept for ever.
+            // Without this check, an address that is not a control block would be kept for ever.
             #[cfg(target_arch = "x86_64")]
             if sys::read_own_memory(pointer, &mut next).is_err() || next != [pointer] {
                 break;

@@ -1,10 +1,10 @@
 //! Copies after a fork, delayed until there is room.
 //!
-//! When a process writes to a page that it shares with a forked process, the kernel copies the page and
-//! reports that to nobody. A parent and children that write to all shared pages would exceed the limit by
-//! their whole size. So near the limit such pages are write-protected after the fork, in the parent, and in
-//! the child before it goes on. A write to one becomes a message to the handlers, which let the thread wait
-//! for room, as for fresh memory, and lift the protection.
+//! When a process writes to a page that it shares with a forked process, the kernel copies the page without
+//! reporting it. A parent and children that write to all shared pages would exceed the limit by their whole
+//! size. So near the limit such pages are write-protected after the fork, in the parent, and in the child
+//! before it goes on. A write to one becomes a message to the handlers, which let the thread wait for room,
+//! as for fresh memory, and lift the protection.
 //!
 //! ```text
 //!  fork ──> shared pages, protected ──(write: message, room)──> not protected ──(the kernel)──> a copy
@@ -25,7 +25,7 @@ impl Runtime {
     /// the kernel merges only neighbours that are alike.
     pub fn register(&self, start: usize, bytes: usize) -> Result<()> {
         let end = start + bytes;
-        // Never register the runtime's own memory: nobody could serve its faults. A piece of it may have
+        // Never register the runtime's own memory: no thread could serve its faults. A piece of it may have
         // appeared since the mapping was listed.
         self.arena.wait_while_growing();
         if self.arena.overlaps(start, end) || self.pages.statics.overlaps(start, end) {
@@ -57,7 +57,7 @@ impl Runtime {
         let (mut at, mut again) = (start, false);
         while let Some(from) = pagemap.first_present(at, end).filter(|from| *from < end) {
             let mut to = end.min((from / BLOCK + 1) * BLOCK);
-            // The kernel writes to a control block when its thread ends, and cannot be served then.
+            // The kernel writes to a control block when its thread ends, and a fault cannot be served then.
             if let Some((kept, kept_end)) = self.pages.keep_out.first_in(from, to) {
                 if kept <= from {
                     at = kept_end.min(end);

@@ -56,12 +56,12 @@ impl Runtime {
         store * 4 > may_have * share
     }
 
-    /// Room is worth more than time: the store is large, or nothing else can be gained.
+    /// Whether room is worth more than time: the store is large, or nothing else can be gained.
     fn is_short(&self) -> bool {
         self.is_tight() || self.reclaim.squeeze.load(Relaxed)
     }
 
-    /// Stored pages are to be made denser: room is worth the time, or there is time to spare.
+    /// Whether stored pages may be made denser: room is worth the time, or there is time to spare.
     fn may_densify(&self) -> bool {
         self.is_short() || self.reclaim.leisure.load(Relaxed)
     }
@@ -124,7 +124,7 @@ impl Runtime {
             return;
         }
         if !self.pages.is_block_at(page, block) {
-            // The block was detached meanwhile, and stands for other addresses by now.
+            // The block was detached meanwhile, and may stand for other addresses by now.
             self.stored.set_reading(worker.number, false);
             entry.unpin(name);
             self.uffd().wake_all();

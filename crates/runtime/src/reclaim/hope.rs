@@ -1,6 +1,6 @@
-//! How long growth waits for room: while there is hope of some, by whatever means, instead of for a fixed
-//! time. A busy disk, a server that stops for a second, a machine on which no compressor gets a CPU: in none
-//! of these cases is the limit exceeded while there still is something to compress or spill.
+//! How long growth waits for room: not for a fixed time, but as long as there is hope of room, by whatever
+//! means. So the limit is not exceeded while there is still something to compress or spill, even if a disk is
+//! busy, a server stops for a second, or no compressor gets a CPU.
 //!
 //! ```text
 //!  hope   │ blocks not on standby yet │ blocks on standby │ blobs that can be denser │ blobs to spill
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The keeper decides when there is no hope (`exhausted`, `hopeless`: `watch`), and waiting threads check
-//! that. A tier has its patience (`--spill-patience`): if data were to be spilled for that long and none
-//! were, it stops counting as hope until it takes a batch again.
+//! that. A tier has its patience (`--spill-patience`): if it has taken nothing for that long although data
+//! were to be spilled, it does not count as hope until it takes a batch again.
 //!
 //! Nothing that makes room waits for room: the keeper and the compressors touch no memory of the program, and
 //! the supervisor carries spilled data away. A fork and the runtime's end take precedence. If there is a
@@ -25,9 +25,10 @@ use crate::memory::patience::Patience;
 use crate::runtime::Runtime;
 use crate::spill::state::Spill;
 
-/// How long growth waits although no memory is freed, and it was not decided that none will be, ns.
+/// Maximum time that growth waits while no memory is freed and the keeper has not decided that there is no
+/// hope, in ns.
 const LONGEST_NS: u64 = 30_000_000_000;
-/// At most this much of the time between two looks of compressors counts, ns: as in `patience.rs`.
+/// At most this much of the time between two looks of compressors counts, in ns: as in `patience.rs`.
 const STEP_NS: u64 = 200_000_000;
 
 /// A wait for room.
@@ -37,7 +38,7 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// The wait begins now.
+    /// Begins a wait.
     pub fn new(runtime: &Runtime) -> Self {
         Waiting { given_back: runtime.reclaim.given_back.load(Relaxed), patience: Patience::new(LONGEST_NS) }
     }

@@ -3,7 +3,7 @@
 //! Keeping such a page in the store would free nothing: the store would hold a copy as large as the page,
 //! with a header, and a hole once the page is touched. So a page that no codec makes noticeably smaller goes
 //! back from standby to its place, and is marked. The hand skips marked pages for a while, and then tests one
-//! of them: if it still does not compress, the next while is twice as long. Blocks that were never evicted
+//! of them: if it still does not compress, they are skipped for twice as long. Blocks that were never evicted
 //! are sampled before their eviction, in place (`watch/samples.rs`).
 //!
 //! ```text

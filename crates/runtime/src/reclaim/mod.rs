@@ -19,15 +19,15 @@ use crate::memory::bell::EventCount;
 pub struct Reclaim {
     /// Bytes that this process must still free; see `watch`.
     pub debt: AtomicI64,
-    /// How far the debt may grow before faults wait, bytes.
+    /// How far the debt may grow before faults wait, in bytes.
     pub margin: AtomicI64,
-    /// How often memory was freed.
+    /// How many times memory was freed.
     pub given_back: AtomicU32,
     /// The value of `given_back` at which a wait was last in vain.
     pub vain: AtomicU32,
     /// The limit is near: a thread that gets much memory at once tells the keeper.
     pub watches_growth: AtomicBool,
-    /// Memory obtained since the keeper's last look, bytes.
+    /// Memory obtained since the keeper's last look, in bytes.
     pub unseen_growth: AtomicUsize,
     /// Bytes of large requests since the keeper's last look.
     pub much: AtomicUsize,
@@ -43,13 +43,13 @@ pub struct Reclaim {
     pub room: EventCount,
     /// Number of slots that the keeper tries to have on standby.
     pub standby_goal: AtomicUsize,
-    /// Pages that are on standby for this long are compressed although there is room, ns; `u64::MAX`: they
+    /// Pages that are on standby for this long are compressed although there is room, in ns; `u64::MAX`: they
     /// are not.
     pub idle_ns: AtomicU64,
     /// The program hardly runs, so stored pages may be made denser.
     pub leisure: AtomicBool,
-    /// How long threads may still wait for pages that were evicted although there was room, ns; `i64::MAX`:
-    /// none were.
+    /// How long threads may still wait for pages that were evicted although there was room, in ns;
+    /// `i64::MAX`: none were.
     pub patience_ns: AtomicI64,
     /// The address at which the dense tier looks next.
     pub dense_at: AtomicUsize,

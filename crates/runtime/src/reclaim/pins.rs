@@ -16,15 +16,15 @@ use crate::kernel::mounts::{Mounts, Notices, Risk};
 use crate::kernel::sys::{self, Fd, o};
 use crate::runtime::Runtime;
 
-/// How the names of files begin that the kernel keeps in memory.
+/// Prefixes of the names of files that the kernel keeps in memory.
 const INTERNAL: [&[u8]; 6] =
     [b"/memfd:", b"/dev/zero (deleted)", b"/anon_hugepage", b"/SYSV", b"/dmabuf:", b"/[aio]"];
 
-/// Maximum number of descriptors to look at in one go; if there are more, the first ones.
+/// Maximum number of descriptors to look at in one go; beyond that, only the first ones are.
 const LOOK_AT: usize = 4096;
 
 impl Kernel {
-    /// Whether what this descriptor refers to may hold on to pages unnoticed.
+    /// Whether the file of this descriptor may hold on to pages unnoticed.
     fn may_hold_pages(&self, directory: Fd, name: &CStr) -> bool {
         let mut target = [0u8; 64];
         let Ok(length) = sys::readlink_at(directory, name, &mut target) else { return false };
@@ -79,7 +79,7 @@ impl Runtime {
         seen.store(true, SeqCst);
     }
 
-    /// Looks for descriptors that are such a danger. One that is seen counts for ever.
+    /// Looks for descriptors that are such a danger. Once one was seen, the danger counts for ever.
     pub fn look_for_pins(&self, mounts: &mut Mounts) {
         if self.may_write_late() {
             return;

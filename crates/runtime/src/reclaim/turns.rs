@@ -24,7 +24,7 @@ use memfold_shared::page::{Shared, Slot};
 use crate::kernel::sys;
 use crate::runtime::Runtime;
 
-/// Processes older than this do not take part, ns.
+/// Processes older than this do not take part, in ns.
 const YOUNG_NS: u64 = 2_000_000_000;
 /// Ended processes must have held this fraction of the limit, and more than this many bytes.
 const PART: u64 = 8;
@@ -45,7 +45,7 @@ impl Turn {
 
     /// In a tree with `tree` bytes, `over` of them above the limit.
     fn of(is_first: bool, tree: u64, over: i64, limit: u64) -> Self {
-        // A limit counts as held when it is exceeded by at most 5 % and 8 MiB.
+        // A limit counts as held when it is exceeded by at most 5 % plus 8 MiB.
         let tolerance = limit / 20 + (8 << 20);
         // The oldest may grow further.
         let allowed = if is_first { tolerance / 2 } else { tolerance / 4 };

@@ -54,7 +54,7 @@ impl Worker {
         })
     }
 
-    /// Reserves the memory for the worker of this number; once. Returns its address.
+    /// Reserves, once, the memory for the worker with this number. Returns its address.
     pub fn prepare(runtime: &'static Runtime, number: usize) -> Option<usize> {
         let place = &runtime.threads.worker_memory[number];
         if place.load(Relaxed) == 0 {

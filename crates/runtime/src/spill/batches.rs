@@ -159,8 +159,8 @@ impl Batches {
         }
     }
 
-    /// No more can be moved out of the batch, so what is needed now counts as all of it: the batch is not
-    /// sparse. Called by the thread that holds it.
+    /// Records that no more blocks can be moved out of the batch: the blocks needed now count as all of its
+    /// blocks, so the batch is not sparse. Called by the thread that holds it.
     pub fn count_as_full(&self, index: u32) {
         if let Some(known) = self.known(index) {
             // Not counting the hold itself.
@@ -177,7 +177,7 @@ impl Batches {
 
     /// Of the next `looks` batches from the hand on, the one with the smallest share of needed blocks, if
     /// that share is less than `part`, a numerator and a denominator. It is held until it is released. The
-    /// caller ensures that no batch is added or buried meanwhile.
+    /// caller ensures that no batch is added or removed meanwhile.
     pub fn hold_sparsest(&self, hand: &mut u32, looks: u32, part: (u64, u64)) -> Option<Held> {
         let high = self.lists.lock().high;
         let mut best: Option<(u64, u32)> = None;
@@ -196,8 +196,8 @@ impl Batches {
         }
         let (_, index) = best?;
         let known = self.known(index)?;
-        // It may have died meanwhile; threads that add or remove batches wait for the same lock as the caller
-        // of this.
+        // The batch may have died meanwhile, but it is still in its place: the caller holds a lock that
+        // threads need to add or remove batches.
         known.needed.fetch_update(AcqRel, Relaxed, |needed| (needed > 0).then_some(needed + 1)).ok()?;
         Some(Held { index, number: known.number.load(Relaxed), bytes: known.bytes.load(Relaxed) })
     }
@@ -265,7 +265,7 @@ impl Batches {
     /// # Safety
     /// No thread may have been changing the lists at the fork.
     pub unsafe fn reset_in_child(&self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe { self.lists.reset_in_child() };
     }
 }
@@ -348,7 +348,7 @@ mod tests {
         assert_eq!(batches.blocks(), 820);
         assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 2)).map(|held| held.index), Some(indexes[7]));
         assert_eq!(batches.hold_sparsest(&mut hand, 100, (1, 10)), None);
-        // And only this many are looked at.
+        // Only this many are looked at.
         hand = indexes[1];
         assert_eq!(batches.hold_sparsest(&mut hand, 2, (1, 1)).map(|held| held.index), Some(indexes[3]));
     }

@@ -18,8 +18,9 @@
 //! Invariants:
 //! - The file is open for reading only, and bypasses the page cache, which would use up the memory that
 //!   spilling has freed.
-//! - The buffers belong to the process: a process that is stopped during a read keeps no buffer from others. If a
-//!   thread stops waiting for a read, its buffer stays taken for ever, since the data may still arrive.
+//! - The buffers belong to the process, so a process that is stopped during a read takes no buffer from
+//!   others. If a thread stops waiting for a read, its buffer stays taken for ever, since the data may still
+//!   arrive.
 //! - A process whose reads may be held back, by its cgroup's limit or its priority, does not read here: the
 //!   thread that writes to the file would wait for such a read, and all others for that thread.
 //! - Data that were read are trusted only after their seal was checked, as from any tier.
@@ -37,7 +38,7 @@ use crate::memory::patience::Patience;
 
 /// Number of fetcher threads.
 pub const FETCHERS: usize = 4;
-/// How often a waiting thread attends to other duties, ns.
+/// Interval at which a waiting thread attends to other duties, in ns.
 pub(super) const TURN_NS: u64 = 20_000_000;
 /// Maximum number of bytes of a batch in one read.
 pub const MOST_AT_ONCE: u32 = (RUN * PAGE) as u32;
@@ -46,13 +47,13 @@ const BUFFER: usize = MOST_AT_ONCE as usize + 2 * PAGE;
 /// Maximum number of simultaneous reads: those that fetchers wait for, and as many ahead.
 const READS: usize = 2 * FETCHERS;
 
-/// How often to look before the clock is read again.
+/// Number of looks between two readings of the clock.
 const SPINS: usize = 32;
-/// How long a CPU may be kept awake, ns: a little longer than a wake-up takes.
+/// How long a CPU may be kept awake, in ns: a little longer than a wake-up takes.
 const SHORT: u64 = 150_000;
-/// If the time between two looks exceeds this, ns, another thread has run here.
+/// If the time between two looks exceeds this (in ns), another thread has run here.
 const WANTED: u64 = 5_000;
-/// Then the CPU is left to others for this long, ns.
+/// Then the CPU is left to others for this long, in ns.
 const LEFT: u64 = 5_000_000;
 
 /// See the module.
@@ -62,9 +63,9 @@ pub struct Direct {
     reads: [Read; READS],
     /// The address of the buffers, which lie one after another; 0 if there are none.
     buffers: AtomicUsize,
-    /// How long reads take, ns: a mean of recent ones.
+    /// How long reads take, in ns: a mean of recent ones.
     takes: AtomicU32,
-    /// Until this time waiting threads sleep, ns.
+    /// The time until which waiting threads sleep, in ns.
     sleep_until: AtomicU64,
 }
 
@@ -82,7 +83,7 @@ pub struct Reading {
     at: u64,
     into: *mut u8,
     bytes: usize,
-    /// When it began, ns.
+    /// When it began, in ns.
     pub begin: u64,
     /// Offset in the batch at which the read begins: a multiple of a page.
     pub from: u32,
@@ -162,7 +163,7 @@ impl Direct {
         self.file.load(Acquire) >= 0
     }
 
-    /// In a forked child they belong to it already.
+    /// Whether there are buffers; reserves them if needed. A forked child has inherited them.
     fn has_buffers(&self, arena: &Arena) -> bool {
         if self.buffers.load(Relaxed) == 0
             && let Some(place) = arena.reserve(READS * BUFFER, PAGE)
@@ -232,7 +233,7 @@ impl Direct {
         unsafe { read.context.begin(file, read.at, read.into, bytes, at_once) }
     }
 
-    /// A file that cannot be read this way at all is not tried again.
+    /// Gives up a file that cannot be read this way at all.
     fn heed(&self, error: Errno) {
         if [Errno::INVAL, Errno::NOSYS, Errno::NOTSUP, Errno::PERM].contains(&error) {
             // The descriptor is closed with the process: other threads may be about to use it.
@@ -240,9 +241,9 @@ impl Direct {
         }
     }
 
-    /// Waits until a read has ended, or `patience` has, and calls `meanwhile` now and then. `may_spin`: this
-    /// thread's CPU would otherwise be idle. The caller gives the read back, unless the data may still
-    /// arrive.
+    /// Waits until a read has ended, or `patience` has, and calls `meanwhile` now and then. `may_spin` says
+    /// that this thread's CPU would otherwise be idle. The caller gives the read back, unless the data may
+    /// still arrive.
     pub fn wait(
         &self,
         read: Reading,
@@ -257,7 +258,7 @@ impl Direct {
         let ended = loop {
             match read.context.end(TURN_NS) {
                 // The read would have had to wait, for example for the thread that writes to the file. In
-                // this thread it may.
+                // this thread it may wait.
                 Some(Err(Errno::AGAIN)) if at_once => {
                     at_once = false;
                     if let Err(error) = self.submit(&read, false) {
@@ -317,7 +318,7 @@ impl Default for Direct {
     }
 }
 
-/// Whether the reads of this process are held back as much as those of the server, and no more.
+/// Whether the reads of this process are held back exactly as much as those of the server.
 fn is_held_back_as(server: u32, room: &mut [u8]) -> bool {
     let priority = |process: u32| {
         const PROCESS: usize = 1;
@@ -325,8 +326,8 @@ fn is_held_back_as(server: u32, room: &mut [u8]) -> bool {
         const BEST_EFFORT: usize = 2;
         // SAFETY: this call touches no memory.
         let told = unsafe { sys::syscall(sys::nr::IOPRIO_GET, [PROCESS, process as usize, 0, 0, 0, 0]) };
-        // Kernels report that no priority is set in several ways, depending on what the thread has done
-        // before; then this one applies.
+        // Kernels report in several ways that no priority is set, depending on what the thread has done
+        // before. Then this priority applies.
         told.map(|told| if told >> CLASS == 0 { BEST_EFFORT << CLASS | 4 } else { told })
     };
     let (ours, theirs) = room.split_at_mut(BUFFER / 2);

@@ -1,4 +1,4 @@
-//! Fetching blocks from the tier: asking for them, waiting for the answer, opening and decompressing them.
+//! Fetching blocks from the tier: requesting them, waiting for the answer, opening and decompressing them.
 
 use core::sync::atomic::Ordering::*;
 
@@ -63,8 +63,8 @@ impl Runtime {
             queue.forgotten = true;
             return Some(found.count);
         }
-        // A fetcher will soon take the answer. More requests than that would keep other processes from
-        // asking.
+        // Request ahead only if a fetcher will soon take the answer. More requests would keep other processes
+        // from asking.
         let area = self.spill.area().filter(|_| queue.count < FETCHERS);
         let ask = |area: &'static Area| {
             self.spill.begin_read(fault.page, &found).or_else(|| {
@@ -240,8 +240,8 @@ impl Runtime {
         }
     }
 
-    /// Opens the blocks at `from`, which begin at `offset` in their batch, as far as their pages are still
-    /// spilled there. `None` if the first does not open.
+    /// Opens the blocks at `from`, which begin at `offset` in their batch, if their pages are still spilled
+    /// there. `None` if the first does not open.
     fn open(
         &self,
         worker: &mut Worker,
@@ -317,7 +317,7 @@ impl Runtime {
         fetched.count
     }
 
-    /// In a process in which nothing else runs: fetches one spilled page.
+    /// Fetches one spilled page whose entry cannot change meanwhile.
     pub fn fetch_alone(&self, worker: &mut Worker, page: usize) {
         if self.fetch(worker, page, 1, None).is_none() {
             self.fail("a spilled page could not be restored");

@@ -22,7 +22,7 @@ use core::sync::atomic::Ordering::*;
 
 /// Entry of a fetcher thread; the argument is its number among the workers.
 pub extern "C" fn fetcher(argument: usize) -> ! {
-    // SAFETY: this is the only thread of this number.
+    // SAFETY: this is the only thread with this number.
     let Some(mut server) = (unsafe { Server::new(&RUNTIME, argument & 0xff) }) else {
         RUNTIME.fail("no memory is left for a thread that fetches");
     };
@@ -89,8 +89,9 @@ impl Server {
             drop(order);
             match fetched {
                 Some(fetched) => {
-                    // This wait comes here, and not while nothing may change because of a fork. As for fresh
-                    // memory: fetched pages add to the memory in use, and spilling makes room.
+                    // The wait for room comes here, and not during a fork, when nothing may change. It is as
+                    // long as for fresh memory: fetched pages add to the memory in use, and spilling makes
+                    // room.
                     self.holds_page = true;
                     self.wait_for_room(true);
                     self.holds_page = false;

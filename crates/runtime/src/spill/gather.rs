@@ -88,7 +88,7 @@ impl Runtime {
             }
             pinned = true;
             if !self.pages.is_block_at(address, block) {
-                // The block was detached meanwhile, and stands for other addresses by now.
+                // The block was detached meanwhile, and may stand for other addresses by now.
                 self.stored.set_reading(worker.number, false);
                 entry.unpin(name);
                 self.uffd().wake_all();

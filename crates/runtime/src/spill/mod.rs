@@ -78,7 +78,8 @@ impl Spill {
         self.batches.release(spot.batch);
     }
 
-    /// A program begins, or the runtime has ended: the process holds no batches, and waits for none.
+    /// Tells the supervisor that a program begins, or the runtime has ended: the process holds no batches,
+    /// and waits for none.
     pub fn tell_spill_begins(&self) {
         if self.is_foreign() {
             self.tell(kind::FORGO, self.fork.load(Relaxed), 0);
@@ -87,7 +88,8 @@ impl Spill {
         }
     }
 
-    /// Before a fork, when no more batches are sent: the child will hold what this process holds.
+    /// Called before a fork, when no more batches are sent: tells the supervisor that the child will hold the
+    /// batches of this process.
     pub fn tell_spill_of_fork(&self) {
         let Some(area) = self.area() else { return };
         if self.batches.any() {
@@ -107,7 +109,7 @@ impl Spill {
 }
 
 impl Runtime {
-    /// Sets up spilling, if it is wanted; before anything is evicted.
+    /// Sets up spilling, if it is wanted. Called before anything is evicted.
     pub fn prepare_spill(&self) -> sys::Result<()> {
         let Some(area) = self.spill.area() else { return Ok(()) };
         self.spill.direct.open(area, &self.arena);
@@ -133,7 +135,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Called in the child.
+    /// Called in the child: claims the batches that were set aside for it.
     pub fn claim_spilled(&self, parent: u32) {
         let number = self.spill.fork.load(Relaxed);
         let Some(area) = self.spill.area().filter(|area| area.server.load(Relaxed) != 0) else { return };
@@ -152,8 +154,8 @@ impl Runtime {
         }
     }
 
-    /// In a child that has claimed nothing because it cannot: fetches all spilled pages. From now on nothing
-    /// more is spilled.
+    /// In a child that could not claim its batches: fetches all spilled pages. From now on nothing more is
+    /// spilled.
     pub fn leave_spill(&'static self) {
         if !self.spill.is_foreign() {
             return;

@@ -2,12 +2,12 @@
 //!
 //! The hand goes round and round over the page table, as the clock hand does over the mappings. It takes
 //! large blobs: a large blob costs as much to restore as a small one, and makes more room (Cao and Irani
-//! 1997, GreedyDual-Size, section 4). The threshold for large depends on what the hand finds: after a round
-//! that found much it rises, after a round that found nothing it falls. Neighbouring pages lie side by side
-//! in a batch, so they are restored together.
+//! 1997, GreedyDual-Size, section 4). The size threshold depends on what the hand finds: it rises after a
+//! round that found much, and falls after a round that found nothing. Neighbouring pages lie side by side in
+//! a batch, so they are restored together.
 //!
-//! Until the answer arrives the store keeps its copy, and the page may be touched, change or go: then its
-//! block in the batch belongs to no entry.
+//! Until the answer arrives the store keeps its copy. The page may meanwhile be touched, changed or unmapped:
+//! then its block in the batch belongs to no entry.
 
 use super::outgoing::{Item, Outgoing, Sent};
 use super::posts::{fill, free_request_slot, send_request};
@@ -64,7 +64,7 @@ impl Runtime {
         self.spill.is_open() && self.should_spill()
     }
 
-    /// A compressor's share of the work. Returns whether anything was done.
+    /// Does a compressor's share of the spilling. Returns whether anything was done.
     pub fn spill_some(&self, worker: &mut Worker) -> bool {
         let Some(area) = self.spill.area() else { return false };
         let Some(mut out) = self.spill.out.try_lock() else { return false };
@@ -118,8 +118,8 @@ impl Runtime {
         let (first, last) =
             pages.fold((u64::MAX, 0), |(first, last), page| (first.min(page), last.max(page)));
         self.spill.still[number].set(first, last);
-        // Not earlier: a process that is stopped while it has a request slot without having asked keeps the
-        // slot from others.
+        // The slot is not taken earlier, because a process that is stopped between taking a slot and asking
+        // keeps it from others.
         let taken = if count > 0 { area.take(self.spill.pid(), For::Put) } else { None };
         let Some((post, taken)) = taken else {
             self.spill.batches.release(index);
@@ -141,7 +141,7 @@ impl Runtime {
         true
     }
 
-    /// Checks whether a batch was kept; then its blobs are freed. Returns whether there was an answer.
+    /// Checks whether a batch was kept, and if so frees its blobs. Returns whether there was an answer.
     fn take_answer(&self, area: &'static Area, sent: &mut Sent) -> bool {
         let post = &area.posts[sent.post % POSTS];
         let (now, answered) = (post.load(), sent.taken.with(area::state::ANSWERED));
@@ -152,7 +152,7 @@ impl Runtime {
         let is_young = self.store().store().wraps() == sent.wraps;
         let is_done = now == answered && post.answer.load(Relaxed) == answer::DONE;
         let unit = post.from.load(Relaxed);
-        // If the request slot was taken away by now, the supervisor has forgotten the batch.
+        // If the request slot has been taken away, the supervisor has forgotten the batch.
         let is_own = free_request_slot(area, sent.post, answered);
         let kept = is_own && is_done && is_young;
         sent.is_used = false;
@@ -172,7 +172,8 @@ impl Runtime {
         true
     }
 
-    /// A batch is on the tier: frees those of its blobs whose entries are unchanged. Returns how many.
+    /// Called when a batch is on the tier: frees those of its blobs whose entries are unchanged. Returns how
+    /// many.
     fn spill_stored(&self, batch: u32, items: &[Item]) -> u64 {
         let mut spilled = 0;
         for item in items {

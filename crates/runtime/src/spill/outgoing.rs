@@ -41,8 +41,8 @@ pub struct Sent {
     pub(super) wraps: u64,
     /// The state of the request slot when it was taken.
     pub(super) taken: Word,
-    /// Where the batch is sealed: bytes that other processes could change before they are sealed would count
-    /// as right.
+    /// Private memory in which the batch is sealed: bytes that other processes could change before they are
+    /// sealed would count as right.
     pub(super) room: *mut u8,
     /// Its index among [`super::batches::Batches`].
     pub(super) batch: u32,
@@ -83,7 +83,7 @@ impl Outgoing {
         }
     }
 
-    /// Reserves the memory for lists, and to seal batches in; once.
+    /// Reserves, once, the memory for lists and for sealing batches.
     pub fn prepare(&mut self, arena: &Arena) -> sys::Result<()> {
         for sent in &mut self.sent {
             if sent.items.is_null() {
@@ -100,8 +100,8 @@ impl Outgoing {
         self.released
     }
 
-    /// The hand has finished a round: sets the threshold for the next one. Returns whether there was nothing
-    /// at all.
+    /// Called when the hand has finished a round: sets the threshold for the next one. Returns whether there
+    /// was nothing at all.
     pub fn end_round(&mut self, store: u64) -> bool {
         let (least, found) = (self.least, core::mem::take(&mut self.found));
         if found == 0 {

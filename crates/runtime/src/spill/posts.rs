@@ -10,7 +10,7 @@ use crate::kernel::sys;
 use crate::memory::patience::Patience;
 use crate::spill::state::Spill;
 
-/// How often to check that the server is still there, ns.
+/// Interval between checks that the server is still there, in ns.
 pub const LOOK_NS: u64 = 1_000_000_000;
 
 impl Spill {

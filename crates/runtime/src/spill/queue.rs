@@ -6,10 +6,10 @@ use super::batches::SpillLocation;
 use super::direct::Reading;
 use crate::pages::events::order::Fault;
 
-/// How often to check whether a read can begin, ns.
+/// Interval between checks whether a read can begin, in ns.
 pub const AGAIN_NS: u64 = 1_000_000;
-/// Maximum number of faults that wait for a fetcher; and the same for tests of what happens when there are
-/// more (`--paranoid`).
+/// Maximum number of faults that wait for a fetcher; and the same for tests (`--paranoid`), so that faults
+/// are forgotten.
 pub const QUEUE: usize = 256;
 pub const SHORT_QUEUE: usize = 8;
 

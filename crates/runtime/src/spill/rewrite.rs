@@ -32,14 +32,15 @@ use memfold_shared::page;
 use memfold_shared::spill::{self as area, Area, For, POSTS, answer, kind, scarce};
 use memfold_spill::{Batch, blocks};
 
-/// How many blocks on the tier may be unneeded, in addition to as many as are needed. Where room is scarce,
-/// only a fraction of this total.
+/// Unneeded blocks on the tier may outnumber needed ones by this many. Where room is scarce, only a fraction
+/// of the allowed number may be unneeded.
 const SPARE: u64 = 1024;
 /// Number of batches among which the sparsest is chosen.
 const LOOKS: u32 = 1024;
 
 impl Spill {
-    /// A batch is no longer held. `is_done`: all blocks that could be moved out of it were moved.
+    /// Releases a batch that was held. `is_done` says that all blocks that could be moved out of it were
+    /// moved.
     pub(super) fn leave_sparse(&self, batch: u32, is_done: bool) {
         if is_done {
             self.batches.count_as_full(batch);
@@ -49,7 +50,7 @@ impl Spill {
 }
 
 impl Runtime {
-    /// Requests a batch of which little is needed, if too many blocks are not needed. Returns whether it did.
+    /// Requests a sparse batch, if too many blocks on the tier are not needed. Returns whether it did.
     pub(super) fn ask_for_sparse(&self, area: &'static Area, sparse: &mut Sparse) -> bool {
         if sparse.is_reading() || !self.spill.is_open() {
             return false;
@@ -106,8 +107,8 @@ impl Runtime {
         if count > 0 {
             return (count, Some(batch.index));
         }
-        // A tier that does not answer may do so later, an answer may have been taken away, and after a fork
-        // there is time again.
+        // The batch may be tried again if the tier did not answer, if the answer was taken away, or if a fork
+        // is under way.
         let again = !is_own || what == answer::AWAY || self.forks.pause.load(Relaxed) != 0;
         self.spill.leave_sparse(batch.index, !again);
         (0, None)
@@ -119,8 +120,8 @@ impl Runtime {
         if !items.iter().any(|item| is_moved(&item)) {
             return;
         }
-        // This does not take the lock as handlers do, which read messages meanwhile: nobody would serve them
-        // here.
+        // Handlers read messages while they wait for this lock. This thread does not: no code would serve the
+        // faults here.
         let order = self.pages.order.lock();
         if order.forking {
             return;
@@ -158,7 +159,8 @@ impl Runtime {
             let Ok((block, _)) = sealer.open_first(batch.number, place.offset, sealed) else { break };
             let spot = SpillLocation { batch: batch.index, offset: place.offset, len: place.len };
             let page = block.owner;
-            // A page that the program has moved has another address by now, and its block stays, too.
+            // A page that the program has moved has another address by now, and its block stays where it is,
+            // too.
             let entry =
                 (page < (END / PAGE) as u64).then(|| self.pages.table.entry(page as usize * PAGE)).flatten();
             if entry.is_none_or(|entry| entry.load() != State::Spilled(spot)) {

@@ -1,4 +1,4 @@
-//! The state of moving what is left in sparse batches: see `rewrite.rs`.
+//! The state of moving the needed blocks out of sparse batches: see `rewrite.rs`.
 
 use core::sync::atomic::Ordering::*;
 

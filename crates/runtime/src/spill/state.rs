@@ -26,7 +26,7 @@ pub struct Spill {
     pub out: Lock<Outgoing>,
     /// How many such batches there are.
     pub in_flight: AtomicU32,
-    /// How long data were to be spilled and none were, ns: see `hope.rs`.
+    /// How long the tier has taken nothing although data were to be spilled, in ns: see `hope.rs`.
     pub unheard_ns: AtomicU64,
     /// Ranges of pages that contain those in the batches: the store does not move their blobs, whose
     /// references would change.
@@ -127,7 +127,7 @@ impl Spill {
     /// # Safety
     /// No other thread of the runtime may be running in this process.
     pub unsafe fn after_fork(&self) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe {
             self.out.reset_in_child();
             self.queue.reset_in_child();

@@ -16,7 +16,7 @@ pub struct Call {
     pub name: &'static str,
     /// Its number.
     pub number: usize,
-    /// See above.
+    /// Arguments with which it changes nothing.
     pub arguments: [usize; 6],
 }
 
@@ -26,7 +26,8 @@ const fn call(name: &'static str, number: usize, a: [usize; 6]) -> Call {
     Call { name, number, arguments: a }
 }
 
-/// The flags with which a thread of the runtime is made (`thread.rs`), apart from those for what it shares.
+/// The flags with which a thread of the runtime is made (`thread.rs`), apart from those that say what it
+/// shares.
 #[cfg(target_arch = "x86_64")]
 const THREAD: usize = 0x8d_0900;
 /// A thread that does not share its signals, which the kernel refuses.

@@ -21,22 +21,22 @@ pub struct Counters {
     pub pages_clean: AtomicU64,
     /// Blocks evicted.
     pub blocks_evicted: AtomicU64,
-    /// CPU time of the runtime's own threads, ns.
+    /// CPU time of the runtime's own threads, in ns.
     pub runtime_cpu_ns: AtomicU64,
-    /// Time that the program's threads waited for room, ns.
+    /// Time that the program's threads waited for room, in ns.
     pub throttled_ns: AtomicU64,
     /// Looks of the keeper that found the limit exceeded and nothing left to evict.
     pub full_looks: AtomicU64,
-    /// Time during which at least one thread of the program waited, for a page or for room, ns: see
+    /// Time during which at least one thread of the program waited, for a page or for room, in ns: see
     /// `stall.rs`.
     pub stalled_ns: AtomicU64,
     /// Total time of faults on compressed pages, ns, counted one after another.
     pub fault_ns: AtomicU64,
     /// Pages spilled to a tier beyond this machine's memory.
     pub pages_spilled: AtomicU64,
-    /// Pages fetched from there.
+    /// Pages fetched from a tier.
     pub pages_fetched: AtomicU64,
-    /// Pages that stayed in place because no codec makes them smaller; counted again each time that is tried.
+    /// Pages that stayed in place because no codec makes them smaller; counted again at each attempt.
     pub pages_incompressible: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! The shared counters page: how the supervisor and the processes of its tree inform each other.
+//! The shared page: how the supervisor and the processes of its tree inform each other.
 //!
 //! `memfold run` makes it as a memory file and passes its name (`/proc/PID/fd/N`) on in [`ENV_SHARED`]; every
 //! process that loads the preload library maps it and takes a [`Slot`].
@@ -39,7 +39,7 @@ pub const ENV_SHARED: &str = "MEMFOLD_SHARED";
 pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
-/// Version of the layout of [`Shared`], and of [`crate::door::Door`].
+/// Version of the layout of [`Shared`], of [`crate::spill::Area`] and of [`crate::door::Door`].
 pub const VERSION: u32 = 13;
 /// Maximum number of processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
@@ -95,7 +95,7 @@ pub struct Shared {
     /// Memory is evicted although there is room, as long as a thread waits no more than this share of the
     /// time, in millionths; 0: it is not. See `watch/proactive.rs`.
     pub stall_ppm: AtomicU32,
-    /// Memory evicted this way is compressed after it was untouched for this long, ms; 0: as soon as the
+    /// Memory evicted this way is compressed after it was untouched for this long, in ms; 0: as soon as the
     /// share allows.
     pub idle_ms: AtomicU32,
     /// Anonymous memory of the supervisor and of unmanaged members, in bytes (supervisor writes).
@@ -103,33 +103,33 @@ pub struct Shared {
     /// A correction to the sum of all resident gauges: pages shared by fork are counted in each process
     /// (supervisor writes).
     pub resident_correction: AtomicI64,
-    /// Changes to pages that were shared after forks that the correction does not include yet, bytes: copies
-    /// that threads were allowed to make, which make no process larger, and pages that one process has freed
-    /// while others have them. It only grows; `copied_seen` is its value at the last correction.
+    /// Changes to pages that were shared after forks that the correction does not include yet, in bytes:
+    /// copies that threads were allowed to make, which make no process larger, and pages that one process has
+    /// freed while others have them. It only grows; `copied_seen` is its value at the last correction.
     pub copied: AtomicU64,
     /// See `copied`.
     pub copied_seen: AtomicU64,
-    /// The correction may subtract too little by at most this much, bytes (supervisor writes).
+    /// The correction may subtract too little by at most this much, in bytes (supervisor writes).
     pub doubt: AtomicU64,
     /// Number of processes that share pages since a fork; 0: unknown (supervisor writes).
     pub sharers: AtomicU64,
-    /// Pages that one process has freed while others have them, bytes; only grows.
+    /// Pages that one process has freed while others have them, in bytes; only grows.
     pub unshared: AtomicU64,
     /// Slots from this number on were never used.
     pub used_slots: AtomicU32,
     /// The tree is near its limit: for a process that is just starting (supervisor writes).
     pub near: AtomicU32,
-    /// Room left below the limit at that look, bytes (supervisor writes).
+    /// Room left below the limit at the supervisor's last look, in bytes (supervisor writes).
     pub room: AtomicU64,
     /// When the supervisor last looked at the processes that it watches from outside, ns of the monotonic
     /// clock.
     pub looked_ns: AtomicU64,
-    /// How often it has looked.
+    /// How many times it has looked.
     pub looks: AtomicU32,
-    /// Bytes that processes without a keeper have allocated since that look began, near the limit: together
-    /// they use up the remaining room.
+    /// Bytes that processes without a keeper have allocated since the supervisor's last look began, near the
+    /// limit: together they use up the remaining room.
     pub got: AtomicU64,
-    /// Memory that ended processes held, bytes; only grows (supervisor writes).
+    /// Memory that ended processes held, in bytes; only grows (supervisor writes).
     pub freed: AtomicU64,
     /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
     pub freed_lately: AtomicU64,
@@ -166,7 +166,7 @@ pub struct Shared {
     pub ended: Counters,
     /// Service time of faults: see [`bucket_of`].
     pub fault_histogram: [AtomicU64; BUCKETS],
-    /// Longest service time of a fault, ns.
+    /// Longest service time of a fault, in ns.
     pub fault_max_ns: AtomicU64,
     /// Messages written so far; message `n` is at `n % MESSAGES`.
     pub message_head: AtomicU32,

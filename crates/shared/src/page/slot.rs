@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 use super::Counters;
 
-/// What the supervisor tells a process that it watches from outside: [`Slot::call`].
+/// The supervisor's signals to a process that it watches from outside: [`Slot::call`].
 pub mod call {
     /// The tree is far from its limit, or the process is too small to matter.
     pub const FAR: u32 = 0;
@@ -39,18 +39,18 @@ pub struct Slot {
     /// Number of the process's seccomp filters that are harmless to the runtime: see `filters.rs`. It stays
     /// valid when the process becomes another program.
     pub filters: AtomicU32,
-    /// Private anonymous memory, including memfold's own in the process, bytes.
+    /// Private anonymous memory, including memfold's own in the process, in bytes.
     pub resident: AtomicU64,
-    /// Uncompressed size of the store's contents, bytes.
+    /// Uncompressed size of the store's contents, in bytes.
     pub evicted: AtomicU64,
     /// Compressed bytes in the store.
     pub payload: AtomicU64,
-    /// Memory that the store has committed in addition, bytes: headers, rounding, holes, its reserve and its
-    /// tables.
+    /// Memory that the store has committed in addition, in bytes: headers, rounding, holes, its reserve and
+    /// its tables.
     pub overhead: AtomicU64,
-    /// The part of `resident` that is on standby, bytes.
+    /// The part of `resident` that is on standby, in bytes.
     pub standby: AtomicU64,
-    /// Uncompressed size of spilled data, bytes.
+    /// Uncompressed size of spilled data, in bytes.
     pub spilled: AtomicU64,
     /// One of [`call`] (supervisor writes).
     pub call: AtomicU32,
@@ -63,7 +63,7 @@ pub struct Slot {
     /// When the process took the slot, ns of the monotonic clock.
     pub since_ns: AtomicU64,
     /// Its parent's resident size when it was forked: at most this much of its own memory may be shared with
-    /// the parent, bytes.
+    /// the parent, in bytes.
     pub inherited: AtomicU64,
     /// Counters that only grow.
     pub counters: Counters,

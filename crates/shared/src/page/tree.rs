@@ -5,7 +5,7 @@ use core::sync::atomic::Ordering::*;
 use super::{LARGEST_LIMIT, SLOTS, Shared, Slot};
 use crate::near;
 
-/// Shared pages are write-protected when copies of them would leave less room than this, bytes.
+/// Shared pages are write-protected when copies of them would leave less room than this, in bytes.
 const COPIES_ROOM: u64 = 24 << 20;
 
 impl Shared {
@@ -18,7 +18,8 @@ impl Shared {
         corrected.saturating_add(copied).min(corrected.max(most))
     }
 
-    /// The minimum that it can be: `tree_resident` counts pages as copied that may still be shared.
+    /// A lower bound of the tree's resident memory: `tree_resident` counts pages as copied that may still be
+    /// shared.
     pub fn tree_resident_certain(&self) -> u64 {
         let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
         self.tree_resident().saturating_sub(self.doubt.load(Relaxed) + copied)
@@ -42,7 +43,7 @@ impl Shared {
         self.tree_resident_unshared() + COPIES_ROOM > self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT)
     }
 
-    /// Number of processes that have more than this resident, bytes.
+    /// Number of processes that have more than this many bytes resident.
     pub fn larger_than(&self, bytes: u64) -> usize {
         self.live_slots().filter(|slot| slot.resident.load(Relaxed) > bytes).count()
     }

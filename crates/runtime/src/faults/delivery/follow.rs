@@ -3,9 +3,9 @@
 //! Every message wakes all listening handlers, and waking a handler on another CPU costs more than restoring
 //! the page. So while nearly all faults come from one thread, one handler listens, bound to the CPU on which
 //! that thread runs. When faults come from several threads, all handlers listen, each bound to a CPU of its
-//! own. There are half as many handlers as CPUs: with two threads that fault on two CPUs, a second handler,
-//! woken in vain most of the time, cost a quarter of the run. Woken only when the first was busy (by epoll,
-//! exclusively), it still took a tenth more CPU time and saved no wall time.
+//! own. There are half as many handlers as CPUs. With one per CPU and two threads faulting on two CPUs, the
+//! second handler was mostly woken in vain and cost a quarter of the run time. Waking it only when the first
+//! was busy (exclusive epoll) still took a tenth more CPU time and saved no wall time.
 //!
 //! ```text
 //!   threads of the last faults   | 7 7 7 7 9 7 7 7 .. |   every WINDOW faults:
@@ -22,7 +22,7 @@ use crate::kernel::sys::{self, Fd};
 pub const HANDLERS: usize = 4;
 /// Faults between two decisions.
 const WINDOW: usize = 64;
-/// One thread counts as having nearly all faults of a window if the other threads have at most this many.
+/// One thread has nearly all faults of a window if the others together have at most this many.
 const OTHERS: usize = 6;
 const NOWHERE: i32 = -1;
 
@@ -33,12 +33,12 @@ pub struct Follow {
     spread: AtomicBool,
     /// The CPU on which the thread with nearly all faults runs.
     cpu: AtomicI32,
-    /// A descriptor for each handler that wakes it when written to.
+    /// One descriptor per handler; a write to it wakes the handler.
     calls: [AtomicI32; HANDLERS],
 }
 
 impl Follow {
-    /// One handler listens, wherever it is.
+    /// At first one handler listens, on any CPU.
     pub const fn new() -> Self {
         Follow {
             tids: [const { AtomicU32::new(0) }; WINDOW],
@@ -49,8 +49,8 @@ impl Follow {
         }
     }
 
-    /// Makes the descriptors, before the handlers start. They are in the descriptor table of the runtime's
-    /// threads: only these may call it.
+    /// Makes the descriptors, before the handlers start. The descriptors are in the table of the runtime's
+    /// threads, so only those threads may call this.
     pub fn open(&self) -> sys::Result<()> {
         for call in &self.calls {
             call.store(sys::eventfd()?.0, Relaxed);
@@ -123,8 +123,8 @@ impl Follow {
 
     #[cold]
     fn decide(&self) {
-        // Majority vote: when each pair of different threads cancels out, a thread with more than half of the
-        // faults is left.
+        // Majority vote: pairs of different threads cancel out, so a thread with more than half of the faults
+        // remains.
         let (mut most, mut left) = (0, 0);
         let tids = || self.tids.iter().map(|tid| tid.load(Relaxed));
         for tid in tids() {

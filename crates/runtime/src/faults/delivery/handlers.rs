@@ -1,8 +1,8 @@
 //! Handlers: threads that read the messages of userfaultfd and serve the faults in them.
 //!
 //! There is one handler for every two CPUs (at most four). Each is bound to one CPU, because waking a thread
-//! on the faulting CPU costs a quarter of waking one elsewhere. Each waits for messages, takes the order lock
-//! to read one, and serves it.
+//! on the faulting CPU costs a quarter of what waking one elsewhere costs. Each waits for messages, takes the
+//! order lock to read one, and serves it.
 
 use core::sync::atomic::Ordering::*;
 
@@ -25,7 +25,7 @@ struct Handler {
 /// Entry of a handler thread; the argument is its number and its CPU.
 pub extern "C" fn handler(argument: usize) -> ! {
     let (number, cpu) = (argument & 0xff, argument >> 8);
-    // SAFETY: this is the only thread of this number.
+    // SAFETY: this is the only thread with this number.
     let Some(server) = (unsafe { Server::new(&RUNTIME, number) }) else {
         RUNTIME.fail("no memory is left for a fault handler");
     };

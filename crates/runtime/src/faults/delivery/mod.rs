@@ -1,16 +1,15 @@
 //! Delivery of faults: how a touch of a page that is not resident is noticed, and how the thread that touched
-//! it goes on. Serving the fault is the business of `../serving`, which knows no more of this module than
-//! [`Delivery`].
+//! it goes on. `../serving` serves the fault; of this module it knows only the trait [`Delivery`].
 //!
 //! There is one implementation today: messages of userfaultfd, which threads of the runtime read
 //! (`handlers.rs`); `follow.rs` decides which of them listen, and on which CPU.
 //!
-//! Another implementation also has to replace what goes past the trait today: `pages/events/reading.rs`
-//! wakes threads while it applies events, `handlers.rs` polls the descriptor, `spill/gather.rs` and
-//! `reclaim/dense.rs` wake the threads that wait for a pin of theirs, and mappings are registered and probed in
-//! `kernel/uffd.rs`. Where the faulting thread itself serves the fault, touches do not come from
-//! [`Delivery::next`], which then returns changes of mappings only; and that thread may hold any lock of the
-//! program, so the rule in `../mod.rs` has to be proved anew.
+//! Some code still bypasses the trait, and another implementation has to replace it:
+//! `pages/events/reading.rs` wakes threads while it applies events, `handlers.rs` polls the descriptor,
+//! `spill/gather.rs` and `reclaim/dense.rs` wake the threads that wait for one of their pins, and mappings
+//! are registered and probed in `kernel/uffd.rs`. If the faulting thread itself serves the fault,
+//! [`Delivery::next`] returns only changes of mappings. That thread may hold any lock of the program, so the
+//! rule in `../mod.rs` has to be proved anew.
 
 pub mod follow;
 pub mod handlers;
@@ -43,7 +42,7 @@ pub trait Delivery {
     /// Lets the program write to pages that were protected.
     fn allow_writes(&self, page: usize, bytes: usize) -> Result<()>;
 
-    /// Lets threads that wait for one of these pages go on. They touch it again.
+    /// Wakes threads that wait for one of these pages. They touch it again.
     fn resume(&self, page: usize, bytes: usize);
 
     /// The same for all pages.
@@ -61,12 +60,12 @@ impl Delivery for Uffd {
     }
 
     unsafe fn place(&self, page: usize, from: *const u8, bytes: usize, protected: bool) -> Result<usize> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract.
         unsafe { self.copy_as(page, from, bytes, protected) }
     }
 
     unsafe fn place_zeros(&self, page: usize, bytes: usize) -> Result<usize> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller upholds the contract.
         unsafe { self.zero(page, bytes) }
     }
 

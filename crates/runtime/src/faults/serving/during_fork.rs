@@ -19,7 +19,8 @@ impl Server {
         let page = fault.page;
         if fault.touch == Touch::Protected {
             if runtime.is_clean(page) {
-                // The blob of this page is forgotten with the rest.
+                // The blob of this page is forgotten when the journal is replayed. If the journal is full,
+                // all kept blobs are.
                 match order.journal.has_room_for_page() {
                     true => order.journal.add(Record::Served(page)),
                     false => order.blobs_void = true,

@@ -1,5 +1,5 @@
-//! When the program wants back much of what was evicted although there was room, the neighbours of a touched
-//! page are restored together with it. The thread that touched the page does not wait for them.
+//! When the program wants back much memory that was evicted although there was room, the neighbours of a
+//! touched page are restored together with it. The thread that touched the page does not wait for them.
 
 use super::{Placed, Server};
 use crate::kernel::addresses::PAGES;

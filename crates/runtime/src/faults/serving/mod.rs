@@ -1,7 +1,7 @@
 //! Serving faults: restoring the page that was touched.
 //!
 //! This module does not know how the touch was noticed, nor how the thread goes on afterwards: that is
-//! [`Delivery`] (`../delivery`). A [`Server`] finds the page's entry, and does what it says:
+//! [`Delivery`] (`../delivery`). A [`Server`] finds the page's entry and acts on it:
 //!
 //! | entry | what is done |
 //! | --- | --- |
@@ -55,22 +55,22 @@ pub struct Server {
     pub(crate) runtime: &'static Runtime,
     pub(crate) worker: Worker,
     pub(crate) streams: Streams,
-    /// This server works for the keeper when it restores everything. No faults of others wait for it, and it
-    /// waits neither for a fetcher nor for room, since only the keeper makes room.
+    /// Whether this server belongs to the keeper, which uses it to restore everything. No other faults wait
+    /// for it, and it waits neither for a fetcher nor for room, since only the keeper makes room.
     pub(crate) is_keepers: bool,
-    /// Its memory holds a page that is still to be placed.
+    /// Whether its memory holds a page that is still to be placed.
     pub(crate) holds_page: bool,
 }
 
 impl Server {
-    /// A server with memory to work in; `None` if there is no memory.
+    /// A server with its working memory; `None` if no memory is left.
     ///
     /// # Safety
-    /// As for [`Worker::new`].
+    /// The same as for [`Worker::new`].
     pub unsafe fn new(runtime: &'static Runtime, number: usize) -> Option<Self> {
         Some(Server {
             runtime,
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller upholds the contract.
             worker: unsafe { Worker::new(runtime, number) }?,
             streams: Streams::default(),
             is_keepers: false,

@@ -27,7 +27,8 @@ fn left_in_block(page: usize) -> usize {
 
 impl Server {
     /// How many of `count` pages may be filled: those before the first guard page. The kernel would overwrite
-    /// a guard (before 6.13 there are none). The caller holds the order lock, so no page is moved meanwhile.
+    /// a guard (kernels before 6.13 have none). The caller holds the order lock, so no page is moved
+    /// meanwhile.
     fn before_guard(&self, page: usize, count: usize) -> usize {
         let fd = self.runtime.kernel.pagemap.load(Relaxed);
         if fd < 0 || !self.runtime.kernel.knows_guards.load(Relaxed) {
@@ -37,7 +38,8 @@ impl Server {
         first.map_or(count, |(guard, _)| (guard - page) / PAGE)
     }
 
-    /// Copies pages back from standby. Also returns how many. `asked`: a thread waits for the first.
+    /// Copies pages back from standby. Also returns how many. `asked` tells whether a thread waits for the
+    /// first.
     pub(super) fn rescue(&mut self, fault: Fault, run: usize, asked: bool) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut order = runtime.lock_order();
@@ -93,7 +95,8 @@ impl Server {
         (Placed::Done, done)
     }
 
-    /// Decompresses pages and places them. Also returns how many. `asked`: a thread waits for the first.
+    /// Decompresses pages and places them. Also returns how many. `asked` tells whether a thread waits for
+    /// the first.
     pub(super) fn restore(&mut self, fault: Fault, run: usize, asked: bool) -> (Placed, usize) {
         let runtime = self.runtime;
         let mut found = [State::Empty; RUN];
@@ -173,7 +176,7 @@ impl Server {
         runtime.delivery().resume(fault.page, found.len() * PAGE);
         if done > 0 {
             self.note_placed(fault.page, done, settled.fetched, asked);
-            // For spilled pages the handler has already noted it.
+            // For spilled pages the handler has already noted this.
             if asked && batch.is_none() {
                 self.streams.expect_next(fault.page, done);
             }

@@ -14,15 +14,15 @@ use crate::reclaim::hope::Waiting;
 
 /// A fault never waits longer than this for room ...
 const WAIT_NS: u64 = 20_000_000;
-/// ... nor longer than this without any memory being freed meanwhile. For fresh memory, and for all memory
-/// when the limit is far exceeded, the wait lasts as long as there is hope: `hope.rs`.
+/// ... nor longer than this while no memory is freed. For fresh memory, and for all memory when the limit is
+/// far exceeded, the wait lasts as long as there is hope: `hope.rs`.
 const IDLE_NS: u64 = 2_000_000;
 /// How many pages the program may copy at once after one fault.
 const COPIES: usize = 16;
 
 impl Server {
-    /// Waits while the process exceeds its share of the limit by too much. Fresh memory waits longer, whether
-    /// or not earlier waits were in vain.
+    /// Waits while the process exceeds its share of the limit by too much. Faults on fresh memory wait
+    /// longer, even if earlier waits were in vain.
     pub(crate) fn wait_for_room(&mut self, growth: bool) {
         let runtime = self.runtime;
         if self.is_keepers {
@@ -33,9 +33,9 @@ impl Server {
                 && !(growth && runtime.reclaim.squeeze.load(Relaxed))
                 && !runtime.reclaim.waits_its_turn.load(Relaxed)
         };
-        // Far over the limit, no wait is abandoned as long as there is hope: on a busy machine it may take
-        // long until a compressor gets a CPU, and on a busy disk until a batch is written. The exception:
-        // whole rounds have shown that the limit cannot be held.
+        // Far over the limit, no wait is abandoned as long as there is hope: a compressor may wait long for a
+        // CPU on a busy machine, and a batch for a busy disk. There is no such wait once whole rounds have
+        // shown that the limit cannot be held.
         let far = || {
             (growth || runtime.reclaim.is_far_over() || runtime.reclaim.waits_its_turn.load(Relaxed))
                 && !runtime.reclaim.hopeless.load(Relaxed)
@@ -83,8 +83,7 @@ impl Server {
 
     /// Serves kept faults that would not wait. Pages on standby take little or no room. A thread that waits
     /// for a tier holds up no other. Compressed pages are restored one at a time, unless the limit is far
-    /// exceeded. There may be one handler for a thousand threads, and the handler that waits now may wait for
-    /// long.
+    /// exceeded. A thousand threads may depend on this one handler, which may wait for long.
     fn serve_who_need_not_wait(&mut self) {
         let runtime = self.runtime;
         let mut may_restore = !runtime.reclaim.is_far_over();

@@ -47,14 +47,15 @@ pub struct Settled {
 }
 
 impl Run<'_> {
-    /// Whether the entry of a page is unchanged. This and all that follow: under the order lock.
+    /// Whether the entry of a page is unchanged. This method and all that follow are called under the order
+    /// lock.
     pub fn is_still(&self, runtime: &Runtime, index: usize) -> bool {
         let page = self.page + index * PAGE;
         let now = self.block.map_or(State::Empty, |block| block.entries[index_in_block(page)].load());
         match (self.found[index], now) {
             (State::Stored(name), State::Pinned(other)) => name == other,
             (State::Zero, State::Zero) => true,
-            // The same place in another batch would be another block.
+            // The same place in another batch holds another block.
             (State::Spilled(spot), State::Spilled(other)) => {
                 let batch = self.batch.is_some() && self.batch == runtime.spill.batches.number(spot.batch);
                 spot == other && batch

@@ -5,7 +5,7 @@ use crate::kernel::sys::PAGE;
 
 /// How many sequential streams a handler follows at the same time.
 const STREAMS: usize = 8;
-/// How many zero pages a stream of touches of fresh memory gets at once, at most.
+/// Maximum number of zero pages that a stream of touches of fresh memory gets at once.
 const ZERO_RUN: usize = PAGES;
 
 /// Faults at ascending adjacent addresses.

@@ -1,6 +1,6 @@
-//! Advice about forks, and about what ends together with a mapping.
+//! `madvise` and `munmap`: advice about forks, which ends together with a mapping.
 //!
-//! The child's view of a range under `MADV_WIPEONFORK` is up to the kernel: it is empty. So none of it may be
+//! A range under `MADV_WIPEONFORK` is empty in the child, and the kernel sees to that. So none of it may be
 //! in the page table: the range is restored and kept out. `MADV_DONTFORK` is remembered, because the runtime
 //! uses the same mark for its own purposes. Threads are counted while they discard memory: see
 //! `Order::was_removed_lately`.
@@ -24,13 +24,13 @@ const DONTNEED_LOCKED: usize = 24;
 static MADVISE: Next = Next::call_of(c"madvise", sys::nr::MADVISE);
 static MUNMAP: Next = Next::call_of(c"munmap", sys::nr::MUNMAP);
 
-/// All of them.
+/// All functions interposed here.
 pub static ALL: [&Next; 2] = [&MADVISE, &MUNMAP];
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c_int {
     let advice = advice as usize;
@@ -44,17 +44,17 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
     if advice == advice::DONTFORK && is_managed() {
         keeping_errno(|| PROGRAM_DONTFORK.add(start, end));
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let result = unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
     if advice == advice::GUARD_INSTALL && result == 0 && is_paging() {
-        // An eviction that moves guards without noticing them makes them again at their places; that must not
-        // happen after the program has removed them. An eviction that begins from here on sees them, and
-        // leaves them alone.
+        // An eviction that moves guards without noticing them recreates them in place, which must not happen
+        // after the program has removed them. An eviction that begins from here on sees the guards and leaves
+        // them alone.
         keeping_errno(desk::let_evictions_end);
-        // A page that was just being restored may have arrived after the guards, and have replaced some: so
-        // once more.
+        // A page that was just being restored may have arrived after the guards and replaced some, so install
+        // them again.
         for again in [advice::DONTNEED, advice] {
-            // SAFETY: only guards are left there, and what they have discarded.
+            // SAFETY: the range holds only guards, and pages whose contents the guards have discarded.
             let _ = keeping_errno(|| unsafe { sys::madvise(start, bytes, again) });
         }
     }
@@ -87,13 +87,13 @@ fn note(start: usize, end: usize, advice: usize) {
     }
 }
 
-/// As the C library's. A later mapping at the same place must not inherit the marks of this one.
+/// Replaces the C library's function. A later mapping at the same place must not inherit the marks of this one.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(start: usize, bytes: usize) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let result = unsafe { MUNMAP.call([start, bytes]) } as c_int;
     if result == 0 && ranges::is_any() {
         keeping_errno(|| ranges::forget(start, start + bytes.next_multiple_of(PAGE)));

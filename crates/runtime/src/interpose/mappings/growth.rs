@@ -3,12 +3,12 @@
 //! the registration; from then on, each page that is filled waits for room (`faults`).
 //!
 //! The allocator enlarges its heap by system calls of its own, in small steps that are filled at once:
-//! registering the new memory always comes too late. So near the limit small requests are counted as well,
-//! and once they add up to a certain amount, the thread itself waits for room. Two kinds of memory do not
-//! count: a block that was evicted before and not unmapped since, because it is already registered; and, for
-//! requests of at least `LARGE` bytes, a range that was registered for an earlier request, if nothing was
-//! unmapped since, because allocators hand out the same addresses again and again. Far from the limit each
-//! request costs one check.
+//! registration always comes too late. So near the limit small requests are counted as well, and once they
+//! add up to a certain amount, the thread itself waits for room. Two kinds of memory do not count: a block
+//! that was evicted before and not unmapped since, because it is already registered; and, for requests of at
+//! least `LARGE` bytes, a range that was registered for an earlier request, if nothing was unmapped since,
+//! because allocators hand out the same addresses again and again. Far from the limit each request costs one
+//! check.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -39,7 +39,7 @@ const NONBLOCK: c_int = 0x10000;
 const LOCKED: c_int = 0x2000;
 const HUGETLB: c_int = 0x40000;
 const WRITABLE: c_int = 2;
-/// Size of the pieces in which memory is filled for MAP_POPULATE, bytes.
+/// Size of the pieces in which memory is filled for MAP_POPULATE, in bytes.
 const PIECE: usize = 1 << 20;
 const FAILED: usize = usize::MAX;
 
@@ -58,14 +58,15 @@ pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX
 /// are its `mark_of`.
 static WATCHED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 const LENGTH_BITS: u32 = 24;
-/// Size in bytes from which ranges are registered each time, since only a little memory may go unnoticed.
+/// Ranges of at least this many bytes are not remembered but registered for each request, since only a little
+/// memory may go unnoticed.
 const REMEMBERED: usize = 4 << 20;
 
 fn pages_of(at: usize, bytes: usize) -> u64 {
     ((at % PAGE + bytes).div_ceil(PAGE)) as u64
 }
 
-/// Two ranges have the same mark once in 2^40 times; then one of them is registered a millisecond late.
+/// Two ranges have the same mark with probability 2^-40; then one of them is registered a millisecond late.
 fn mark_of(at: usize, changes: u64) -> u64 {
     let place = (at / PAGE) as u64 ^ changes.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     place.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> LENGTH_BITS
@@ -94,7 +95,7 @@ fn got(at: usize, bytes: usize) {
     }
     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
         let seen = |block: &Block| !block.stale.load(Relaxed);
-        // For a request of a block or more, this describes only its first part.
+        // For a request of a block or more, the table's block describes only the first part.
         if bytes >= BLOCK || !RUNTIME.pages.table.block(at).is_some_and(seen) {
             got_near_limit(at, bytes);
         }
@@ -105,7 +106,7 @@ fn got(at: usize, bytes: usize) {
     }
 }
 
-/// The same in a process without a keeper: it may be time to start one.
+/// The same in a process without a keeper; starts one if it is time.
 #[cold]
 fn got_unwatched(at: usize, bytes: usize) {
     if !is_managed()
@@ -189,10 +190,10 @@ fn wait_for_room() {
 macro_rules! maps {
     ($($name:ident is $next:ident;)+) => {
         $(
-            /// As the C library's.
+            /// Replaces the C library's function.
             ///
             /// # Safety
-            /// As the C library's.
+            /// The same as for the C library's function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(
                 start: usize,
@@ -206,7 +207,7 @@ macro_rules! maps {
                 let fill = fresh && flags & (POPULATE | NONBLOCK) == POPULATE && bytes >= LARGE && is_managed() && exceeds_limit(bytes);
                 let flags = if fill { flags & !POPULATE } else { flags };
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 let at = unsafe { $next.call(given) } as usize;
                 // Marks of an earlier mapping at this place do not apply to this one.
                 if flags & FIXED != 0 && at != FAILED && ranges::is_any() {
@@ -256,7 +257,7 @@ fn populate(at: usize, bytes: usize, protection: c_int) {
     for start in (at..at + bytes).step_by(PIECE) {
         // SAFETY: the mapping was just made for the caller, which does not have it yet.
         let _ = unsafe { sys::madvise(start, PIECE.min(at + bytes - start), advice) };
-        // Makes the keeper take a look after every piece, however busy the machine is.
+        // Makes the keeper check after every piece, however busy the machine is.
         if RUNTIME.is_paging() {
             desk::watch_growth();
         }
@@ -264,62 +265,62 @@ fn populate(at: usize, bytes: usize, protection: c_int) {
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: usize) -> usize {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let at = unsafe { MALLOC.call([bytes]) } as usize;
     got(at, bytes);
     at
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: usize, bytes: usize) -> usize {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let at = unsafe { CALLOC.call([count, bytes]) } as usize;
     got(at, count.wrapping_mul(bytes));
     at
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(old: usize, bytes: usize) -> usize {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let at = unsafe { REALLOC.call([old, bytes]) } as usize;
     got(at, bytes);
     at
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(place: *mut usize, alignment: usize, bytes: usize) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let failed = unsafe { POSIX_MEMALIGN.call([place as usize, alignment, bytes]) } as c_int;
     // SAFETY: written by the call that succeeded.
     got(if failed == 0 { unsafe { *place } } else { 0 }, bytes);
     failed
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> usize {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let at = unsafe { ALIGNED_ALLOC.call([alignment, bytes]) } as usize;
     got(at, bytes);
     at

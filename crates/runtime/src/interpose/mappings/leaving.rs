@@ -7,9 +7,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use crate::kernel::sys;
 
-/// Maximum number of moves to remember; if there are more, the oldest are taken for ordinary moves.
+/// Maximum number of moves to remember; beyond that, the oldest are taken for ordinary moves.
 const MOVES: usize = 2048;
-/// A message is applied within this time after its move, ns.
+/// A message is applied within this time after its move, in ns.
 const APPLIED_NS: u64 = 2_000_000_000;
 
 struct Move {

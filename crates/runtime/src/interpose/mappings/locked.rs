@@ -1,6 +1,6 @@
 //! Locked memory: it stays where it is.
 //!
-//! The range is kept out before the kernel locks it, and this waits for evictions that began earlier. (A
+//! Before the kernel locks a range, the range is kept out, and evictions that began earlier are awaited. (A
 //! locked mapping that is moved away takes its lock along to the standby area.) The lock itself restores
 //! pages that were evicted before: the kernel touches every page.
 
@@ -34,8 +34,8 @@ static MLOCK2: Next = Next::call_of(c"mlock2", nr::MLOCK2);
 static MUNLOCK: Next = Next::call_of(c"munlock", nr::MUNLOCK);
 static MLOCKALL: Next = Next::call_of(c"mlockall", nr::MLOCKALL);
 
-/// All of them. `munlockall` needs nothing: `mlockall` has ended the paging, and it does no harm that ranges
-/// locked by `mlock` before that stay kept out.
+/// All functions interposed here. `munlockall` is not among them: `mlockall` has ended the paging, and ranges
+/// locked by `mlock` before that may stay kept out.
 pub static ALL: [&Next; 4] = [&MLOCK, &MLOCK2, &MUNLOCK, &MLOCKALL];
 
 /// The pages that the kernel locks when given this range.
@@ -68,33 +68,33 @@ pub fn note(start: usize, bytes: usize) {
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(start: usize, bytes: usize) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     locking(start, bytes, || unsafe { MLOCK.call([start, bytes]) })
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(start: usize, bytes: usize, flags: usize) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     locking(start, bytes, || unsafe { MLOCK2.call([start, bytes, flags]) })
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(start: usize, bytes: usize) -> c_int {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let result = unsafe { MUNLOCK.call([start, bytes]) } as c_int;
     if result == 0 && is_managed() {
         let (from, to) = pages(start, bytes);
@@ -103,11 +103,11 @@ pub unsafe extern "C" fn munlock(start: usize, bytes: usize) -> c_int {
     result
 }
 
-/// As the C library's. Memory that must always be resident is no use to the runtime: it restores everything
-/// and ends.
+/// Replaces the C library's function. The runtime cannot page memory that must always be resident, so it
+/// restores everything and ends.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
     const CURRENT: usize = 1;
@@ -124,8 +124,8 @@ pub unsafe extern "C" fn mlockall(flags: usize) -> c_int {
         return call(flags);
     }
     // The kernel would make all of the runtime's own memory resident, tens of MiB that are otherwise never
-    // touched. So this locks what is mapped without making it resident, and then locks each mapping of the
-    // program. `mlockall` ignores errors there.
+    // touched. So this first locks all mappings without making them resident, and then locks each mapping of
+    // the program. `mlockall` ignores errors there.
     let Ok(maps) = sys::open_own(c"/proc/thread-self/maps", sys::o::RDONLY) else { return call(flags) };
     let result = call(CURRENT | ONFAULT);
     if result == 0 {

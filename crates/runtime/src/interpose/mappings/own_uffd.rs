@@ -14,20 +14,21 @@ pub const REGISTER: usize = 0xc020_aa00;
 
 static IOCTL: Next = Next::call_of(c"ioctl", sys::nr::IOCTL);
 
-/// All of them; `syscall` is in `seccomp.rs`.
+/// All functions interposed here; `syscall` is in `seccomp.rs`.
 pub static ALL: [&Next; 1] = [&IOCTL];
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's. The variable argument is declared as a fixed one: it is passed in the same register.
+/// The same as for the C library's function. The variable argument is declared as a fixed one: it is passed
+/// in the same register.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ioctl(file: c_int, request: usize, argument: usize) -> c_int {
     // Some callers declare the request as an `int`.
     if request as u32 as usize == REGISTER {
         registers();
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { IOCTL.call([file as usize, request, argument]) as c_int }
 }
 

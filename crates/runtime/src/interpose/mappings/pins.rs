@@ -1,7 +1,7 @@
 //! Pages that the kernel holds on to while a device or another thread reads or writes them. Moving a page
 //! away does not end that: data that arrive later go to the moved page. Where the kernel does not refuse to
-//! move such pages (`pins.rs`, `mounts.rs`), the runtime must know that such I/O may happen before the first
-//! of it does.
+//! move such pages (`reclaim/pins.rs`, `kernel/mounts.rs`), the runtime must learn that such I/O may happen
+//! before it first happens.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -12,8 +12,8 @@ use crate::kernel::mounts::Notices;
 use crate::kernel::sys;
 use crate::runtime::RUNTIME;
 
-/// Records that the program is about to do something that pins pages. Where pins are noticed that does no
-/// harm; before paging it is not known yet whether they are.
+/// Records that the program is about to do something that pins pages. Where eviction notices pins, this does
+/// no harm; before paging begins it is unknown whether it does.
 #[cold]
 pub fn note() {
     if !RUNTIME.pages.pins_seen.swap(true, SeqCst) && RUNTIME.kernel.mounts.notices() == Notices::Nothing {
@@ -50,14 +50,14 @@ const F_SETFL: c_int = 4;
 const fn open_of(name: &'static core::ffi::CStr) -> Next {
     Next::call_of(name, nr::OPEN)
 }
-/// Without a system call `open` there is no simpler call than the function.
+/// This architecture has no system call `open`, so an unbound function is looked up.
 #[cfg(target_arch = "aarch64")]
 const fn open_of(name: &'static core::ffi::CStr) -> Next {
     Next::library(name)
 }
 
-/// A file was opened, or its flags have changed: now it is known whether reading it is a danger. Files opened
-/// before paging began are checked by the keeper then.
+/// Called when a file was opened or its flags have changed: checks whether reading it may write to pages
+/// unnoticed. The keeper checks files opened before paging when paging begins.
 #[cold]
 fn opened(file: c_int, direct: bool) {
     if file >= 0
@@ -77,17 +77,17 @@ macro_rules! opens {
         $(
             static $next: Next = $made;
 
-            /// As the C library's.
+            /// Replaces the C library's function.
             ///
             /// # Safety
-            /// As the C library's. A variable argument is declared as a fixed one: it is passed in the same
-            /// register.
+            /// The same as for the C library's function. A variable argument is declared as a fixed one: it
+            /// is passed in the same register.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),+) -> c_int {
                 if $when {
                     note();
                 }
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 let file = unsafe { $next.call([$($argument as usize),+]) as c_int };
                 if is_paging() {
                     keeping_errno(|| opened(file, $when));
@@ -95,7 +95,7 @@ macro_rules! opens {
                 file
             }
         )+
-        /// All of them.
+        /// All functions interposed here.
         pub static ALL: [&Next; 10 $(+ $count)+] =
             [&READV, &WRITEV, &VMSPLICE, &FOPEN, &FOPEN64, &FREOPEN, &FREOPEN64, &FILENO, &FCNTL, &FCNTL64 $(, &$next)+];
     };
@@ -126,13 +126,13 @@ static FILENO: Next = Next::library(c"fileno");
 macro_rules! streams {
     ($($name:ident($($argument:ident),+) is $next:ident;)+) => {
         $(
-            /// As the C library's.
+            /// Replaces the C library's function.
             ///
             /// # Safety
-            /// As the C library's.
+            /// The same as for the C library's function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: usize),+) -> usize {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 let stream = unsafe { $next.call([$($argument),+]) as usize };
                 if stream != 0 && is_paging() {
                     // SAFETY: the stream was just opened.
@@ -157,17 +157,17 @@ macro_rules! changes {
         $(
             static $next: Next = Next::call_of($text, sys::nr::FCNTL);
 
-            /// As the C library's.
+            /// Replaces the C library's function.
             ///
             /// # Safety
-            /// As the C library's.
+            /// The same as for the C library's function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(file: usize, command: c_int, argument: usize) -> c_int {
                 let direct = command == F_SETFL && argument as c_int & O_DIRECT != 0;
                 if direct {
                     note();
                 }
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 let answer = unsafe { $next.call([file, command as usize, argument]) as c_int };
                 if direct && answer >= 0 && is_paging() {
                     keeping_errno(|| opened(file as c_int, true));
@@ -193,10 +193,10 @@ fn is_own(process: c_int) -> bool {
     is_managed() && (process as u32 == own || process > 0 && sys::thread_exists(own, process as u32))
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn process_vm_readv(
     process: c_int,
@@ -209,14 +209,14 @@ pub unsafe extern "C" fn process_vm_readv(
     if is_own(process) {
         note();
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { READV.call([process as usize, here, here_count, there, there_count, flags]) }
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn process_vm_writev(
     process: c_int,
@@ -229,17 +229,17 @@ pub unsafe extern "C" fn process_vm_writev(
     if is_own(process) {
         note();
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { WRITEV.call([process as usize, here, here_count, there, there_count, flags]) }
 }
 
-/// As the C library's: a pipe takes in pages of the program.
+/// Replaces the C library's function: a pipe takes in pages of the program.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn vmsplice(pipe: usize, pages: usize, count: usize, flags: usize) -> isize {
     note();
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { VMSPLICE.call([pipe, pages, count, flags]) }
 }

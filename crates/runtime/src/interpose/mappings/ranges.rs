@@ -5,13 +5,13 @@ use core::sync::atomic::{AtomicBool, Ordering::*};
 use crate::memory::range_set::RangeSet;
 use crate::runtime::RUNTIME;
 
-/// RangeSet that the program itself has given to `MADV_DONTFORK`.
+/// Ranges that the program itself has given to `MADV_DONTFORK`.
 pub static PROGRAM_DONTFORK: RangeSet = RangeSet::new();
-/// RangeSet that the program has given to `MADV_WIPEONFORK`.
+/// Ranges that the program has given to `MADV_WIPEONFORK`.
 pub static PROGRAM_WIPED: RangeSet = RangeSet::new();
-/// RangeSet that the program has locked.
+/// Ranges that the program has locked.
 pub static PROGRAM_LOCKED: RangeSet = RangeSet::new();
-/// RangeSet that a thread of the program is about to move: see `remap.rs`.
+/// Ranges that a thread of the program is about to move: see `remap.rs`.
 pub static MOVING: RangeSet = RangeSet::new();
 
 /// The first range that must not be evicted and that begins before `end` and ends after `start`.
@@ -46,7 +46,7 @@ pub fn for_each_inherited(start: usize, end: usize, mut visit: impl FnMut(usize,
 /// All of the program's requests, for ranges that it owns.
 pub static ALL: [&RangeSet; 3] = [&PROGRAM_DONTFORK, &PROGRAM_WIPED, &PROGRAM_LOCKED];
 
-/// Whether the program has requested anything. In an unprepared child nobody uses the requests any more.
+/// Whether the program has requested anything. An unprepared child no longer uses the requests.
 #[inline(always)]
 pub fn is_any() -> bool {
     ALL.iter().any(|set| !set.is_empty()) && crate::process::here::is_own()

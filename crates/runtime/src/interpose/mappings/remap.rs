@@ -1,12 +1,12 @@
-//! `mremap`: the kernel treats mappings that differ only in their registration as different ones. The program
-//! must not see that.
+//! `mremap`: the kernel treats mappings that differ only in their registration as distinct. The program must
+//! not see that.
 //!
-//! - A call that needs a single mapping finds several where the runtime has registered only a part (memory
-//!   was added next to a registered mapping): EFAULT. Registering all of them makes them one again, unless
-//!   both have been written to meanwhile: then they are moved or grown one by one.
-//! - Since Linux 6.17 a move to a fixed place takes several mappings at once, but no registered ones;
-//!   mappings that it moves before it reaches a registered one stay moved. So such a move is made here,
-//!   mapping by mapping, and the kernel never sees the whole request.
+//! - A call that needs a single mapping fails with EFAULT where the runtime has registered only a part of it
+//!   (memory was added next to a registered mapping). Registering all parts makes them one again, unless both
+//!   have been written to meanwhile: then they are moved or grown one by one.
+//! - Since Linux 6.17 a move to a fixed place may span several mappings, but no registered ones. When it
+//!   fails at a registered one, the mappings before that stay moved. So this module makes such a move mapping
+//!   by mapping, and the kernel never sees the whole request.
 
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -26,18 +26,18 @@ const FAILED: usize = usize::MAX;
 const PIECES: usize = 64;
 /// A range that moves is restored first if it is at most this fraction of the limit.
 const PART: u64 = 8;
-/// How often to look again at a piece that turns out to be two.
+/// How many times to look again at a piece that turns out to be two.
 const AGAIN: usize = 64;
 
 static MREMAP: Next = Next::call_of(c"mremap", sys::nr::MREMAP);
 
-/// All of them.
+/// All functions interposed here.
 pub static ALL: [&Next; 1] = [&MREMAP];
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's. Only with `MREMAP_FIXED` is there a fifth argument.
+/// The same as for the C library's function. Only with `MREMAP_FIXED` is there a fifth argument.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     old: usize,
@@ -47,9 +47,9 @@ pub unsafe extern "C" fn mremap(
     new: usize,
 ) -> usize {
     let flags = flags as u32 as usize;
-    // With `MREMAP_DONTUNMAP` the kernel checks this register, too, and might refuse other contents.
+    // With `MREMAP_DONTUNMAP` the kernel checks this register, too, and might refuse other values.
     let new = if flags & FIXED != 0 { new } else { 0 };
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let now = || unsafe { MREMAP.call([old, old_bytes, bytes, flags, new]) } as usize;
     if !is_managed() {
         return now();
@@ -61,11 +61,11 @@ pub unsafe extern "C" fn mremap(
         }
         let whole_here = wanted.restore();
         RUNTIME.pages.moving.fetch_add(1, SeqCst);
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         let at = unsafe { wanted.carry_out(now) };
         let own_mark = ranges::PROGRAM_DONTFORK.overlaps(old, old.saturating_add(wanted.old_bytes));
         if at != FAILED && RUNTIME.forks.pause.load(SeqCst) != 0 && !own_mark {
-            // It may have moved past the keeper, which is now making all mappings inheritable.
+            // The mapping may have moved past the keeper, which is now making all mappings inheritable.
             RUNTIME.unmark(at, at.saturating_add(wanted.bytes));
         }
         RUNTIME.pages.moving.fetch_sub(1, SeqCst);
@@ -104,8 +104,8 @@ struct Pieces {
 impl Move {
     /// In a program with threads: makes the whole range resident, and keeps it so until it has moved. Evicted
     /// pages are found again through messages of the kernel, which may arrive in a different order than the
-    /// changes happened (see `late.rs`); resident pages move with their mapping. This is not done where it
-    /// would take a large part of the limit.
+    /// changes happened (see `late.rs`); resident pages move with their mapping. Ranges that would take a
+    /// large part of the limit are not restored.
     fn restore(&self) -> bool {
         let Some(end) = self.old.checked_add(self.old_bytes) else { return false };
         let limit = RUNTIME.shared().limit_bytes.load(Relaxed);
@@ -121,12 +121,12 @@ impl Move {
     }
 
     /// # Safety
-    /// As `mremap`; `now` makes the kernel's call.
+    /// The same as for `mremap`; `now` makes the kernel's call.
     unsafe fn carry_out(&self, now: impl Fn() -> usize) -> usize {
         if self.may_take_several() && keeping_errno(moves_several_at_once) {
             let pieces = keeping_errno(|| Pieces::of(self.old, self.old + self.old_bytes));
             if let Some(pieces) = pieces.filter(|pieces| pieces.count > 1 && pieces.list[0].0 == self.old) {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 return unsafe { self.by_pieces(pieces) };
             }
         }
@@ -153,7 +153,7 @@ impl Move {
         // Both have been written to: the kernel never merges them again.
         match keeping_errno(|| Pieces::of(start, end)).filter(|pieces| pieces.alike && pieces.count < PIECES)
         {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller upholds the contract.
             Some(pieces) => unsafe { self.as_if_one(&pieces) },
             None => again,
         }
@@ -162,7 +162,7 @@ impl Move {
     /// For mappings that differ only because of the runtime, does what the kernel would have done for one.
     ///
     /// # Safety
-    /// As `mremap`.
+    /// The same as for `mremap`.
     unsafe fn as_if_one(&self, pieces: &Pieces) -> usize {
         let Some(&(last, last_end)) = pieces.list[..pieces.count].last() else { return FAILED };
         let fixed = self.flags & FIXED != 0;
@@ -173,7 +173,7 @@ impl Move {
         }
         let grown = last_end - last + self.bytes - self.old_bytes;
         if !fixed && self.flags & DONTUNMAP == 0 {
-            // SAFETY: passed on to the caller.
+            // SAFETY: the caller upholds the contract.
             let in_place = unsafe { sys::syscall(sys::nr::MREMAP, [last, last_end - last, grown, 0, 0, 0]) };
             match in_place {
                 Ok(_) => return self.old,
@@ -219,7 +219,7 @@ impl Move {
     }
 
     /// # Safety
-    /// As `mremap`.
+    /// The same as for `mremap`.
     unsafe fn by_pieces(&self, mut pieces: Pieces) -> usize {
         let end = self.old + self.old_bytes;
         let mut again = 0;
@@ -230,7 +230,7 @@ impl Move {
                 let place = self.new + (from - self.old);
                 // The C library's function is just this call; every piece is the whole or a part of one
                 // mapping.
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 let moved = unsafe {
                     sys::syscall(sys::nr::MREMAP, [from, to - from, to - from, self.flags, place, 0])
                 };
@@ -281,7 +281,8 @@ impl Pieces {
     }
 }
 
-/// Whether the kernel moves several mappings at once: tried once, with two that nobody else knows.
+/// Whether the kernel moves several mappings at once: tried once, with two fresh ones that no other code
+/// knows.
 fn moves_several_at_once() -> bool {
     const UNKNOWN: u32 = 0;
     const NO: u32 = 1;
@@ -300,9 +301,10 @@ fn moves_several_at_once() -> bool {
 fn try_two() -> sys::Result<bool> {
     let from = sys::map_anonymous(4 * PAGE, prot::NONE)? as usize;
     let to = from + 2 * PAGE;
-    // SAFETY: all of it is a fresh mapping that nobody else knows. Addresses that the kernel has unmapped may
-    // belong to another thread at once, so only addresses that are certainly mapped are unmapped. A kernel
-    // that refuses may or may not have unmapped the target: then two pages of address space may stay behind.
+    // SAFETY: all of it is a fresh mapping that no other code knows. Addresses that the kernel has unmapped
+    // may belong to another thread at once, so only addresses that are certainly mapped are unmapped. A
+    // kernel that refuses may or may not have unmapped the target: then two pages of address space may stay
+    // behind.
     unsafe {
         sys::mprotect(from, PAGE, prot::READ)?;
         let able = sys::mremap_to(from, 2 * PAGE, to, false).is_ok();

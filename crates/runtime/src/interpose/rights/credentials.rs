@@ -1,10 +1,10 @@
 //! The identity of the runtime's own threads.
 //!
-//! For the kernel each thread has an identity of its own. The C library's `setuid` changes all threads that
-//! it knows, and the runtime's are not among them. So after such a call the caller's ids, groups and
+//! To the kernel, each thread has an identity of its own. The C library's `setuid` changes all threads that
+//! it knows, but it does not know the runtime's. So after such a call the caller's ids, groups and
 //! capabilities are recorded here, and each thread of the runtime adopts them when it wakes. The caller waits
 //! for that: when `setuid` returns, no thread has the old identity. (This is not only for tidiness: the
-//! kernel makes a process undumpable whenever any thread changes its ids. Threads that are late would undo a
+//! kernel makes a process undumpable whenever any thread changes its ids. A late thread would undo a
 //! `prctl(PR_SET_DUMPABLE)` of the program.)
 //!
 //! Invariants:
@@ -25,9 +25,9 @@ use crate::runtime::RUNTIME;
 const THREADS: usize = 64;
 /// Linux's maximum number of groups of a process.
 const GROUPS: usize = 65_536;
-/// How long a call that changes the identity waits for the threads, ns.
+/// How long a call that changes the identity waits for the threads, in ns.
 const PATIENCE: u64 = 10_000_000_000;
-/// After this time they are woken again, ns.
+/// After this time the threads are woken again, in ns.
 const CALL_AGAIN: u64 = 2_000_000;
 
 /// An identity.
@@ -77,7 +77,7 @@ static STATE: Lock<State> = Lock::new(State {
     threads: [NOBODY; THREADS],
 });
 
-/// It was reported that a thread could not follow.
+/// Whether it was reported that a thread could not follow.
 static TOLD: AtomicBool = AtomicBool::new(false);
 /// See the module.
 static LATE: AtomicU32 = AtomicU32::new(0);
@@ -143,8 +143,8 @@ pub fn join_late() {
 /// # Safety
 /// No other thread may exist.
 pub unsafe fn after_fork() {
-    // SAFETY: passed on to the caller. Data that a thread of the parent was writing are rewritten before they
-    // are used.
+    // SAFETY: the caller upholds the contract. Data that a thread of the parent was writing are rewritten
+    // before they are used.
     unsafe { STATE.reset_in_child() };
     STATE.lock().threads = [NOBODY; THREADS];
     LATE.store(0, Relaxed);
@@ -156,7 +156,7 @@ pub fn is_pending() -> bool {
     LATE.load(Acquire) != 0
 }
 
-/// Threads of the runtime call this whenever they wake: adopts the program's identity if it has changed.
+/// Adopts the program's identity if it has changed. Threads of the runtime call this whenever they wake.
 #[inline(always)]
 pub fn adopt() {
     if is_pending() {
@@ -188,10 +188,10 @@ fn take_on(state: &Guard<'_, State>) {
         // A thread that was root may become root again, which the following calls need.
         let _ = call(nr::SETRESUID, [usize::MAX, 0, usize::MAX]);
     }
-    // The program may have taken up again, by a call of its own, what it had kept (PR_SET_KEEPCAPS).
+    // The program may itself have made kept capabilities effective again (PR_SET_KEEPCAPS).
     set_capabilities(&identity().capabilities.map(|half| Capabilities { effective: half.permitted, ..half }));
-    // The kernel refuses this to threads without the right to it; then the program has not changed them
-    // either.
+    // The kernel refuses this to threads without the right to it; then the program cannot have changed its
+    // groups either.
     if state.groups != 0 {
         let _ = call(nr::SETGROUPS, [state.group_count, state.groups, 0]);
     }
@@ -262,7 +262,7 @@ fn wait_for_all() {
     }
 }
 
-/// Removes threads from the list that have ended.
+/// Removes threads that have ended from the list.
 fn forget_dead() {
     let mut state = STATE.lock();
     let pid = RUNTIME.process.pid.load(Relaxed);

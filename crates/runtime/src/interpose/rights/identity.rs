@@ -11,18 +11,18 @@ macro_rules! changes {
         $(
             static $next: Next = Next::library($text);
 
-            /// As the C library's; the runtime's threads follow.
+            /// Replaces the C library's function; the runtime's threads follow.
             ///
             /// # Safety
-            /// As the C library's.
+            /// The same as for the C library's function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: usize),+) -> c_int {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 let result = unsafe { $next.call([$($argument),+]) } as c_int;
                 followed(result)
             }
         )+
-        /// All of them.
+        /// All functions interposed here.
         pub static ALL: [&Next; 0 $(+ $count)+] = [$(&$next),+];
     };
 }

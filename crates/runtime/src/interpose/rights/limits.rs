@@ -18,7 +18,7 @@ static SET64: Next = Next::call_of(c"setrlimit64", SETRLIMIT);
 static PROCESS: Next = Next::call_of(c"prlimit", sys::nr::PRLIMIT64);
 static PROCESS64: Next = Next::call_of(c"prlimit64", sys::nr::PRLIMIT64);
 
-/// All of them.
+/// All functions interposed here.
 pub static ALL: [&Next; 4] = [&SET, &SET64, &PROCESS, &PROCESS64];
 
 /// Called before a limit of a process is set; 0 is this process.
@@ -28,7 +28,7 @@ pub static ALL: [&Next; 4] = [&SET, &SET64, &PROCESS, &PROCESS64];
 pub unsafe fn before(pid: usize, which: usize, limits: *const u64) {
     let own = pid as u32 == 0 || pid as u32 == sys::getpid();
     if which as u32 as usize == ADDRESS_SPACE && own && !limits.is_null() {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         let soft = unsafe { limits.read() };
         // A child of vfork limits itself, and has the parent's memory only until it executes a program.
         if soft != u64::MAX && is_managed_here() {
@@ -41,13 +41,13 @@ pub unsafe fn before(pid: usize, which: usize, limits: *const u64) {
 macro_rules! sets {
     ($($name:ident is $next:ident;)+) => {
         $(
-            /// As the C library's.
+            /// Replaces the C library's function.
             ///
             /// # Safety
-            /// As the C library's.
+            /// The same as for the C library's function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(which: usize, limits: *const u64) -> c_int {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 unsafe {
                     before(0, which, limits);
                     $next.call([which, limits as usize]) as c_int
@@ -66,13 +66,13 @@ sets! {
 macro_rules! sets_for_process {
     ($($name:ident is $next:ident;)+) => {
         $(
-            /// As the C library's.
+            /// Replaces the C library's function.
             ///
             /// # Safety
-            /// As the C library's.
+            /// The same as for the C library's function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(pid: usize, which: usize, new: *const u64, old: *mut u64) -> c_int {
-                // SAFETY: passed on to the caller.
+                // SAFETY: the caller upholds the contract.
                 unsafe {
                     before(pid, which, new);
                     $next.call([pid, which, new as usize, old as usize]) as c_int

@@ -1,6 +1,6 @@
-//! Some namespaces can be changed only by a process with a single thread, or one that shares its working
-//! directory with no other. The runtime's threads count like any others. So when the kernel refuses, the
-//! runtime ends, and the call is repeated: its result then applies to the program alone.
+//! Some namespaces can be changed only by a process with a single thread, or by one that shares its working
+//! directory with no other process. The runtime's threads count like any others. So when the kernel refuses,
+//! the runtime ends, and the call is repeated: its result then applies to the program alone.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
@@ -18,7 +18,7 @@ const CLONE_THREAD: usize = 0x1_0000;
 const CLONE_NEWNS: usize = 0x2_0000;
 const CLONE_NEWUSER: usize = 0x1000_0000;
 const USERS: Errno = Errno(87);
-/// A thread that ends is gone after this time, ns.
+/// A thread that ends is gone after this time, in ns.
 const LEAVE_NS: u64 = 100_000_000;
 
 #[cfg(target_arch = "x86_64")]
@@ -35,7 +35,7 @@ mod nr {
 static UNSHARE: Next = Next::call_of(c"unshare", nr::UNSHARE);
 static SETNS: Next = Next::call_of(c"setns", nr::SETNS);
 
-/// All of them.
+/// All functions interposed here.
 pub static ALL: [&Next; 2] = [&UNSHARE, &SETNS];
 
 fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -> c_int {
@@ -68,27 +68,27 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
     }
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn unshare(flags: c_int) -> c_int {
     let flags = flags as u32 as usize;
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let change = || unsafe { UNSHARE.call([flags]) };
     try_alone(change, || flags & (CLONE_NEWUSER | CLONE_VM | CLONE_SIGHAND | CLONE_THREAD) != 0)
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn setns(file: c_int, kinds: c_int) -> c_int {
     const GET_KIND: usize = 0xb703;
     let kinds = kinds as u32 as usize;
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let change = || unsafe { SETNS.call([file as usize, kinds]) };
     try_alone(change, || {
         let kinds = match kinds {

@@ -1,10 +1,10 @@
 //! Filters of system calls. A filter does not know what the runtime needs, and the kernel ends a process that
 //! makes a forbidden call. So everything is restored and the runtime ends before a filter takes effect. A
-//! program that the process executes then may be managed again, if the filter is harmless there: the filter
-//! is read beforehand (`filters.rs`).
+//! program that the process executes later may be managed again if the filter is harmless to the runtime: the
+//! filter is read before it is installed (`filters.rs`).
 //!
-//! Filters are installed by `prctl`, or by `syscall`, for which the C library has no separate function. Other
-//! relevant calls through `syscall` are also recorded here.
+//! Filters are installed by `prctl`, or by `syscall`, for which the C library has no separate function. This
+//! module also handles other relevant calls through `syscall`.
 
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -36,18 +36,18 @@ mod nr {
     pub const SECCOMP: usize = 277;
     pub const IO_SETUP: usize = 0;
     pub const SETRLIMIT: usize = 164;
-    /// There is no such call.
+    /// This architecture has no such call.
     pub const FORK: usize = usize::MAX;
 }
 const IO_URING_SETUP: usize = 425;
 
 static PRCTL: Next = Next::call_of(c"prctl", sys::nr::PRCTL);
 
-/// All of them; `syscall` is implemented here.
+/// All functions interposed here, except `syscall`, which does not call the C library's.
 pub static ALL: [&Next; 1] = [&PRCTL];
 
-/// Called before a filter takes effect, in mode `MODE_FILTER` with this `sock_fprog`. Returns what to record
-/// if it does.
+/// Called before a filter takes effect; in mode `MODE_FILTER`, `program` is its `sock_fprog`. Returns what to
+/// record once the filter is installed.
 #[cold]
 fn stop(program: Option<usize>) -> Option<Harmless> {
     // A filter of a child of vfork affects only the child.
@@ -65,7 +65,7 @@ fn stop(program: Option<usize>) -> Option<Harmless> {
     })
 }
 
-/// The memory in which a filter is read, by the program's only thread.
+/// The buffer into which the program's only thread reads a filter.
 fn place() -> Option<&'static mut [usize]> {
     static PLACE: AtomicUsize = AtomicUsize::new(0);
     let mut place = PLACE.load(Relaxed);
@@ -78,11 +78,11 @@ fn place() -> Option<&'static mut [usize]> {
     Some(unsafe { core::slice::from_raw_parts_mut(place as *mut usize, MOST_STEPS) })
 }
 
-/// As the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As the C library's. Its variable arguments are declared as fixed ones: they are passed in the same
-/// registers.
+/// The same as for the C library's function. Its variable arguments are declared as fixed ones: they are
+/// passed in the same registers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn prctl(option: c_int, b: usize, c: usize, d: usize, e: usize) -> c_int {
     // Programs test whether filters are supported by passing a null pointer.
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn prctl(option: c_int, b: usize, c: usize, d: usize, e: u
     } else {
         None
     };
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     let result = unsafe { PRCTL.call([option as usize, b, c, d, e]) as c_int };
     if let Some(harmless) = harmless.filter(|_| result == 0) {
         harmless.installed(RUNTIME.slot());
@@ -99,10 +99,10 @@ pub unsafe extern "C" fn prctl(option: c_int, b: usize, c: usize, d: usize, e: u
     result
 }
 
-/// As the C library's: makes a system call.
+/// Replaces the C library's function: makes a system call.
 ///
 /// # Safety
-/// As the system call.
+/// The same as for the system call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -118,9 +118,9 @@ pub unsafe extern "C" fn syscall(
         number,
         nr::SECCOMP | nr::IO_SETUP | IO_URING_SETUP | nr::SETRLIMIT | sys::nr::PRLIMIT64 | sys::nr::IOCTL
     ) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         let harmless = unsafe { before(number, a, b, c) };
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         let answer = unsafe { sys::syscall(number, [a, b, c, d, e, f]) };
         if let Some(harmless) = harmless.filter(|_| answer.is_ok()) {
             harmless.installed(RUNTIME.slot());
@@ -128,17 +128,17 @@ pub unsafe extern "C" fn syscall(
         return result(answer) as c_long;
     }
     if matches!(number, nr::FORK | sys::nr::CLONE | sys::nr::CLONE3 | sys::nr::EXIT) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         if let Some(made) = unsafe { bare::by_number(number, [a, b, c, d, e, f]) } {
             return made as c_long;
         }
     }
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     result(unsafe { sys::syscall(number, [a, b, c, d, e, f]) }) as c_long
 }
 
 /// # Safety
-/// As the system call.
+/// The same as for the system call.
 #[cold]
 #[inline(never)]
 unsafe fn before(number: usize, a: usize, b: usize, c: usize) -> Option<Harmless> {
@@ -147,9 +147,9 @@ unsafe fn before(number: usize, a: usize, b: usize, c: usize) -> Option<Harmless
             return stop((a == SET_MODE_FILTER).then_some(c));
         }
         nr::SECCOMP => {}
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         nr::SETRLIMIT => unsafe { limits::before(0, a, b as *const u64) },
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         sys::nr::PRLIMIT64 => unsafe { limits::before(a, b, c as *const u64) },
         sys::nr::IOCTL if b == own_uffd::REGISTER => own_uffd::registers(),
         sys::nr::IOCTL => {}

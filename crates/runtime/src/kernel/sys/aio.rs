@@ -128,7 +128,8 @@ impl Context {
         }
     }
 
-    /// Waits at most this long until the read has ended. Returns the number of bytes read, or the error.
+    /// Waits at most this long for the read to end. Returns the number of bytes read, or the error; `None` if
+    /// the read has not ended.
     pub fn end(self, at_most_ns: u64) -> Option<Result<usize>> {
         let (mut event, time) = (Event::default(), Timespec::from_ns(at_most_ns));
         let args = [self.0, 1, 1, &raw mut event as usize, &raw const time as usize, 0];

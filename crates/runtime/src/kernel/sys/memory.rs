@@ -18,14 +18,14 @@ const MAP_NORESERVE: usize = 0x4000;
 /// Maps private anonymous memory that uses no memory until it is touched.
 pub fn map_anonymous(bytes: usize, protection: usize) -> Result<*mut u8> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
     unsafe { syscall(nr::MMAP, [0, bytes, protection, flags, -1isize as usize, 0]) }.map(|p| p as *mut u8)
 }
 
 /// Maps a file as shared.
 pub fn map_shared(fd: Fd, bytes: usize) -> Result<*mut u8> {
     let args = [0, bytes, prot::READ | prot::WRITE, MAP_SHARED, fd.0 as usize, 0];
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
     unsafe { syscall(nr::MMAP, args) }.map(|p| p as *mut u8)
 }
 
@@ -36,7 +36,7 @@ pub fn attach_segment(number: i32) -> Result<(*mut u8, usize)> {
     let mut about = [0usize; 32];
     // SAFETY: the kernel writes its structure, for which there is room.
     unsafe { syscall(nr::SHMCTL, [number as usize, IPC_STAT, about.as_mut_ptr() as usize, 0, 0, 0]) }?;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nobody's memory.
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
     let start = unsafe { syscall(nr::SHMAT, [number as usize, 0, 0, 0, 0, 0]) }?;
     Ok((start as *mut u8, about[6]))
 }
@@ -46,7 +46,7 @@ pub fn attach_segment(number: i32) -> Result<(*mut u8, usize)> {
 /// # Safety
 /// No code may rely on the old protection.
 pub unsafe fn mprotect(at: usize, bytes: usize, protection: usize) -> Result<()> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { syscall(nr::MPROTECT, [at, bytes, protection, 0, 0, 0]) }.map(drop)
 }
 
@@ -55,7 +55,7 @@ pub unsafe fn mprotect(at: usize, bytes: usize, protection: usize) -> Result<()>
 /// # Safety
 /// The range must not be used any more.
 pub unsafe fn munmap(at: usize, bytes: usize) -> Result<()> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { syscall(nr::MUNMAP, [at, bytes, 0, 0, 0, 0]) }.map(drop)
 }
 
@@ -78,7 +78,7 @@ pub mod advice {
 /// # Safety
 /// Some advice discards contents: they must no longer be needed.
 pub unsafe fn madvise(at: usize, bytes: usize, advice: usize) -> Result<()> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { syscall(nr::MADVISE, [at, bytes, advice, 0, 0, 0]) }.map(drop)
 }
 
@@ -102,7 +102,7 @@ pub unsafe fn mremap_to(from: usize, bytes: usize, to: usize, keep_source: bool)
     const FIXED: usize = 2;
     const DONTUNMAP: usize = 4;
     let flags = MAYMOVE | FIXED | if keep_source { DONTUNMAP } else { 0 };
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { syscall(nr::MREMAP, [from, bytes, bytes, flags, to, 0]) }.map(drop)
 }
 
@@ -115,9 +115,9 @@ pub fn any_resident(at: usize, bytes: usize) -> bool {
     answer.is_ok() && pages.iter().any(|page| page & 1 != 0)
 }
 
-/// Writes a page's own contents back to it, atomically, so that a page that was shared with a process that is
-/// gone becomes this process's own. The kernel refuses this where the page is not present: a plain touch
-/// would wait until the page is restored.
+/// Writes a page's own contents back to it, atomically. This makes a page this process's own that was shared
+/// with a process that is gone. The kernel refuses this where the page is not present: a plain touch would
+/// wait until the page is restored.
 ///
 /// The operation is FUTEX_WAKE_OP: word |= 0, and no thread is woken.
 pub fn write_back_in_place(page: usize) -> Result<()> {
@@ -143,7 +143,7 @@ pub fn map_if_free(at: usize, bytes: usize, protection: usize) -> Result<()> {
 pub unsafe fn map_over(at: usize, bytes: usize, protection: usize) -> Result<()> {
     const MAP_FIXED: usize = 0x10;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { syscall(nr::MMAP, [at, bytes, protection, flags, -1isize as usize, 0]) }.map(drop)
 }
 

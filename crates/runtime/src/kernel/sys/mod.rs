@@ -49,8 +49,8 @@ pub type Result<T> = core::result::Result<T, Errno>;
 /// Makes a system call.
 ///
 /// # Safety
-/// As the call itself: the arguments must be valid for it, and its effects on memory must not violate any
-/// assumption.
+/// The same as for the call itself: the arguments must be valid for it, and its effects on memory must not
+/// violate any assumption.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
@@ -68,8 +68,8 @@ pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
 /// Makes a system call.
 ///
 /// # Safety
-/// As the call itself: the arguments must be valid for it, and its effects on memory must not violate any
-/// assumption.
+/// The same as for the call itself: the arguments must be valid for it, and its effects on memory must not
+/// violate any assumption.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
@@ -100,6 +100,6 @@ pub struct Fd(pub i32);
 /// # Safety
 /// `T` must be the structure that `request` expects, and the effects of the ioctl must be sound.
 pub unsafe fn ioctl<T>(fd: Fd, request: usize, argument: &mut T) -> Result<usize> {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller upholds the contract.
     unsafe { syscall(nr::IOCTL, [fd.0 as usize, request, argument as *mut T as usize, 0, 0, 0]) }
 }

@@ -53,7 +53,7 @@ pub fn thread_cpu_ns() -> u64 {
     clock(3)
 }
 
-/// CPU time of all threads of the process, ns.
+/// CPU time of all threads of the process in ns.
 pub fn process_cpu_ns() -> u64 {
     clock(2)
 }

@@ -12,7 +12,7 @@ impl Text {
         Text { bytes: [0; 200], length: 0 }
     }
 
-    /// What was written.
+    /// The text so far.
     pub fn as_str(&self) -> &str {
         core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("(words that are no text)")
     }

@@ -1,4 +1,4 @@
-//! The blobs of clean pages: see the module.
+//! The blobs of clean pages: see `mod.rs`.
 
 use super::Clean;
 use crate::kernel::Kernel;
@@ -20,7 +20,7 @@ impl Kernel {
 }
 
 impl Pages {
-    /// The store moves a blob that is kept. Not under the order lock.
+    /// Called when the store moves a kept blob, without the order lock.
     pub fn relocate_kept(&self, page: usize, from: Ref, to: Ref) -> bool {
         let Some(clean) = self.table.block(page).and_then(Block::clean) else { return false };
         let blob = &clean.blobs[index_in_block(page)];
@@ -30,7 +30,7 @@ impl Pages {
 }
 
 impl Runtime {
-    /// Whether restored pages are kept clean: relatives share their blobs.
+    /// Whether restored pages are kept clean, because relatives share their blobs.
     pub fn keeps_clean(&self) -> bool {
         self.protects() && self.shared().sharers.load(Relaxed) > 1 && !self.process.stop_wanted.load(Relaxed)
     }
@@ -62,7 +62,8 @@ impl Runtime {
         Some((self.renewed(page & !(BLOCK - 1), clean), index_in_block(page)))
     }
 
-    /// The blob kept for a page. It changes nothing, so it may be called during a fork, and without the lock.
+    /// The blob kept for a page. This changes nothing, so it may be called during a fork and without the
+    /// lock.
     fn kept(&self, page: usize) -> State {
         let clean = self.pages.table.block(page).and_then(Block::clean);
         match clean.filter(|clean| clean.births.load(Relaxed) == self.forks.births.load(Relaxed)) {

@@ -76,7 +76,7 @@ impl Runtime {
             }
         }
         let _ = self.uffd().unregister(to, PAGES * PAGE);
-        // SAFETY: the slot is ours, and holds copies of what is in the store.
+        // SAFETY: the slot is ours, and holds only copies of data in the store.
         let _ = unsafe { sys::madvise(to, PAGES * PAGE, advice::DONTNEED) };
         self.pages.standby.give_back(slot);
         moved
@@ -92,7 +92,7 @@ impl Runtime {
     ) -> usize {
         let end = start + pages * PAGE;
         let Some(block) = self.pages.table.block(start) else { return 0 };
-        // As in `Runtime::evict_now`.
+        // The same checks as in `Runtime::evict_now`.
         if ranges::first_kept(start, end).is_some()
             || self.pages.keep_out.first_in(start, end).is_some()
             || order.was_removed_lately(start, self.pages.discarding.load(SeqCst))

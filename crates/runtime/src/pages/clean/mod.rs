@@ -35,7 +35,7 @@ use crate::pages::entry::{Entry, State};
 /// The blobs kept for a block's clean pages. All zeros: none.
 #[repr(C)]
 pub struct Clean {
-    /// `Runtime::births` of the process that keeps them.
+    /// `Forks::births` of the process that keeps them.
     births: AtomicU32,
     count: AtomicU32,
     blobs: [Entry; PAGES],
@@ -46,7 +46,7 @@ impl Clean {
         loop {
             let state = self.blobs[index].load();
             let (State::Stored(name) | State::Pinned(name)) = state else { return None };
-            // The store may move it at any time.
+            // The store may move the blob at any time.
             if self.blobs[index].replace(state, State::Empty) {
                 self.count.fetch_sub(1, Relaxed);
                 return Some(name);

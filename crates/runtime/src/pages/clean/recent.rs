@@ -2,7 +2,7 @@
 
 use crate::kernel::sys::PAGE;
 
-/// Maximum number of runs to remember. The keeper evicts those that are forgotten.
+/// Maximum number of runs to remember. The keeper evicts forgotten ones.
 const RUNS: usize = 2048;
 
 /// Clean pages in the order in which they were restored: runs, as an address with the number of pages in its

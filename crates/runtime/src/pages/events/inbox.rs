@@ -28,7 +28,7 @@ use crate::pages::events::order::Fault;
 /// Maximum number of kept faults: one for each thread of all but the largest programs. Unused places cost
 /// nothing.
 const FAULTS: usize = 16_384;
-/// The same for tests of what happens when there are more (`--paranoid`).
+/// The same for tests (`--paranoid`), so that faults are forgotten.
 const FEW_FAULTS: usize = 16;
 /// How many kept faults are searched for one that may be served first.
 const AHEAD: usize = 256;
@@ -129,7 +129,7 @@ impl Inbox {
         Some(from_bits(bits))
     }
 
-    /// The first of the next few kept faults that is `wanted`. It is served before others that have to wait.
+    /// The first of the next few kept faults that is `wanted`. It overtakes faults that have to wait.
     pub fn next_fault_that(&mut self, wanted: impl Fn(&Fault) -> bool) -> Option<Fault> {
         let at = (0..self.count.min(AHEAD))
             .find(|at| wanted(&from_bits(self.faults[(self.first + at) % FAULTS])))?;

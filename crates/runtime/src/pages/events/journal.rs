@@ -1,9 +1,9 @@
 //! The journal: what happens to pages while a fork is under way.
 //!
 //! From before the fork until after it, the page table and the store do not change, so that the child
-//! inherits them whole. Handlers go on, because the C library's fork waits for locks that other threads hold,
-//! and those threads may wait for pages. Handlers write here what they would have changed, and the changes
-//! are made after the fork.
+//! inherits them whole. Handlers keep running, because the C library's fork waits for locks that other
+//! threads hold, and those threads may wait for pages. Handlers record here the changes that they would have
+//! made; these are made after the fork.
 //!
 //! ```text
 //! | 1 served page | 2 event | 3 event | 4 served page | 0 (end) ...
@@ -19,7 +19,7 @@ use crate::kernel::sys::PAGE;
 use crate::kernel::uffd::Message;
 use crate::memory::arena::Arena;
 
-/// Maximum number of records, and the number at first, or where the program's memory is limited.
+/// Maximum number of records; and the number at first, which is final where the program's memory is limited.
 const RECORDS: usize = 1 << 20;
 const FEWER_RECORDS: usize = 1 << 15;
 /// One in this many records is reserved for events.
@@ -66,7 +66,7 @@ impl Journal {
         }
     }
 
-    /// Reserves memory for the first records; once.
+    /// Reserves, once, memory for the first records.
     pub fn init(&self, arena: &Arena) -> Option<()> {
         if self.room.load(Relaxed) == 0 { self.take(arena, FEWER_RECORDS) } else { Some(()) }
     }
@@ -86,7 +86,7 @@ impl Journal {
         Some(())
     }
 
-    /// Whether there is room for another record, an event: without room no message may be read.
+    /// Whether there is room for another record, an event. Without room no message may be read.
     pub fn has_room(&self) -> bool {
         self.count.load(Relaxed) < self.room.load(Relaxed)
     }

@@ -15,26 +15,26 @@
 //! - If there are entries where a mapping arrives, they belong to a mapping that has left, and the message
 //!   about that is late: it is read first.
 //! - If there are no entries, the arrived range is remembered until no message is on its way. If a message
-//!   meanwhile says that the range was unmapped, or moved away, although a managed mapping is there, it
-//!   refers to the mapping before; unless a message on its way says that another one has arrived since. (A
-//!   move that leaves a mapping behind, MREMAP_DONTUNMAP, is known from the interposed function.)
+//!   meanwhile says that the range was unmapped or moved away although a managed mapping is there, it refers
+//!   to the previous mapping, unless a message on its way says that another one has arrived since. (A move
+//!   that leaves a mapping behind, MREMAP_DONTUNMAP, is known from the interposed function.)
 
 /// Maximum number of ranges to remember, the most recent ones: this many threads may move something between
 /// two moments in which no message is on its way.
 const ARRIVED: usize = 1024;
-/// Maximum depth of waits for messages inside each other.
+/// Maximum depth of nested waits for messages.
 pub(super) const DEPTH: usize = 32;
 /// The remembered ranges. Under the order lock.
 pub struct Late {
     pub(super) arrived: [(usize, usize); ARRIVED],
     pub(super) count: usize,
-    /// Ranges at which mappings arrive whose messages have been read and now wait for late ones.
+    /// Ranges of arriving mappings whose messages have been read and now wait for late ones.
     pub(super) arriving: [(usize, usize); DEPTH],
     pub(super) depth: usize,
     /// A range that was registered while a message was on its way: the presence of a mapping there proves
     /// nothing.
     pub doubtful: (usize, usize),
-    /// False while events are applied that were read long ago.
+    /// False while events that were read long ago are applied.
     pub enabled: bool,
 }
 

@@ -6,12 +6,12 @@
 //! kernel refuses to place pages (EAGAIN). Together, these rules ensure that no page is placed between the
 //! reading and the application of an event that concerns it.
 //!
-//! The keeper holds the lock during the whole eviction of a block, so that no thread gets past an event
-//! between the check of the block and its eviction. But the keeper's own `mremap` waits until the message
-//! about it is read. So while the keeper is inside that call, a handler reads in its place, once the pages
-//! have moved and the message is on its way: see [`Runtime::lock_order`]. This is the case once the pages' new
-//! place is registered. A second userfaultfd, the witness, tests for that: the kernel refuses to register the
-//! place with it while the first one has it registered.
+//! The keeper holds the lock during the whole eviction of a block, so that no event is read, and no thread
+//! that sent one continues, between the check of the block and its eviction. But the keeper's own `mremap`
+//! waits until the message about it is read. So while the keeper is inside that call, a handler reads in its
+//! place, once the pages have moved and the message is on its way: see [`Runtime::lock_order`]. This is the
+//! case once the pages' new place is registered. A second userfaultfd, the witness, tests for that: the
+//! kernel refuses to register the place with it while the first one has it registered.
 
 use crate::kernel::addresses::BLOCK;
 use crate::kernel::sys;
@@ -21,9 +21,10 @@ use crate::pages::events::journal::Journal;
 use crate::pages::events::late::Late;
 use crate::pages::table::SpareBlocks;
 
-/// Number of remembered times of discards; a block's is at its number modulo this.
+/// Number of remembered discard times; a block's time is at its number modulo this.
 const REMOVED: usize = 4096;
-/// A block is not evicted for this long after its discard event was read: the thread discards only then.
+/// A block is not evicted for this long after its discard event was read: the thread discards only after
+/// that.
 const REMOVE_GRACE_MS: u32 = 500;
 
 /// A fault to be served.

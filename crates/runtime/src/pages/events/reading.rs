@@ -13,13 +13,13 @@ use crate::pages::events::order::{Fault, Order};
 use crate::runtime::Runtime;
 use core::sync::atomic::Ordering::*;
 
-/// How often a handler tries the order lock before it sleeps: a few microseconds.
+/// How many times a handler tries the order lock before it sleeps: a few microseconds.
 const SPINS: usize = 100;
 
 /// Maximum number of messages to read before the caller looks again: threads whose events are read go on, and
 /// may send more at once.
 const READ_AT_MOST: usize = 4096;
-/// After how many looks for pages at the target the witness is asked although none were seen.
+/// After this many looks at the target that found no pages, the witness is asked.
 const LOOKS: usize = 16;
 
 impl Faults {

@@ -15,7 +15,7 @@ use crate::runtime::Runtime;
 /// machine it may take long until its thread gets a CPU. Nothing holds that thread up, so this time, in ns,
 /// is never reached.
 const PATIENCE_NS: u64 = 10_000_000_000;
-/// If there may be no such message while others keep coming, how long to look for it, ns.
+/// How long to look for such a message if there may be none and others keep coming, in ns.
 const DOUBT_NS: u64 = 500_000_000;
 
 impl Runtime {
@@ -32,8 +32,8 @@ impl Runtime {
         }
     }
 
-    /// A mapping is about to arrive at the range: first applies the message that says where the mapping
-    /// before it has gone.
+    /// A mapping is about to arrive at the range: first applies the message that says where the previous
+    /// mapping has gone.
     pub fn let_late_first(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) {
         if !order.late.enabled || order.late.depth >= DEPTH {
             return;
@@ -68,8 +68,8 @@ impl Runtime {
         any
     }
 
-    /// Whether the message that a mapping has left the range refers to a mapping before the one that has
-    /// arrived there: one has arrived, and no other is about to.
+    /// Whether the message that a mapping has left the range refers to an earlier mapping than the one that
+    /// has arrived there. That is so if one has arrived and no other is about to.
     pub fn speaks_of_another(&self, order: &mut Guard<'_, Order>, start: usize, end: usize) -> bool {
         let overlaps = |range: &(usize, usize)| range.0 < end && start < range.1;
         let late = &order.late;

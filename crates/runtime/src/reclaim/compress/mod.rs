@@ -22,30 +22,30 @@ use crate::runtime::{RUNTIME, Runtime};
 
 /// Number of pages after which memory is freed.
 const GROUP: usize = 32;
-/// How often putting back a page is tried.
+/// How many times putting back a page is tried.
 const TRIES: u32 = 8;
-/// How often to look for the answer to a batch that was sent, ns.
+/// Interval between looks for the answer to a batch that was sent, in ns.
 const ANSWER_NS: u64 = 1_000_000;
 /// Maximum number of bytes of blobs to move, to close holes, before the next slot is processed.
 const MAINTAIN: usize = 1 << 20;
-/// A compressor without work stays awake until no fault has come for this long, ns.
+/// A compressor without work stays awake until no fault has come for this long, in ns.
 const AWAKE_NS: u64 = 100_000;
-/// The same while a page is being fetched from a tier, ns: near tiers answer within it.
+/// The same while a page is being fetched from a tier, in ns: near tiers answer within it.
 const FETCH_NS: u64 = 300_000;
-/// The second compressor ends when it has had no work for this long, ns.
+/// The second compressor ends when it has had no work for this long, in ns.
 const IDLE_NS: u64 = 2_000_000_000;
-/// How often to look for work before the clock is read again: a few microseconds.
+/// Number of looks for work between two readings of the clock: a few microseconds.
 const SPINS: usize = 200;
-/// If these looks take this long, another thread wants the CPU, and gets it for `LEFT_NS`, ns.
+/// If these looks take this long (in ns), another thread wants the CPU, and gets it for `LEFT_NS`.
 const WANTED_NS: u64 = 300_000;
 const LEFT_NS: u64 = 20_000_000;
 
-/// Entry of a compressor thread. The argument is its number among the workers, and above that its number
-/// among the compressors. All but the first work only when the first falls behind: the program needs the
-/// CPUs, too.
+/// Entry of a compressor thread. The low byte of the argument is its number among the workers, the bits above
+/// are its number among the compressors. All but the first work only when the first falls behind: the program
+/// needs the CPUs, too.
 pub extern "C" fn compressor(argument: usize) -> ! {
     let (number, helps) = (argument & 0xff, argument >> 8 != 0);
-    // SAFETY: this is the only thread of this number.
+    // SAFETY: this is the only thread with this number.
     let Some(mut worker) = (unsafe { Worker::new(&RUNTIME, number) }) else {
         RUNTIME.fail("no memory is left for a compressor");
     };
@@ -177,7 +177,8 @@ impl Runtime {
         }
     }
 
-    /// A fault is served that began at `begin`.
+    /// Called when a fault that began at `begin` is served: keeps a compressor awake if faults follow each
+    /// other closely.
     pub fn keep_awake(&self, begin: u64) {
         if begin.saturating_sub(self.faults.served_ns.load(Relaxed)) < AWAKE_NS
             && self.reclaim.sleeps.load(Relaxed)

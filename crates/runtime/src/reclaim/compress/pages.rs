@@ -1,4 +1,4 @@
-//! Pages of a slot on standby, one by one: into the store, or back to their places.
+//! Moves the pages of a standby slot, one by one, into the store or back to their places.
 
 use core::sync::atomic::Ordering::*;
 
@@ -52,7 +52,7 @@ pub enum Fate {
     Back,
 }
 
-/// What has become of some pages, before their entries say so.
+/// The fates of some pages, before they are written to the entries.
 struct Made {
     /// Their owners; no fate for those that are no longer on standby.
     fates: [(u64, Option<Fate>); GROUP],
@@ -312,7 +312,7 @@ impl Runtime {
     pub fn compare(&self, worker: &mut Worker, name: Ref, owner: u64, page: usize) {
         let into = &mut worker.pages[..PAGE];
         self.stored.set_reading(worker.number, true);
-        // SAFETY: only this thread, which was handed the blob out, knows it.
+        // SAFETY: only this thread, to which the blob was just handed out, knows it.
         let loaded = unsafe { self.store().load(name, owner, into, &mut worker.decode) };
         self.stored.set_reading(worker.number, false);
         // SAFETY: a page on standby does not change.
@@ -322,7 +322,8 @@ impl Runtime {
         }
     }
 
-    /// `None` if the store gets no memory for it. `whole`: the page is kept even if it does not get smaller.
+    /// Decides the fate of a page; `None` if the store gets no memory for it. With `whole`, the page is kept
+    /// even if it does not get smaller.
     pub fn compress_page(
         &self,
         worker: &mut Worker,

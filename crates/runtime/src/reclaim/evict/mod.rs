@@ -74,7 +74,7 @@ struct Choice {
     shared: bool,
 }
 
-/// The probe, in one place.
+/// Fires the probe `runtime_evict`, from one place.
 #[inline(never)]
 fn tell_evicted(start: usize, bytes: usize, pages: u32, slot: u32) {
     probe!(runtime_evict, start, bytes, pages, slot);
@@ -94,7 +94,7 @@ impl Forks {
 
 impl Runtime {
     /// Evicts a range, which lies in one block and in one mapping, if at least `worth` of its pages are
-    /// present; pages that other processes share, only if `shared_too`.
+    /// present. Pages that other processes share are evicted only if `shared_too`.
     pub fn evict(
         &self,
         maps: Fd,
@@ -112,8 +112,8 @@ impl Runtime {
         } else {
             0
         };
-        // Shared memory is free only when the last process has given it up, and then each process has its own
-        // copy in its store.
+        // Shared memory is freed only when the last process has given it up, and by then each process has its
+        // own copy in its store.
         let (own, shared_too) = (present - shared, shared_too && shared >= worth);
         let choice = Choice { own: own >= worth || shared_too && own > 0, shared: shared_too };
         if !choice.own && !choice.shared {
@@ -252,8 +252,8 @@ impl Runtime {
         }
     }
 
-    /// Registers a mapping of which nothing is to be evicted yet, so that its growth is noticed. Failure does
-    /// no harm.
+    /// Registers a mapping from which nothing is evicted yet, so that its growth is noticed. Failure does no
+    /// harm.
     pub fn register_fresh(&self, maps: Fd, start: usize, end: usize) {
         let mut order = self.pages.order.lock();
         if !order.forking && self.register_mapping(&mut order, maps, start, end).is_ok() {

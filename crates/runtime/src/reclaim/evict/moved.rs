@@ -37,8 +37,8 @@ use crate::runtime::Runtime;
 
 /// After consecutive refusals, at most this many bytes are skipped before the next try.
 const LONGEST_STEP: usize = 32 * PAGE;
-/// How long a page that was pinned while `mremap` moved it may stay pinned, ns. Copying takes microseconds,
-/// but on a busy machine the thread that copies may wait long for a CPU.
+/// How long a page that was pinned while `mremap` moved it may stay pinned, in ns. Copying takes
+/// microseconds, but on a busy machine the thread that copies may wait long for a CPU.
 const UNPIN_NS: u64 = 30_000_000_000;
 
 /// The result of moving.
@@ -145,7 +145,7 @@ impl Runtime {
     /// Evicts pages that another process of the tree shares, by `mremap`, since the kernel does not move
     /// them.
     ///
-    /// Nobody can hold a shared page in order to write to it: the kernel makes a page the process's own
+    /// No writer can hold a shared page in order to write to it: the kernel makes a page the process's own
     /// before it pins it, and copies pinned pages at a fork. So it is enough that all pages are shared when
     /// they are evicted. First they are write-protected: from then on any writer, from inside or outside,
     /// waits until the order lock is free (`faults/serving/room.rs`). Then it is checked again that they are

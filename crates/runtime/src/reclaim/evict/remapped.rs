@@ -2,7 +2,7 @@
 //! empty and registered. It is used before Linux 6.8, and since then for pages that the kernel does not move
 //! otherwise (`moved.rs`).
 //!
-//! The kernel reports the move; that message is the proof that the source was registered. If the range was no
+//! The kernel reports the move; that message proves that the source was registered. If the range was no
 //! longer one registered mapping when it was moved, `sort_out` puts back the pages that do not belong on
 //! standby.
 //!
@@ -24,7 +24,7 @@ use crate::memory::lock::Guard;
 use crate::pages::events::order::Order;
 use crate::runtime::Runtime;
 
-/// How long after managed memory was unmapped more of that is to be expected.
+/// After managed memory was unmapped, more unmapping is expected for this long, in ns.
 const UNMAPPED_NS: u64 = 10_000_000_000;
 
 impl Runtime {
@@ -37,8 +37,8 @@ impl Runtime {
         range: Range,
         keep: impl FnOnce(&mut Guard<'_, Order>, [u64; PAGES / 64]) -> u32,
     ) -> Taken {
-        // Where data are limited (`ulimit -d`), this decides now whether the move is allowed: later its
-        // target would be lost.
+        // Where the data size is limited (`ulimit -d`), this decides now whether the move is allowed: later
+        // its target would be lost.
         // SAFETY: the range is a free slot of ours.
         if unsafe { sys::mprotect(range.to, range.bytes, prot::READ | prot::WRITE) }.is_err() {
             return Taken::Nothing;
@@ -90,9 +90,9 @@ impl Runtime {
         taken
     }
 
-    /// The range was no longer one registered mapping when it was moved: since Linux 6.17 several mappings
-    /// may move at once. Pages from a mapping that is not registered, or from a file, go back at once.
-    /// Returns the remaining pages, one bit each.
+    /// Called if the range was no longer one registered mapping when it was moved (since Linux 6.17 several
+    /// mappings may move at once). Puts pages from a mapping that is not registered, or from a file, back at
+    /// once. Returns the remaining pages, one bit each.
     #[cold]
     fn sort_out(&self, pagemap: &Pagemap, range: Range) -> [u64; PAGES / 64] {
         let mut bits = [0u64; PAGES / 64];
@@ -123,9 +123,9 @@ impl Runtime {
         bits
     }
 
-    /// Removes from `present` the guard pages that the program made after the range was examined, and makes
-    /// them again at their places. A thread that touches one meanwhile waits for the order lock. All other
-    /// swapped-out entries are pages.
+    /// Removes from `present` the guard pages that the program made after the range was examined, and
+    /// recreates them at their places. A thread that touches one meanwhile waits for the order lock. All
+    /// other swapped-out entries are pages.
     #[cold]
     fn sort_out_guards(&self, range: Range, present: &mut Present) {
         for offset in (0..range.bytes).step_by(PAGE) {
@@ -157,9 +157,9 @@ impl Runtime {
     /// # Safety
     /// The range must lie in a slot that no other thread uses.
     unsafe fn make_readable(&self, at: usize, bytes: usize) -> bool {
-        // Whatever rights the program had set. Our threads may use protection key 0.
+        // Overrides whatever rights the program had set. Our threads may use protection key 0.
         let args = [at, bytes, prot::READ | prot::WRITE, 0, 0, 0];
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller upholds the contract.
         unsafe {
             sys::syscall(sys::nr::PKEY_MPROTECT, args).is_ok() || sys::mprotect(at, bytes, args[2]).is_ok()
         }

@@ -1,9 +1,9 @@
 //! The clock hand: it goes round and round over the mappings of the program and evicts blocks until there is
 //! enough on standby. A block whose pages came back soon after its eviction is skipped for some rounds, and
-//! pages that other processes share are evicted only in a round that follows a round in vain.
+//! pages that other processes share are evicted only in a round that follows a fruitless one.
 //!
-//! If a program goes through all its memory again and again, and a little room is missing, first in, first
-//! out evicts everything each time: each touch is of a page that was evicted just before. So while touched
+//! If a program goes through all its memory again and again, and a little room is missing, first-in-first-out
+//! order evicts everything each time: each touch is of a page that was evicted just before. So while touched
 //! pages are not found on standby, chance decides which blocks have their turn. In a loop over n pages with
 //! room for c, a share x with 1 - x = exp(-x n/c) is then restored: a tenth where a twentieth is missing. For
 //! independent touches both orders are equal (Gelenbe, IEEE Transactions on Computers, 1973). Programs that
@@ -28,25 +28,25 @@ use crate::kernel::sys::{self, PAGE, o};
 use crate::pages::table::Block;
 use crate::reclaim::evict::Taken;
 
-/// How the names of mappings begin that only processes have which may pin pages for long.
+/// Prefixes of the names of mappings that show that a process may pin pages for long.
 const PINS: [&[u8]; 4] = [b"anon_inode:[io_uring]", b"/[aio]", b"/dev/infiniband/", b"/dev/vfio/"];
 /// Mappings smaller than this are skipped.
 const SMALLEST: usize = 16 * PAGE;
 /// Zero-initialised data of a program or library is skipped below this size.
 const LARGE_BSS: usize = 1 << 20;
-/// If nothing was found to evict, how long to wait before the next look, ns.
+/// How long to wait before the next look if nothing was found to evict, in ns.
 const FRUITLESS_NS: u64 = 10_000_000;
-/// After this many rounds in vain the limit is known to be impossible to hold.
+/// After this many rounds in vain, the limit counts as impossible to hold.
 const HOPELESS: u32 = 3;
 /// Number of pages that makes a range worth evicting, unless no range has so many.
 const WORTH: usize = 4;
-/// How long to wait after a round that found little, ns.
+/// How long to wait after a round that found little, in ns.
 const POOR_NS: u64 = 1_000_000;
 /// Number of ranges to look at between two ticks.
 const TRIES: usize = 3;
 /// Where chance decides, one block in this many is evicted in a round.
 const CHOSEN: u64 = 4;
-/// How often descriptors are looked at, ns.
+/// Interval between checks of the descriptors, in ns.
 const PINS_NS: u64 = 10_000_000;
 
 /// Number of evicted bytes needed to judge how well data compress; with less, only pages that two processes
@@ -250,7 +250,7 @@ impl ReclaimThread {
         true
     }
 
-    /// The hand has finished a round. Returns whether another round is worth it now.
+    /// Called when the hand has finished a round. Returns whether another round is worth it now.
     pub fn end_round(&mut self, wanted: u64) -> bool {
         let rested = core::mem::take(&mut self.round_rested) > 0;
         let passed = core::mem::take(&mut self.round_passed) > 0;
@@ -259,7 +259,7 @@ impl ReclaimThread {
         let now = sys::now_ns();
         self.choosy = rich;
         if !rich && passed {
-            // Now the blocks that chance skipped.
+            // The next round takes the blocks that chance skipped.
             self.round_ns = now;
             return true;
         }
@@ -312,7 +312,7 @@ impl ReclaimThread {
         sharers != 0 && is_worth(sharers, evicted, stored)
     }
 
-    /// A whole round found nothing to evict.
+    /// Called when a whole round found nothing to evict.
     fn nothing_left(&mut self) -> bool {
         let runtime = self.runtime;
         self.publish_if_nothing();

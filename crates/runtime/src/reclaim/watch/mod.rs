@@ -39,7 +39,7 @@ use crate::runtime::{RUNTIME, Runtime};
 
 /// Maximum number of mappings to look at.
 pub const CANDIDATES: usize = 65_536;
-/// New mappings are registered when less room than this is left, bytes.
+/// New mappings are registered when less room than this is left, in bytes.
 const WATCH_ROOM: u64 = 24 << 20;
 /// With less room than this below a limit of `limit` bytes, new mappings are registered at once.
 pub fn room(limit: u64) -> u64 {
@@ -55,7 +55,7 @@ struct ReclaimThread {
     cpus: u64,
     candidates: &'static mut [(usize, usize)],
     pub count: usize,
-    /// The resident size when new mappings were last registered, bytes.
+    /// The resident size when new mappings were last registered, in bytes.
     watched_resident: u64,
     /// After a fork: some shared pages are not protected yet. `protect_ns`: the earliest time to protect
     /// them.
@@ -74,7 +74,7 @@ struct ReclaimThread {
     /// Bytes evicted in this round, and when it began.
     round_bytes: u64,
     round_ns: u64,
-    /// The hand skips most blocks, by chance: see `hand.rs`. And how many it skipped in this round.
+    /// Whether the hand skips most blocks, by chance (see `hand.rs`); and how many it skipped in this round.
     choosy: bool,
     round_passed: u32,
     random: u64,
@@ -86,10 +86,10 @@ struct ReclaimThread {
     few_too: bool,
     /// The hand also evicts pages that other processes share.
     shared_too: bool,
-    /// The last round evicted next to nothing; when to begin another.
+    /// Whether the last round evicted next to nothing; and when to begin another.
     fruitless: bool,
     next_round_ns: u64,
-    /// The value of `takable` at that time, bytes.
+    /// The value of `takable` after that round, in bytes.
     fruitless_takable: u64,
     /// When descriptors were last looked at.
     pins_ns: u64,
@@ -104,7 +104,7 @@ struct ReclaimThread {
     /// The tree's resident memory at the last tick, bytes, and for how many ticks it has been the same.
     tree_before: u64,
     quiet_ticks: u32,
-    /// The number of the second compressor, 0 if there is to be none; and the time before which it is not
+    /// The number of the second compressor, 0 if there must be none; and the time before which it is not
     /// started.
     helper: usize,
     no_helper_ns: u64,
@@ -114,10 +114,10 @@ struct ReclaimThread {
 
 /// Entry of the keeper thread.
 pub extern "C" fn keeper(_: usize) -> ! {
-    // The table was copied from the creator: no descriptor in it is ours. Neither is its directory, whose
-    // mount may have to be unmounted.
+    // The descriptor table was copied from the creator: no descriptor in it is ours. Nor is the working
+    // directory, whose mount the program may want to unmount.
     sys::close_all();
-    // This one first, so that it gets the lowest number.
+    // The spare descriptor comes first, so that it gets the lowest number.
     RUNTIME.forks.gate.keep_spare();
     sys::leave_directory();
     // From here on the supervisor leaves the process to this thread.
@@ -153,12 +153,12 @@ pub extern "C" fn keeper(_: usize) -> ! {
 }
 
 impl ReclaimThread {
-    /// All of these show the keeper's own view: the view of the process is empty once its first thread has
-    /// ended.
+    /// Opens the files in the view that `open_statm` chooses: the view of the process is empty once its first
+    /// thread has ended.
     fn new(candidates: &'static mut [(usize, usize)]) -> Result<Self> {
         Ok(ReclaimThread {
             runtime: &RUNTIME,
-            // This is opened before other files: see `procfs.rs`.
+            // This is opened before the other files: see `procfs.rs`.
             statm: procfs::open_statm()?,
             maps: procfs::open("maps")?,
             pagemap: Pagemap::open()?,

@@ -1,4 +1,4 @@
-//! How paging starts, and what is watched from then on.
+//! Starting paging, and registering and protecting mappings from then on.
 
 use core::sync::atomic::Ordering::*;
 
@@ -37,7 +37,7 @@ impl ReclaimThread {
             self.told = true;
             runtime.end_threads();
             runtime.close_uffd();
-            // Here, and not in the forking thread: this thread's descriptor table has room.
+            // This thread restores, not the forking one, because its descriptor table has room.
             runtime.restore_in_place(runtime.process.is_to_say(error).then(|| limits::why_restored(error)));
         } else {
             runtime.mark_registered(self.maps);
@@ -60,7 +60,7 @@ impl ReclaimThread {
                 runtime.say(limits::why_unmanaged(error));
             }
             if error == sys::Errno::AGAIN && runtime.may_do_without() && runtime.process.is_watched() {
-                // Later there may be memory for them.
+                // Later it may be possible to start the threads.
                 runtime.close_uffd();
                 runtime.process.paging_wanted.store(false, Relaxed);
                 runtime.threads.stoppable.fetch_sub(1, AcqRel);

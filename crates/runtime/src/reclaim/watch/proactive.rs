@@ -2,7 +2,7 @@
 //! program. A touch of a page on standby costs microseconds; pages that stay untouched for a while are
 //! compressed.
 //!
-//! There are two ways to set the amount. **Adaptive** (`--limit auto`): as fast as the program bears. The
+//! There are two ways to set the amount. **Adaptive** (`--limit auto`): as fast as the program tolerates. The
 //! share of time in which a thread waits is kept below a target, as TMO does with the kernel's pressure
 //! (Weiner et al., ASPLOS 2022, section 3.3). **By age** (`--proactive`): all memory has its turn in half of
 //! a set time, and pages that then stay untouched for that time are compressed (cold age: Lagar-Cavilla et
@@ -28,29 +28,28 @@ use super::ReclaimThread;
 use crate::kernel::addresses::BLOCK;
 use crate::kernel::sys;
 
-/// Minimum time between two looks, ns.
+/// Minimum time between two looks, in ns.
 const STEP_NS: u64 = 50_000_000;
 const SECOND_NS: u64 = 1_000_000_000;
-/// This much stays resident, bytes.
+/// This much stays resident, in bytes.
 const FLOOR: u64 = 2 << 20;
-/// Adaptive: pages that lie on standby for this long are compressed, ns.
+/// Adaptive: pages that lie on standby for this long are compressed, in ns.
 const ADAPTIVE_IDLE_NS: u64 = 2 * SECOND_NS;
 /// Adaptive: the maximum fraction of the process's memory that is put on standby in a second; the same while
 /// the program hardly runs; and the minimum.
 const FASTEST: u64 = 16;
 const FASTEST_IDLE: u64 = 4;
 const SLOWEST: u64 = 4096;
-/// Adaptive: without trouble, the pace doubles in this time, ns.
+/// Adaptive: without trouble, the pace doubles in this time, in ns.
 const DOUBLES_NS: u64 = 4 * SECOND_NS;
-/// The budget holds at most what is paid in during the first time, and is overdrawn by at most what is paid
-/// in during the second, ns.
+/// The account holds at most what `SAVED_NS` pay in, and is overdrawn by at most what `OVERDRAWN_NS` pay in.
 const SAVED_NS: u64 = 2 * SECOND_NS;
 const OVERDRAWN_NS: u64 = 10 * SECOND_NS;
 /// A program that uses less than this fraction of one CPU hardly runs.
 const IDLE: u64 = 20;
 /// A program that grows by more than this fraction in a second is left alone.
 const GROWS: u64 = 50;
-/// Minimum time between the end of a round and the next round, ns.
+/// Minimum time between the end of a round and the next round, in ns.
 const ROUND_NS: u64 = SECOND_NS / 2;
 
 /// See the module.
@@ -58,7 +57,7 @@ pub(super) struct Proactive {
     at_ns: u64,
     program_ns: u64,
     logical: u64,
-    /// At the last look the program had waited too long.
+    /// Whether the program had waited too long at the last look.
     hurts: bool,
     /// Bytes a second.
     pace: u64,
@@ -72,10 +71,10 @@ pub(super) struct Proactive {
 #[derive(Debug, Clone, Copy)]
 struct Look {
     now_ns: u64,
-    /// Resident size, bytes.
+    /// Resident size, in bytes.
     own: u64,
     logical: u64,
-    /// The account of waiting time as the handlers have left it, ns.
+    /// The account of waiting time as the handlers have left it, in ns.
     patience_ns: i64,
     /// CPU time so far, without that of the runtime.
     program_ns: u64,
@@ -90,7 +89,7 @@ struct Look {
 struct Orders {
     /// Age at which pages on standby are compressed.
     idle_ns: u64,
-    /// The program hardly runs: there is time to make stored pages denser.
+    /// Whether the program hardly runs, so that there is time to make stored pages denser.
     leisure: bool,
     /// The new balance of the account.
     patience_ns: i64,

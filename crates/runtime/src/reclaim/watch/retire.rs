@@ -1,8 +1,8 @@
 //! Ending threads. The second compressor is started only when the first falls behind, and ends when it has
 //! had no work for a while. The keeper itself ends, with all other threads, in a process that is far from its
-//! limit and has next to nothing evicted, which is restored; or when there is no room for the program's own
-//! threads and processes (`pids.max`, `ulimit -u`). From then on the supervisor watches the process again, as
-//! it did before there was a keeper.
+//! limit and has next to nothing evicted (the rest is restored), or when a limit on tasks (`pids.max`,
+//! `ulimit -u`) leaves no room for the program's own threads and processes. From then on the supervisor
+//! watches the process again, as it did before there was a keeper.
 
 use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::*;
@@ -29,15 +29,15 @@ use crate::reclaim::compress::compressor;
 use crate::runtime::RUNTIME;
 use crate::runtime::Runtime;
 
-/// How long a process must have been far from its limit, ns.
+/// How long a process must have been far from its limit, in ns.
 const FAR_NS: u64 = 2_000_000_000;
 /// Far means this many times the room with which paging starts.
 const FAR: u64 = 2;
 /// At most this many bytes that are still evicted are restored then.
 const REST: u64 = 8 << 20;
-/// How long to wait before the next try while another thread is forking, ns.
+/// How long to wait before the next try while another thread is forking, in ns.
 const AGAIN_NS: u64 = 10_000_000;
-/// How long to wait before the second compressor is tried again after it could not be started, ns.
+/// How long to wait before the second compressor is tried again after it could not be started, in ns.
 const REFUSED_NS: u64 = 100_000_000;
 
 impl ReclaimThread {
@@ -54,7 +54,7 @@ impl ReclaimThread {
         {
             return;
         }
-        // Its place may have belonged to another compressor, which has announced its end.
+        // The place may have belonged to an earlier compressor, which has announced its end.
         let place = &runtime.threads.worker_threads[self.helper];
         place.wait_until_left(runtime.process.pid.load(Relaxed));
         runtime.threads.compressors.fetch_add(1, AcqRel);
@@ -132,7 +132,7 @@ impl Runtime {
         outside && self.slot().door.load(Relaxed) != 0 && self.spill.area().is_none()
     }
 
-    /// Called by the keeper of a process that has nothing evicted, with `life` held: the state becomes as if
+    /// Called by the keeper of a process that has nothing evicted, with `life` held: resets the state as if
     /// paging had never begun.
     fn stop_paging(&'static self, maps: Fd) {
         self.reclaim.watches_growth.store(false, Relaxed);
@@ -181,7 +181,8 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
     const LOOK_NS: u64 = 5_000_000;
     const LEVEL_NS: u64 = 20_000_000;
     const LONGEST_NS: u64 = 2_000_000_000;
-    /// How often to look after the last thread has announced its end: the kernel counts it a little longer.
+    /// How many times to look after the last thread has announced its end: the kernel counts it a little
+    /// longer.
     const LAST_LOOKS: u32 = 4;
     let runtime = &RUNTIME;
     let mut result = try_it();

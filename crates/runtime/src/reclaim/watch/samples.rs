@@ -63,8 +63,8 @@ impl Samples {
         }
     }
 
-    /// Whether any of some random pages of a block among `among` compresses. A page that cannot be read
-    /// counts as if it did.
+    /// Whether any of some random pages of a block, chosen among `among`, compresses. A page that cannot be
+    /// read counts as if it did.
     fn any_compresses(&mut self, runtime: &'static Runtime, base: usize, among: &Bits) -> bool {
         let all = count(among);
         for _ in 0..SAMPLES.min(all) {
@@ -145,8 +145,8 @@ impl ReclaimThread {
         })
     }
 
-    /// The part of a range, which lies in one block, that is to be evicted, without incompressible pages.
-    /// `None` if nothing is. The second number says where to go on.
+    /// The part of a range inside one block that should be evicted, without incompressible pages; `None` if
+    /// there is none. The second number says where to go on.
     pub(super) fn without_incompressible(
         &mut self,
         (start, end): (usize, usize),
@@ -201,8 +201,8 @@ impl ReclaimThread {
         (None, range.1)
     }
 
-    /// Forgets the marks of absent pages of a range; and when the marks are due, all marks, if one of the
-    /// present pages compresses by now.
+    /// Forgets the marks of absent pages of a range. When the marks are due, forgets all of them if one of
+    /// the present pages compresses by now.
     fn look_at_marks(&mut self, base: usize, block: &Block, range: &Bits, present: &Bits) {
         let (runtime, now) = (self.runtime, now_ms());
         let outside = range.map(|word| !word);

@@ -49,12 +49,12 @@ impl Spare {
         self.kept
     }
 
-    /// Bytes that can be given back if only the floor is to be left.
+    /// Bytes that can be given back until only the floor is left.
     pub fn at_most(&self) -> i64 {
         self.rest - self.floor
     }
 
-    /// A whole round has evicted nothing: the rest stays.
+    /// Records that a whole round has evicted nothing: the rest stays.
     pub fn nothing_evicted(&mut self) {
         self.stuck = self.rest;
     }

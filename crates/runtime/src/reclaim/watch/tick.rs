@@ -12,16 +12,16 @@ use crate::kernel::sys::{self, PAGE};
 use crate::memory::patience::Patience;
 use crate::spill::posts::LOOK_NS;
 
-/// How often to count what the store holds, which takes longer than a tick should, ns.
+/// Interval at which the store's contents are counted, in ns: that takes longer than a tick should.
 const PUBLISH_NS: u64 = 10_000_000;
 /// Maximum number of processes for which room to grow is reserved.
 const GROWING: usize = 4;
-/// After a round in vain, growth by this fraction of the incompressible pages is worth another: rounds go
-/// over all of them.
+/// After a round in vain, growth by this fraction of the incompressible pages is worth another round: a round
+/// goes over all of them.
 const SEARCHED: u64 = 32;
-/// A limit counts as held when it is exceeded by at most 5 % and this.
+/// A limit counts as held when it is exceeded by at most 5 % plus this many bytes.
 const TOLERANCE: u64 = 8 << 20;
-/// How long it may be exceeded by more before the process is ended, if it is to be ended.
+/// How long the limit may be exceeded by more before the process is terminated (`--on-full kill`), in ns.
 const FULL_NS: u64 = 500_000_000;
 /// Number of touched pages between two decisions on what room is worth, and the fraction of them that must
 /// have been on standby.
@@ -63,7 +63,7 @@ impl Look {
         } else if self.paranoid {
             self.over
         } else {
-            // Room is for all processes: on a busy machine it may be long until this keeper looks again.
+            // All processes share the room: on a busy machine it may be long until this keeper looks again.
             self.over / self.sharers as i64
         }
     }
@@ -75,7 +75,7 @@ impl Look {
 }
 
 impl ReclaimThread {
-    /// Looks at how much is resident, and acts on it. Returns how long to sleep, ns.
+    /// Looks at how much is resident, and acts on it. Returns how long to sleep, in ns.
     pub(super) fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
         let Some(own) = self.resident() else { return SLOWEST_LOOK };
@@ -101,7 +101,8 @@ impl ReclaimThread {
         self.next_look(&look)
     }
 
-    /// The process's resident memory, bytes, which its slot tells to all; `None` if it cannot be read.
+    /// The process's resident memory in bytes, which is also published in its slot; `None` if it cannot be
+    /// read.
     fn resident(&mut self) -> Option<u64> {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
         let mut pages = maps::anonymous_pages(self.statm).ok()?;
@@ -121,7 +122,7 @@ impl ReclaimThread {
         Some(own)
     }
 
-    /// What is done less often than at each tick, and does not depend on it.
+    /// Does work that is needed less often than at each tick, and does not depend on the tick.
     fn attend_to_others(&mut self, now: u64) {
         let runtime = self.runtime;
         if now - self.published_ns > PUBLISH_NS {
@@ -193,8 +194,8 @@ impl ReclaimThread {
         // While there are pages to spill or to densify, waiting for room is not in vain. This must hold
         // between two looks, too, or a millisecond's growth slips through.
         let nothing_left = self.fruitless && runtime.pages.standby.is_empty();
-        // It is not in vain, either, while no thread has to wait: a thread that grows afterwards would take
-        // this for an answer.
+        // Nor is it in vain while no thread has to wait: a thread that grows afterwards would take this for
+        // an answer.
         let waited_for = share > look.margin as i64 || runtime.reclaim.waits_its_turn.load(Relaxed);
         let in_vain = nothing_left && !can_shrink && waited_for;
         let exhausted = look.paranoid || runtime.stored.full.load(Relaxed) || in_vain;
@@ -203,19 +204,19 @@ impl ReclaimThread {
         }
     }
 
-    /// Faults on registered memory are slower than faults on fresh memory, so it is registered only when
-    /// needed.
+    /// Registers new memory if the limit is near; not earlier, because faults on registered memory are slower
+    /// than faults on fresh memory.
     fn watch_growth_if_near(&mut self, look: &Look, turn: bool) {
         let near = look.over > -(room(look.limit) as i64);
         self.runtime.reclaim.watches_growth.store(near, Relaxed);
-        // Listing the mappings takes a while. With more room left it may wait for more growth.
+        // Listing the mappings takes a while. The more room is left, the more growth this waits for.
         let grown = look.own > self.watched_resident + look.margin / 2 + (-look.over).max(0) as u64 / 8;
         if near && grown && !turn && look.now - self.listed_ns > FASTEST_LOOK {
             self.watch_growth();
         }
     }
 
-    /// How long to sleep, ns: less, the less room is left, and longer while nothing changes.
+    /// How long to sleep, in ns: shorter when less room is left, and longer while nothing changes.
     fn next_look(&mut self, look: &Look) -> u64 {
         let quiet = look.over <= 0 && look.tree.abs_diff(self.tree_before) < QUIET;
         self.tree_before = look.tree;
@@ -224,14 +225,14 @@ impl ReclaimThread {
         near::next_look((-look.over).max(0) as u64, self.cpus, fastest)
     }
 
-    /// A value that grows with the pages that can be evicted: pages of its own that the process has obtained,
-    /// by whatever means, bytes.
+    /// A value in bytes that grows with the pages that can be evicted: pages of its own that the process has
+    /// obtained, by whatever means.
     pub(super) fn takable(&self) -> u64 {
         self.runtime.slot().resident.load(Relaxed) + self.runtime.reclaim.copied.load(Relaxed)
     }
 
-    /// Ends the process if it is to be ended when its data do not compress enough. `full`: the limit is
-    /// exceeded and the process cannot free its share.
+    /// Terminates the process if its data do not compress enough and the user wants that (`--on-full kill`).
+    /// `full` says that the limit is exceeded and the process cannot free its share.
     fn end_if_full(&mut self, full: bool) {
         let runtime = self.runtime;
         if !full || runtime.shared().on_full.load(Relaxed) != page::on_full::KILL {
@@ -244,8 +245,8 @@ impl ReclaimThread {
         }
     }
 
-    /// A gauge decides that nothing is compressed, and so nothing can be spilled: if it was written before
-    /// the first block was compressed, it would let growth exceed the limit.
+    /// Updates the gauges if they say that nothing is compressed, and so nothing can be spilled: if that was
+    /// written before the first block was compressed, it would let growth exceed the limit.
     pub(super) fn publish_if_nothing(&mut self) {
         if self.runtime.slot().payload.load(Relaxed) == 0 && self.runtime.stored.has_store() {
             self.publish();
