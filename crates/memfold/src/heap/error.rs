@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Bytes of the longest element of a list, whose leaves are those of blocks of 64 KiB.
+/// Bytes of the longest element of a list; blocks of 64 KiB have the longest leaves.
 const LONGEST_ELEMENT: usize = 21_816;
 
 /// An operation was refused. The heap is unchanged, with one exception: a write to a node longer than a block
@@ -31,10 +31,10 @@ pub enum Error {
     Limit,
     /// Every frame that the limit allows is pinned.
     Pinned,
-    /// A guard, of this thread or another, is writing the node or moving it. A guard also keeps others from
-    /// one in eight nodes of its block.
+    /// A guard, of this thread or another, is writing the node or moving it. A guard also blocks access to
+    /// one in eight of the other nodes in its block.
     Busy,
-    /// The heap has the most sessions that it can have.
+    /// The heap has as many sessions as it can have.
     Sessions,
     /// The system has no more memory.
     OutOfMemory,
@@ -99,7 +99,7 @@ impl std::error::Error for Error {}
 pub struct BadOption(pub(crate) std::string::String);
 
 impl BadOption {
-    /// A limit that leaves no room for blocks of a size.
+    /// A limit that leaves no room for blocks of this size.
     pub(crate) fn too_small(block_size: usize, least: u64) -> Self {
         BadOption(std::format!(
             "the limit is too small: blocks of {block_size} bytes and compressing them take at least {least} bytes"

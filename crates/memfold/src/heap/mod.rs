@@ -19,7 +19,8 @@
 //! nothing if its nodes fit into half of the free memory. On Linux it follows the free memory of the machine
 //! and of each memory cgroup of the process, so a container's limit holds: blocks are compressed when that
 //! limit is near, and allocations are refused ([`Error::Limit`]) before it is reached. Elsewhere, and where
-//! `/proc` can't be read, it is [`Limit::Share`]. `docs/heap.md` has the rules and what each limit costs.
+//! `/proc` can't be read, it acts as [`Limit::Share`]. `docs/heap.md` has the rules and what each limit
+//! costs.
 //!
 //! # Parts
 //!
@@ -130,7 +131,8 @@ impl Heap {
 
     /// Checks every invariant of the heap and reports the first contradiction. This is for tests, and for
     /// programs that may have written through stray pointers. Compressed blocks are decompressed for the
-    /// check, and stay compressed. What forgotten sessions (`mem::forget`) still held is released first.
+    /// check, and stay compressed. Everything that forgotten sessions (`mem::forget`) still hold is released
+    /// first.
     pub fn check(&mut self) -> Result<(), Violation> {
         let _pause = self.core.board.pause();
         self.core.end_forgotten();
@@ -158,7 +160,7 @@ impl Heap {
             resident += node_bytes;
         }
         let large = core.large_counts();
-        // A file may have named parts that are no nodes.
+        // A file may have named parts that are not nodes.
         nodes = (nodes + large.nodes).saturating_sub(large.parts);
         node_bytes = (node_bytes + large.bytes).saturating_sub(large.part_bytes);
         let other = core.bytes_without_store() + large.memory;
@@ -209,13 +211,13 @@ pub struct Stats {
     pub tier: TierHealth,
     /// All other memory: tables, buffers, and the store's overhead.
     pub table_bytes: u64,
-    /// Blocks that were faulted in.
+    /// Blocks faulted in.
     pub faults: u64,
     /// How often a node was found in a block that stayed compressed.
     pub peeks: u64,
-    /// Blocks that were faulted in ahead of their use.
+    /// Blocks faulted in ahead of their use.
     pub ahead: u64,
-    /// Blocks that were evicted.
+    /// Blocks evicted.
     pub evictions: u64,
     /// Evictions that had to compress the block, because it was dirty.
     pub compressions: u64,

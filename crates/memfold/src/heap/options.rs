@@ -58,7 +58,8 @@ impl Limit {
         matches!(self, Limit::Free | Limit::All)
     }
 
-    /// As one word: one of the three highest, or blocks with the highest bit set, or bytes.
+    /// The limit as one word: one of the three highest values, or a number of blocks with the highest bit
+    /// set, or a number of bytes.
     pub(crate) fn to_bits(self) -> u64 {
         match self {
             Limit::Share => SHARE,
@@ -86,7 +87,7 @@ const SHARE: u64 = u64::MAX;
 const FREE: u64 = u64::MAX - 1;
 const ALL: u64 = u64::MAX - 2;
 
-/// Which blocks a thread of the heap faults in ahead of their use, after a node was asked for whose block was
+/// Which blocks a thread of the heap faults in ahead of their use, after an access to a node whose block was
 /// not resident.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -94,7 +95,7 @@ pub enum Ahead {
     /// None.
     #[default]
     Off,
-    /// The next blocks in the order in which they were made, this many.
+    /// This many of the blocks that follow, by number: mostly in the order in which they were made.
     Neighbours(u32),
     /// The blocks of the nodes to which this node links: it holds a [`Handle`](super::Handle), as eight bytes
     /// in native byte order, at each of these offsets.
@@ -127,7 +128,7 @@ pub struct Options {
     alignment: usize,
     limit: Limit,
     codec: String,
-    /// Used instead of `codec`; the heap keeps it as long as its core.
+    /// Used instead of `codec`. The heap keeps it as long as its core.
     pub(crate) own: Option<Own>,
     policy: PolicyKind,
     paranoid: bool,
@@ -191,9 +192,9 @@ impl Options {
     /// in calls it, several at once.
     ///
     /// The heap does not trust it. A block stays uncompressed if the codec says that it can't compress it,
-    /// claims more bytes than it had room for, or panics. If a block does not decompress to what it was, that
-    /// is [`Error::Damaged`](super::Error::Damaged). Its number ([`Codec::id`]) does not matter. It must not
-    /// use the heap, which is locked during the call.
+    /// claims more bytes than it had room for, or panics. If a block does not decompress to its original
+    /// content, that is [`Error::Damaged`](super::Error::Damaged). The codec's number ([`Codec::id`]) does
+    /// not matter. The codec must not use the heap, which is locked during the call.
     pub fn own_codec(mut self, codec: Arc<dyn Codec + Send + Sync>) -> Self {
         self.own = Some(Own::new(codec));
         self
@@ -205,8 +206,8 @@ impl Options {
         self
     }
 
-    /// Evicts at every opportunity and never gives a handle out twice: slow, and finds stale pointers and
-    /// handles.
+    /// Whether the heap evicts at every opportunity and never gives a handle out twice. This is slow, and
+    /// finds stale pointers and handles.
     pub fn paranoid(mut self, paranoid: bool) -> Self {
         self.paranoid = paranoid;
         self
@@ -225,7 +226,7 @@ impl Options {
         self
     }
 
-    /// Where compressed blocks are spilled that do not fit into [`Limit::Bytes`]: a file, an NBD server,
+    /// Where compressed blocks that do not fit into [`Limit::Bytes`] are spilled: a file, an NBD server,
     /// Redis. The least recently used blocks are spilled; a quarter of the limit is left for uncompressed
     /// blocks. The tier is meant for one heap; heaps made from clones of these options share it.
     #[cfg(feature = "spill")]

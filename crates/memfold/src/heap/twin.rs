@@ -5,8 +5,8 @@
 //! is an allocation of its own, is released when it is freed, and moves when it is resized. Nothing is
 //! compressed, and one lock covers everything.
 //!
-//! A handle is a number in a table, with a generation: a stale one is always refused, up to 2^32 uses of its
-//! number.
+//! A handle is a number in a table, with a generation: a stale handle is refused until its number has been
+//! used 2^32 times.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -46,8 +46,8 @@ struct Table {
 pub struct Plain {
     table: Mutex<Table>,
     align: usize,
-    /// Its stripes keep others from nodes that are being written: from all nodes, by the places in their
-    /// handles.
+    /// Its stripes protect nodes that are being written. They stand for all nodes of the heap, by the places
+    /// in the nodes' handles.
     pub frame: Frame,
 }
 
@@ -91,7 +91,7 @@ impl Plain {
 
     fn give(&self, node: Node) {
         if let Ok(layout) = self.layout(node.len) {
-            // SAFETY: made with this layout, and no longer in the table.
+            // SAFETY: the node was made with this layout, and is no longer in the table.
             unsafe { dealloc(node.bytes.as_ptr(), layout) };
         }
     }
@@ -115,7 +115,7 @@ impl Plain {
         Handle::from_bits(bits).ok_or(Error::OutOfMemory)
     }
 
-    /// Does something with a node that no guard holds, under the table's lock.
+    /// Calls `f` with a node that no guard holds, under the table's lock.
     fn with<R>(&self, handle: Handle, f: impl FnOnce(&mut Table, NodeBytes, u32) -> R) -> Result<R, Error> {
         let mut turn = 0;
         loop {

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! The *checksum* is the payload's hash, combined by exclusive or with a mix of everything else in the
-//! header. So a change of owner or generation costs a few instructions, and earlier damage stays visible
-//! after it. The *guard* is a parity byte over the header alone. By it, operations that cannot afford to read
-//! the payload (free, compaction) see that the slot holds a blob and its header is intact. Neither a fresh
+//! header. So changing the owner or the generation costs a few instructions and does not hide earlier damage.
+//! The *guard* is a parity byte over the header alone. It shows operations that cannot afford to read the
+//! payload (free, compaction) that the slot holds a blob and that the header is intact. Neither a fresh
 //! page's zeros nor a header withdrawn by [`Header::withdraw`] passes it.
 //!
-//! Headers are separate from their slots (see `class`): freeing a blob does not touch its payload, which
-//! is probably in no cache.
+//! Headers are separate from their slots (see `class`): freeing a blob does not touch its payload, which is
+//! probably not cached.
 //!
 //! The payload is written first and word 1 last, with release order: if the guard passes, the blob has been
 //! written completely.
@@ -37,7 +37,8 @@ const GENERATION_BITS: u32 = 16;
 const CLASS_BITS: u32 = 11;
 const PACKED_INDEX_BITS: u32 = 56 - CLASS_BITS - GENERATION_BITS;
 
-/// The name of a blob: never zero, and only in the low 60 bits, so that its owner has four bits for itself.
+/// The name of a blob: never zero, and only in the low 60 bits, so that the owner has four bits of its slot
+/// for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Ref(NonZeroU64);
@@ -75,7 +76,7 @@ impl Ref {
         (self.index() < 1 << PACKED_INDEX_BITS).then_some(packed)
     }
 
-    /// The inverse of [`Ref::pack`]; `None` if that is no reference.
+    /// The inverse of [`Ref::pack`]; `None` if `packed` is not a reference.
     pub fn unpack(packed: [u8; 7]) -> Option<Self> {
         let mut bits = [0; 8];
         bits[..7].copy_from_slice(&packed);

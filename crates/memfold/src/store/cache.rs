@@ -1,5 +1,5 @@
-//! Hints to the processor's caches: lines that will be used soon, and copies that nobody reads soon. Without
-//! such instructions, it does the same without hints.
+//! Hints to the processor's caches: lines that will be used soon, and copies that nobody reads soon. On
+//! processors without such instructions, the functions do the same without hints.
 
 /// Beyond this many bytes, the processor's own prefetching takes over.
 const MOST: usize = 4096;
@@ -49,8 +49,8 @@ pub(super) fn will_write<T>(at: *const T) {
     let _ = at;
 }
 
-/// Copies `units` of 16 bytes to where they will not be read soon: past the caches, so that overwritten lines
-/// need not be fetched first. Call `copied` before other threads may look.
+/// Copies `units` units of 16 bytes that will not be read soon. The writes bypass the caches, so overwritten
+/// lines need not be fetched first. Call `copied` before other threads may read the copy.
 ///
 /// # Safety
 ///
@@ -77,7 +77,7 @@ pub(super) unsafe fn copy_nontemporal(from: *const u8, to: *mut u8, units: usize
     }
 }
 
-/// Copies `units` of 16 bytes.
+/// Copies `units` units of 16 bytes.
 ///
 /// # Safety
 ///

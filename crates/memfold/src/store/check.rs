@@ -63,8 +63,7 @@ impl<M: Memory> Locked<'_, M> {
         let header =
             unsafe { Header::read(self.class.header(index)) }.ok_or("a live slot without a whole header")?;
         let len = self.class.payload_len(header).ok_or("a pad larger than the slot")?;
-        // SAFETY: a live slot with a whole header holds `len` bytes; the lock
-        // keeps it from being freed.
+        // SAFETY: a live slot with an intact header holds `len` bytes; the lock keeps it from being freed.
         let payload = unsafe { core::slice::from_raw_parts(self.class.slot(index), len) };
         if blob::payload_hash(payload) != header.payload_hash {
             return Err("a checksum is wrong");

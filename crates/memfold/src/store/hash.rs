@@ -1,5 +1,5 @@
 //! The checksum of a payload: it has to detect damage, at the speed of memory, without tables and on any CPU.
-//! Outside the process it appears only in saved blocks that a user-supplied codec made: so it must not
+//! Outside the process it appears only in saved blocks that a user-supplied codec made, so it must not
 //! change.
 //!
 //! Sixteen bytes at a time are multiplied into one of four lanes, 64 x 64 -> 128 bits with the halves folded
@@ -29,7 +29,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 
 /// 64 well mixed bits that depend on every bit of `payload` and its length.
 pub(crate) fn hash(payload: &[u8]) -> u64 {
-    // If each lane began with its own key, two exchanged words would go unnoticed.
+    // If lane i began with `KEYS[i]`, exchanging the two words of a pair would go unnoticed.
     let [a, b, c, d] = KEYS;
     let mut lanes = [b, c, d, a];
     let mut blocks = payload.chunks_exact(16 * LANES);
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn lengths_and_places_count() {
-        // Zeros of all lengths, and one set byte in all places: all hashes differ.
+        // Zeros of all lengths, and one nonzero byte in all places: all hashes differ.
         let mut seen = HashSet::new();
         for len in 0..600 {
             assert!(seen.insert(hash(&std::vec![0; len])), "{len} zeros");

@@ -1,9 +1,9 @@
 //! A mutex that is free when it is zero, so that all locks in a fresh page are free. Critical sections are
-//! short (a few counters, at most a copy of a few blobs): a waiter spins for a moment and then waits as the
-//! memory source says.
+//! short (a few counters, at most a copy of a few blobs): a waiter spins for a moment and then calls
+//! [`Memory::wait`].
 //!
 //! A thread that takes and releases a lock again and again, like the compactor, calls
-//! [`Lock::yield_to_waiters`] in between: otherwise it would retake the lock before a waiter sees that it was
+//! [`Lock::yield_to_waiters`] in between. Otherwise it would retake the lock before a waiter sees that it is
 //! free, and would pay for waking the waiter each time.
 
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -51,7 +51,7 @@ impl Lock {
             }
             core::hint::spin_loop();
         }
-        // On this path a thread takes the lock as slept on, since others may be asleep too.
+        // On this path a thread takes the lock as `SLEPT_ON`, since others may be asleep too.
         while self.state.swap(SLEPT_ON, Ordering::Acquire) != FREE {
             memory.wait(&self.state, SLEPT_ON);
         }

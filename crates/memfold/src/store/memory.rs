@@ -18,29 +18,29 @@ use core::sync::atomic::AtomicU32;
 ///
 /// # Safety
 ///
-/// The methods must keep what they promise: the store reads and writes committed pages without asking again,
-/// and nobody else may.
+/// The methods must do what their documentation says: the store reads and writes committed pages without
+/// further checks, and nobody else may access them.
 pub unsafe trait Memory: Sync {
     /// Bytes of a page: a power of two, at least 4096, at most 65536.
     fn page_size(&self) -> usize {
         4096
     }
 
-    /// Takes `bytes` of address space, aligned to a page, that cost no
-    /// memory yet. `bytes` is a multiple of the page size.
+    /// Reserves `bytes` of address space, aligned to a page, which take no memory yet. `bytes` is a multiple
+    /// of the page size.
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>>;
 
     /// Makes whole pages of a reservation readable, writable and resident, ahead of their use, so that no
     /// later touch of them needs memory. They are zero the first time; later they may hold anything. False if
-    /// there is no memory; then nothing has changed that the store could notice.
+    /// there is no memory; nothing that the store could notice has changed then.
     ///
     /// # Safety
     ///
     /// The pages are part of one reservation and not committed.
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool;
 
-    /// Returns committed pages to the system; their content is lost. They stay readable: a thread with a
-    /// stale reference may be reading them, whatever it finds there.
+    /// Returns committed pages to the system; their content is lost. They stay readable, with any content: a
+    /// thread with a stale reference may be reading them.
     ///
     /// # Safety
     ///
@@ -55,8 +55,8 @@ pub unsafe trait Memory: Sync {
     /// memory any more.
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize);
 
-    /// Waits a while, at most until `word` is no longer `value`. May return at any time; a futex wait fits
-    /// best, yielding the CPU suffices.
+    /// Waits a while, at most until `word` is no longer `value`. May return at any time. A futex wait is
+    /// best; yielding the CPU suffices.
     fn wait(&self, word: &AtomicU32, value: u32) {
         let _ = (word, value);
         core::hint::spin_loop();

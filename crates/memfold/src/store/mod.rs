@@ -1,9 +1,9 @@
 //! The store: keeps compressed blocks densely, and returns memory to the system.
 //!
-//! A blob is put under an *owner*, a number by which the user finds the one place (a slot of eight bytes)
-//! that holds the blob's reference. The store finds that place too, through the user's [`Owners`], and so can
-//! move blobs. An allocator cannot, and so no allocator stays within a few percent of the size of its content
-//! after most of that has been deleted.
+//! A blob is stored for an *owner*, a number that leads the user to the one place (a slot of eight bytes)
+//! that holds the blob's reference. The store finds that place too, through the user's [`Owners`], so it can
+//! move blobs. An allocator cannot move objects, so none stays within a few percent of the size of its
+//! content after most of the content is freed.
 //!
 //! ```text
 //!   user's slots  [ Ref + 4 bits ] ──────────┐ get, free
@@ -18,12 +18,12 @@
 //! - A reader sets a pin in its own slot (for example one of the four bits above [`Ref::MASK`]) before it
 //!   calls [`Store::get`], and clears it when it is done with the bytes (acquire to pin, release to unpin).
 //!   `relocate` is ONE compare-exchange on that slot, from the plain `from` to the plain `to`, which fails
-//!   while the pin is set. So neither waits for the other.
+//!   while the pin is set. So readers and the compactor never wait for each other.
 //! - The thread that takes a reference out of its slot for good frees it. A blob whose reference is not in
 //!   its owner's slot (just put, or about to be freed) stays where it is.
-//! - Each size class has its own lock, held at most for a short copy. The store uses no memory but what
-//!   [`Memory`] supplies, and no thread-local data; whenever no thread is inside a call, its memory is
-//!   consistent and may be forked.
+//! - Each size class has its own lock, held at most for a short copy. The store uses only memory that
+//!   [`Memory`] supplies, and no thread-local data. Whenever no thread is inside a call, its memory is
+//!   consistent and the process may fork.
 //!
 //! The parts: `blob` (references and headers), `class` (dense arrays of slots, and their sizes), `compact`
 //! (moving blobs and returning memory), `check`, and on top `tiers` (blocks, compressed by one of two
@@ -70,20 +70,20 @@ use crate::probe;
 /// Bytes at each end of a blob that are prefetched before a part of it is read.
 const ENDS: usize = 320;
 
-/// There is no memory for the blob; the store is unchanged.
+/// There is no memory for the blob, or it is longer than [`MAX_PAYLOAD`]; the store is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Full;
 
-/// The blob is not what was put: it is damaged, or the reference is stale or another owner's.
+/// The blob differs from what was put: it is damaged, or the reference is stale or belongs to another owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt;
 
 /// Finds the slots in which the users keep their references.
 pub trait Owners {
-    /// The blob of `owner` has been copied: if the owner's slot holds exactly `from`, not pinned, make it
-    /// `to` by one compare-exchange (acquire and release on success) and return true. A lock of the store is
-    /// held during the call: it may neither call the store nor wait. For an unknown `owner` (from a damaged
-    /// header) it returns false and never panics.
+    /// Called when the blob of `owner` has been copied. If the owner's slot holds exactly `from`, unpinned,
+    /// this replaces it with `to` by one compare-exchange (acquire and release on success) and returns true.
+    /// A lock of the store is held during the call, so this may neither call the store nor wait. For an
+    /// unknown `owner` (from a damaged header) it returns false and never panics.
     fn relocate(&self, owner: u64, from: Ref, to: Ref) -> bool;
 
     /// `relocate` will be called soon: a hint to prefetch the slot's cache line. As for `relocate`, `owner`
@@ -108,18 +108,18 @@ pub struct Tuning {
     /// A class asks for its next unit of memory when the present one is this
     /// many 64ths full; 64 means no reserve.
     pub fill_ratio: u8,
-    /// Maintenance begins when holes and unused tails exceed this many 256ths of what the blobs take, and
-    /// with the pacer's goals it ends there. A larger value means less work: fewer moves, fewer pages
-    /// returned and soon needed again.
+    /// Maintenance begins when holes and unused tails exceed this many 256ths of the bytes that blobs take;
+    /// with the pacer's goals it also ends there. A larger value means less work: fewer moves, and fewer
+    /// pages that are returned and soon needed again.
     pub loose_share: u8,
-    /// Freeing moves a few blobs itself when what a class holds is less than
-    /// this many 64ths of what it takes; 0 means that it never does.
+    /// Freeing moves a few blobs itself when fewer than this many 64ths of a class's slots are in use; 0
+    /// means that it never does.
     pub help_share: u8,
 }
 
 impl Tuning {
-    /// CRAMES's fill ratio of 7/8; holes and tails up to 3/64; help where
-    /// three quarters are holes.
+    /// CRAMES's fill ratio of 7/8; holes and tails up to 3/64; help when three quarters of the slots are
+    /// holes.
     pub const DEFAULT: Tuning = Tuning { fill_ratio: 56, loose_share: 12, help_share: 16 };
 }
 
@@ -207,8 +207,8 @@ impl<M: Memory> Store<M> {
         Ok(taken.publish(owner, tag, payload.len(), hash))
     }
 
-    /// As `put`, but `fill` writes the `len` bytes in place; they may hold anything before. If it panics, the
-    /// memory is lost, nothing else.
+    /// As `put`, but `fill` writes the `len` bytes in place, whose previous content is arbitrary. If `fill`
+    /// panics, the slot leaks, and nothing else is lost.
     pub fn put_with(
         &self,
         owner: u64,
@@ -233,7 +233,7 @@ impl<M: Memory> Store<M> {
     pub unsafe fn get(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
         let class = self.classes.get(r.class()).ok_or(Corrupt)?;
         if class.is_ready(r.index()) {
-            // Header and payload are probably in no cache: fetch them together, not one after the other.
+            // Header and payload are probably not cached: fetch them together, not one after the other.
             cache::will_read_all(class.slot(r.index()), class.slot as usize);
         }
         // SAFETY: the caller keeps the same contract.
@@ -241,15 +241,15 @@ impl<M: Memory> Store<M> {
         if blob::payload_hash(blob.payload) == payload_hash { Ok(blob) } else { Err(Corrupt) }
     }
 
-    /// The same without reading all of the payload: for a payload with checks of its own, of which only a
-    /// part is needed.
+    /// As `get`, but does not read the whole payload: for payloads that have checks of their own and of which
+    /// only a part is needed.
     ///
     /// # Safety
     ///
     /// As for `get`.
     pub unsafe fn get_unverified(&self, r: Ref, owner: u64) -> Result<Blob<'_>, Corrupt> {
         if let Some(class) = self.classes.get(r.class()).filter(|class| class.is_ready(r.index())) {
-            // The index of its parts is at its ends.
+            // Such a payload has the index of its parts at its ends.
             let (slot, bytes) = (class.slot(r.index()), class.slot as usize);
             let ends = bytes.min(ENDS);
             cache::will_read_all(slot, ends);
@@ -273,9 +273,8 @@ impl<M: Memory> Store<M> {
         Ok((Blob { payload, tag: header.tag }, header.payload_hash))
     }
 
-    /// Frees a blob. `Corrupt` if `r` is not a blob of `owner`, or its header
-    /// is damaged; then nothing has changed. May move a few other blobs, if
-    /// maintenance is far behind.
+    /// Frees a blob. `Corrupt` if `r` is not a blob of `owner`, or its header is damaged; nothing has changed
+    /// then. May move a few other blobs, if maintenance is far behind.
     pub fn free(&self, r: Ref, owner: u64, owners: &impl Owners) -> Result<(), Corrupt> {
         let class = self.classes.get(r.class()).ok_or(Corrupt)?;
         if !class.is_ready(r.index()) {
@@ -357,8 +356,8 @@ impl<M: Memory> Store<M> {
         None
     }
 
-    /// Counts how often generations have started over in any class. It grows before any reference can stand
-    /// for another blob than the one it was made for.
+    /// How many times generations have wrapped around, over all classes. The count grows before any reference
+    /// can name a blob other than the one it was made for.
     pub fn wraps(&self) -> u64 {
         self.classes.iter().map(|(_, class)| class.wraps.load(Ordering::Relaxed)).sum()
     }

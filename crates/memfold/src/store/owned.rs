@@ -16,8 +16,8 @@ pub struct OwnedWorkspace {
     memory: NonNull<[u8]>,
 }
 
-/// `len` zeroed bytes on the heap, none of them touched yet: codecs ask for their worst case, and mostly
-/// touch half of it.
+/// `len` zeroed bytes on the heap, none of them touched yet: codecs request memory for their worst case, and
+/// mostly touch half of it.
 fn zeroes(len: usize) -> Option<NonNull<[u8]>> {
     let layout = Layout::array::<u8>(len).ok()?;
     if len == 0 {
@@ -40,8 +40,8 @@ impl OwnedWorkspace {
 }
 
 impl OwnedWorkspace {
-    /// Returns the touched part of its memory, and forgets what codecs had set up there. `store` and `len`
-    /// are those that it was made for.
+    /// Returns the touched pages of its memory to the system, and forgets what codecs had set up there.
+    /// `store` and `len` are those that it was made for.
     pub fn renew<M: Memory>(&mut self, store: &Tiered<M>, len: usize) {
         let page = SystemMemory::new().page_size();
         let Range { start, end } = self.memory();
@@ -55,7 +55,8 @@ impl OwnedWorkspace {
         self.space = ManuallyDrop::new(store.workspace(len, unsafe { self.memory.as_mut() }));
     }
 
-    /// The addresses of its memory, for [`SystemMemory::resident_bytes`]: codecs ask for their worst case.
+    /// The addresses of its memory, for [`SystemMemory::resident_bytes`]: the memory is sized for the worst
+    /// case, and mostly untouched.
     pub fn memory(&self) -> Range<usize> {
         let start = self.memory.as_ptr().cast::<u8>().addr();
         start..start + self.memory.len()
@@ -67,7 +68,7 @@ unsafe impl Send for OwnedWorkspace {}
 
 impl Drop for OwnedWorkspace {
     fn drop(&mut self) {
-        // SAFETY: dropped once, before its memory is freed; the memory came out of a box.
+        // SAFETY: dropped once, before its memory is freed; the memory is laid out as that of a boxed slice.
         unsafe {
             ManuallyDrop::drop(&mut self.space);
             drop(Box::from_raw(self.memory.as_ptr()));

@@ -21,15 +21,15 @@ use crate::probe;
 
 /// The tag of blocks that consist of one repeated word.
 const SAME: u8 = 0;
-/// Set in the tag of what the dense codec compressed.
+/// Set in the tag of blobs that the dense codec compressed.
 const DENSE: u8 = 0x80;
 
 /// How hard a block is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tier {
-    /// It has just become cold, and may be needed again soon.
+    /// The block has just become cold, and may be needed again soon.
     Fast,
-    /// It stayed cold. The fast tier if there is no dense codec.
+    /// The block stayed cold. The same as `Fast` if there is no dense codec.
     Dense,
 }
 
@@ -89,8 +89,8 @@ impl<M: Memory> Tiered<M> {
         of(self.fast).max(self.dense.map_or(0, of)).max(self.decode.load(Ordering::Relaxed))
     }
 
-    /// Announces blocks that other codecs made and [`Tiered::put`] will add: workspaces get at least this
-    /// many bytes of scratch memory to decode them. To be called before the first workspace is made.
+    /// Announces that [`Tiered::put`] will add blocks of other codecs: workspaces get at least `bytes` of
+    /// scratch memory to decode them. To be called before the first workspace is made.
     pub fn will_decode(&self, bytes: usize) {
         self.decode.fetch_max(bytes, Ordering::Relaxed);
     }
@@ -129,7 +129,7 @@ impl<M: Memory> Tiered<M> {
         self.insert_sized(tier, owner, block, work).map(|(name, _)| name)
     }
 
-    /// The same; also returns the length of the payload.
+    /// As [`Tiered::insert`]; also returns the length of the payload.
     pub fn insert_sized(
         &self,
         tier: Tier,
@@ -153,7 +153,7 @@ impl<M: Memory> Tiered<M> {
         Ok((self.store.put(owner, id.0 | mark, payload)?, payload.len()))
     }
 
-    /// As [`Tiered::insert_sized`], but a block that neither codec makes smaller is not stored: `None`. The
+    /// As [`Tiered::insert_sized`], but does not store a block that does not become smaller: `None`. The
     /// dense codec is tried if the fast one fails.
     pub fn insert_if_smaller(
         &self,
@@ -192,7 +192,7 @@ impl<M: Memory> Tiered<M> {
         }
     }
 
-    /// The bytes that [`Tiered::insert`] would store of a block in the fast tier.
+    /// The number of bytes that [`Tiered::insert`] would store for a block in the fast tier.
     pub fn compressed_len(&self, block: &[u8], work: &mut Workspace<'_>) -> usize {
         if same_filled(block).is_some() {
             return size_of::<u64>();
@@ -231,7 +231,7 @@ impl<M: Memory> Tiered<M> {
         unsafe { self.store.get(r, owner) }.map(form)
     }
 
-    /// The same without reading all of the payload, see [`Store::get_unverified`].
+    /// As [`Tiered::get`], but does not read the whole payload, see [`Store::get_unverified`].
     ///
     /// # Safety
     ///
@@ -247,7 +247,7 @@ impl<M: Memory> Tiered<M> {
         self.store.put(owner, id.map_or(SAME, |id| id.0 & !DENSE), payload)
     }
 
-    /// The form that [`Tiered::insert`] would store of a block, for [`Tiered::put`]. `None` if it exceeds
+    /// Compresses a block with the codec of `tier`, to a form for [`Tiered::put`]. `None` if the form exceeds
     /// `most` bytes, which may not exceed the workspace's longest block.
     pub fn form<'w>(
         &self,
@@ -322,7 +322,7 @@ impl<M: Memory> Tiered<M> {
         let block = &mut work.block[..len];
         let old = blob.payload.len();
         self.decode(owner, blob, block, &mut work.decode)?;
-        // Less than 1/16 is not worth slower decompression.
+        // A gain of less than 1/16 is not worth slower decompression.
         match compress(dense, owner, block, work.out, old - old / 16, &mut work.dense) {
             Compressed::Fits(n) => Ok(self.store.put(owner, dense.id().0 | DENSE, &work.out[..n]).ok()),
             Compressed::Incompressible => Ok(None),

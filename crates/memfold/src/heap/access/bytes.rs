@@ -23,7 +23,7 @@ pub struct NodeBytes {
 #[derive(Clone, Copy)]
 pub struct Bytes {
     spot: NodeBytes,
-    /// It can be read word by word: it begins at a multiple of eight, in a frame.
+    /// The node can be read word by word: it begins at a multiple of eight, in a frame.
     has_words: bool,
 }
 
@@ -45,18 +45,18 @@ impl Bytes {
         Bytes { spot, has_words: false }
     }
 
-    /// Where they are.
+    /// Where the bytes are.
     pub fn spot(self) -> NodeBytes {
         self.spot
     }
 
-    /// Whether they can be read word by word.
+    /// Whether the bytes can be read word by word.
     #[inline(always)]
     pub fn has_words(self) -> bool {
         self.has_words
     }
 
-    /// How many there are.
+    /// The number of bytes.
     #[inline]
     pub fn len(self) -> usize {
         self.spot.len
@@ -71,9 +71,9 @@ impl Bytes {
         fits
     }
 
-    /// As `copy_to`, but false also if they have to be copied byte by byte.
+    /// As `copy_to`, but also returns false if the bytes have to be copied one by one.
     ///
-    /// If the compiler knows how many bytes there are and where they begin, what remains is one load per
+    /// If the compiler knows how many bytes there are and where they begin, this compiles to one load per
     /// word, and two shifts if they begin inside a word.
     #[inline(always)]
     pub fn copy_words(self, from: usize, to: &mut [u8]) -> bool {

@@ -15,7 +15,7 @@ use crate::heap::core::Core;
 /// The number of places at first, and the most.
 const FIRST: usize = 256;
 const MOST: usize = 1 << 20;
-/// How many translations are put in between checks whether the table is too small.
+/// How many translations are put in between two checks whether the table is too small.
 const OFTEN: u32 = 1024;
 /// The table may grow to this part of the memory of frames.
 const PART: u64 = 128;
@@ -70,8 +70,7 @@ impl<'c> TranslationCache<'c> {
         table[place] = translation;
     }
 
-    /// Doubles the places if there are more frames than places; old translations keep theirs, the new places
-    /// are empty.
+    /// Doubles the places if there are more frames than places. All places are empty afterwards.
     #[cold]
     fn grow(&self, core: &'c Core, table: &mut Box<[Translation<'c>]>) {
         let len = 2 * table.len();
@@ -86,7 +85,7 @@ impl<'c> TranslationCache<'c> {
         self.lengthen(core, table, len);
     }
 
-    /// Extends the table to this many places, if there is memory for them.
+    /// Replaces the table by an empty one with this many places, if there is memory for it.
     #[cold]
     fn lengthen(&self, core: &'c Core, table: &mut Box<[Translation<'c>]>, len: usize) {
         let mut larger = Vec::new();

@@ -1,4 +1,4 @@
-//! Guards: what a program holds while it looks at a node or writes it.
+//! Guards, which a program holds while it reads or writes a node in place.
 
 use std::boxed::Box;
 use std::cell::Cell;
@@ -19,8 +19,8 @@ use crate::heap::sync::participants::SLOTS;
 
 /// A node that stays where it is.
 ///
-/// Pointers to it are valid as long as this lives. It is no lock: other threads may write to the node or free
-/// it.
+/// Pointers to it are valid as long as this lives. A pin is no lock: other threads may write to the node or
+/// free it.
 pub struct Pin<'s> {
     pub(crate) bytes: NonNull<u8>,
     pub(crate) len: usize,
@@ -28,11 +28,11 @@ pub struct Pin<'s> {
     pub(crate) hold: Hold<'s>,
 }
 
-/// What keeps a pinned node where it is.
+/// The hold that keeps a pinned node where it is.
 pub enum Hold<'s> {
     /// A pin of its block, with the number of guards that share it.
     Slot { slot: usize, access: Access<'s>, guards: &'s Cell<u32> },
-    /// It is a large node, in one piece.
+    /// A hold on a large node, in one piece.
     Large(Held<'s>),
 }
 
@@ -76,7 +76,7 @@ impl Pin<'_> {
         self.bytes.as_ptr()
     }
 
-    /// The same, for writing: marks the node changed.
+    /// As `as_ptr`, for writing: marks the node changed.
     pub fn as_mut_ptr(&mut self) -> Result<*mut u8, Error> {
         let Access { core, me, .. } = match &self.hold {
             Hold::Slot { access, .. } => *access,
@@ -129,7 +129,7 @@ pub struct NodeMut<'s> {
     session: PhantomData<&'s mut [u8]>,
 }
 
-/// What keeps all others from a node.
+/// The hold that keeps all others from a node.
 enum HeldFor<'s> {
     Stripe(Stripe<'s>),
     /// A large node. Held only to be dropped.
@@ -172,7 +172,7 @@ impl Deref for NodeMut<'_> {
 impl DerefMut for NodeMut<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; readers that look nevertheless discard what they see.
+        // SAFETY: as above; readers that still read them discard the result.
         unsafe { slice::from_raw_parts_mut(self.bytes.as_ptr(), self.len) }
     }
 }

@@ -1,4 +1,4 @@
-//! What a program does with nodes: sessions, and reading and writing through them.
+//! Sessions, and reading and writing nodes through them.
 //!
 //! ```text
 //!   session ── cache: blocks used lately ──> translation: handle -> address, valid for one tenancy of the frame

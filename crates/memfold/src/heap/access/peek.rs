@@ -1,10 +1,10 @@
 //! Looking at parts of a node whose block stays compressed.
 //!
-//! An array of ascending numbers can be restored in parts, without the rest (`layout/ascending`). To search
-//! one this way takes about a twelfth of the time of faulting its block in. But once faulted in, the block is
-//! resident the next time: so one search in a number faults it in, and more of them if no other block has to
-//! be evicted. So blocks that are wanted often become resident, and those that are wanted once don't evict
-//! others.
+//! An array of ascending numbers can be restored in parts, without the rest (`layout/ascending`). Searching
+//! one this way takes about a twelfth of the time of faulting its block in. But a block that is faulted in is
+//! resident the next time. So one search in a number faults the block in, and more of them do if no other
+//! block has to be evicted. Blocks that are wanted often thus become resident, and blocks that are wanted
+//! once don't evict others.
 //!
 //! The parts are copied into memory that the session owns. No code of the program is called while the block
 //! is locked.
@@ -49,10 +49,10 @@ struct Kept<'s> {
     core: &'s Core,
     block: &'s Block,
     number: u32,
-    /// The block is unchanged as long as these are equal.
+    /// The block is unchanged as long as its state and its copy equal these.
     state: State,
     copy: Ref,
-    /// Bytes.
+    /// Bytes of the block's image.
     len: usize,
 }
 
@@ -65,9 +65,9 @@ struct Peek<'s> {
 
 impl Session<'_> {
     /// As `view`, for a caller that wants a part of the node and learns from it which other part it wants. If
-    /// the block is compressed and its parts can be read, `look` finds only those parts there; the block
-    /// stays compressed. Of a part with a border, it finds the two words at the border: copies of the first
-    /// at all places before the border, and of the second at all places after it.
+    /// the block is compressed and its parts can be read, the block stays compressed, and `look` sees only
+    /// those parts. Of a part with a border, it sees only the two words at the border: the first at all
+    /// places before the border, and the second at all places after it.
     #[inline(always)]
     pub(crate) fn view_parts<R>(
         &self,
@@ -128,7 +128,7 @@ impl Session<'_> {
         }
         let image = shape.image(core.options.block_size);
         let mut words = self.peeks.words.try_borrow_mut().ok()?;
-        // Reading by words may end within the last word. After it there is space for a run.
+        // Reading by words may reach into one more word. Space for a run follows it.
         let len = image.div_ceil(size_of::<u64>()) + 1 + Run::ROOM / size_of::<u64>();
         if words.len() < len {
             let (more, before) = (len - words.len(), words.capacity());

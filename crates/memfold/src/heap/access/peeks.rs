@@ -1,20 +1,21 @@
-//! What a session keeps for its peeks (`peek.rs`): memory for parts of nodes, and how often it faults the
-//! block in instead.
+//! The state of a session's peeks (`peek.rs`): memory for parts of nodes, and how often the block is faulted
+//! in instead.
 
 use std::cell::{Cell, RefCell};
 use std::vec::Vec;
 
 use crate::heap::core::Core;
 
-/// One look in this many faults the block in. With 16, looking at the same parts until the block is faulted in
-/// costs as much as faulting it in. But if all blocks are wanted, some more often than others, each one that
-/// comes evicts one that was wanted, too. A find by Zipf's law, with the most wanted items scattered, took 7
-/// times as long as in a resident list with 16, 5 times with 64, and a little less with 128.
+/// One look in this many faults the block in. With 16, looking at the same parts until the block is faulted
+/// in costs as much as faulting it in. But if all blocks are wanted, some more often than others, each block
+/// that is faulted in evicts one that is wanted, too. Finds by Zipf's law, with the most wanted items
+/// scattered, took 7 times as long as in a resident list with 16, 5 times with 64, and a little less with
+/// 128.
 const BRING: u32 = 128;
 /// Once in this many times if there is a frame without a block.
 const BRING_TO_FREE: u32 = 16;
-/// And if the previous look was at the same block: so a block where a program stays for a while soon becomes
-/// resident.
+/// Once in this many times if the previous look was at the same block, so that a block where a program stays
+/// for a while soon becomes resident.
 const BRING_AGAIN: u32 = 8;
 
 /// See the module.

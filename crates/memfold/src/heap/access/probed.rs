@@ -1,7 +1,7 @@
 //! Operations on nodes, with their probes around them: see `probe/mod.rs`.
 //!
 //! Making or freeing a node takes a few nanoseconds. So one comparison checks for all probes there, and it
-//! comes before anything else: to inspect a result on its way out would force the compiler to write it to
+//! comes before anything else. Inspecting a result on its way out would force the compiler to write it to
 //! memory and read it again.
 
 use crate::heap::access::session::Session;
@@ -57,8 +57,8 @@ impl Session<'_> {
         freed
     }
 
-    /// Makes a node longer or shorter. Its content stays, up to the new size; added bytes are zero. The
-    /// returned handle is the node's from now on; it equals the old one if the node did not move.
+    /// Makes a node longer or shorter. Its content stays, up to the new size; added bytes are zero. From now
+    /// on the returned handle names the node; it equals the old one if the node did not move.
     pub fn resize(&mut self, handle: Handle, len: usize) -> Result<Handle, Error> {
         let node = self.resize_node(handle, len);
         probe!(heap_resize, handle.to_bits(), len, bits(&node));
@@ -66,8 +66,8 @@ impl Session<'_> {
         node
     }
 
-    /// Checks the whole heap. This is possible while nobody else can change it, and nobody has a guard to
-    /// bytes in it.
+    /// Checks the whole heap. This is possible only while nobody else can change the heap, and nobody has a
+    /// guard of a node in it.
     fn verdict(&self) -> Verdict {
         let core = self.core();
         if self.has_guards() {

@@ -34,11 +34,11 @@ impl<'h> Opener<'h> {
 
 /// Access to a heap for one thread at a time. Each thread has its own session.
 ///
-/// Reading copies: the copy belongs to the session and is whole and of a single moment, whatever other
+/// Reading copies a node: the copy belongs to the caller and is whole and of a single moment, whatever other
 /// threads do. Writing changes the node in place, through a guard that keeps all others from the node.
 pub struct Session<'h> {
     access: Access<'h>,
-    /// The heap's.
+    /// The heap's clock.
     clock: &'h AtomicU32,
     allocator: RefCell<Allocator<'h>>,
     /// The translation cache.
@@ -50,7 +50,7 @@ pub struct Session<'h> {
     pub(crate) peeks: Peeks,
     #[cfg(test)]
     pub(crate) faults: crate::heap::tests::faults::Faults,
-    /// A session is one thread's.
+    /// A session belongs to one thread at a time.
     _one: PhantomData<Cell<()>>,
 }
 
@@ -91,11 +91,12 @@ impl<'h> Session<'h> {
         })
     }
 
-    /// The session as one of a heap that lives just as long as the session is borrowed: a structure that
+    /// The session as one of a heap that lives just as long as the session is borrowed. A structure that
     /// borrows both then needs only one lifetime.
     pub(crate) fn borrowed(&self) -> &Session<'_> {
-        // SAFETY: everything that a session keeps of the heap comes from the heap, never from its callers; so
-        // whatever it keeps while it is used with the shorter lifetime lives as long as the heap, too.
+        // SAFETY: every reference to the heap that a session keeps comes from the heap, never from its
+        // callers. So a reference that it stores while it is used with the shorter lifetime lives as long as
+        // the heap, too.
         unsafe { &*ptr::from_ref(self).cast() }
     }
 
@@ -104,7 +105,7 @@ impl<'h> Session<'h> {
         self.changing.get() || self.guards.iter().any(|guards| guards.get() > 0)
     }
 
-    /// While the guard lives, nodes can't be changed in place otherwise.
+    /// Returns a guard; while it lives, this session can't change other nodes in place.
     #[inline]
     pub(crate) fn change_alone(&self) -> Result<Changing<'_>, Error> {
         if self.changing.replace(true) { Err(Error::Busy) } else { Ok(Changing(&self.changing)) }
@@ -123,8 +124,8 @@ impl<'h> Session<'h> {
     /// The cached translation that may be that of the handle's block.
     #[inline(always)]
     fn translation(&self, handle: Handle) -> &Translation<'h> {
-        // SAFETY: a session is one thread's, and nothing changes translations while one is used: `translate`
-        // is called afterwards, and no code of a program's before that.
+        // SAFETY: a session is used by one thread, and nothing changes translations while one is used:
+        // `translate` is called only afterwards, and no code of the program runs before that.
         unsafe { self.translations.get(handle) }
     }
 
@@ -139,10 +140,10 @@ impl<'h> Session<'h> {
         Ok(self.translation(handle))
     }
 
-    /// Calls `read` with a node's bytes, more than once if other threads change it meanwhile: the last call
-    /// counts.
+    /// Calls `read` with a node's bytes, more than once if other threads change the node meanwhile; the last
+    /// call counts.
     ///
-    /// Functions that are called for each node call `look_once` first, and this one only if that fails: so
+    /// Functions that are called for each node call `look_once` first, and this one only if that fails. So
     /// the usual path makes no calls, and keeps everything in registers.
     #[cold]
     #[inline(never)]
@@ -217,21 +218,21 @@ impl<'h> Session<'h> {
         Ok(())
     }
 
-    /// The translation of the handle's block, if its use is noted already and the session may change it while
-    /// it is busy, provided that the translation is valid then.
+    /// The translation of the handle's block, if the block's use is noted already and the session may change
+    /// the block while it is busy, provided that the translation is valid then.
     #[inline(always)]
     fn own_translation(&self, handle: Handle) -> Option<&Translation<'h>> {
         let translation = self.translation(handle);
-        // The check of a place is read before the session is busy: in a tenancy in which it owns the block,
-        // nobody else makes nodes there.
+        // The check of the place may be read before the session is busy: during a tenancy in which it owns
+        // the block, nobody else makes nodes there.
         let is_own = translation.names_place(handle)
             && translation.is_own()
             && translation.frame.last() == self.clock.load(Relaxed);
         if is_own { Some(translation) } else { None }
     }
 
-    /// Calls `change` for a node of a block that the session owns; `None` if it doesn't own it, or the case
-    /// is another unusual one.
+    /// Calls `change` for a node of a block that the session owns; `None` if it doesn't own the block, or in
+    /// another unusual case.
     #[inline(always)]
     pub(crate) fn change<R>(
         &self,
@@ -358,7 +359,7 @@ impl<'h> Session<'h> {
         let grown = !translation.is_own() && translation.frame.dirty.load(Relaxed);
         if !known || grown {
             match self.translate(handle) {
-                // Freeing looks at it once more.
+                // Freeing deals with a lost block itself.
                 Err(Error::Lost) => {}
                 translation => self.access.touch(translation?.frame),
             }
@@ -385,8 +386,8 @@ impl<'h> Session<'h> {
     }
 }
 
-/// What must be unchanged after a node was looked at. It borrows nothing of the session: the code that looks
-/// may use the session, too, which replaces translations.
+/// The state that must be unchanged after a look at a node. It borrows nothing from the session, because the
+/// code that looks may use the session too, which replaces translations.
 struct Seen<'c> {
     frame: &'c Frame,
     tenancy: u64,

@@ -1,7 +1,7 @@
 //! Nodes that hold a value of a type, or text.
 //!
-//! `zerocopy` decides which types may be read from bytes and written as such: those of plain old data, by a
-//! derive.
+//! `zerocopy` decides, by a derive, which types may be read from bytes and written as bytes: those of plain
+//! old data.
 
 use std::string::String;
 use std::vec::Vec;
@@ -19,7 +19,7 @@ use crate::heap::error::Error;
 /// use memfold::heap::{Handle, Heap, Options};
 /// use memfold::zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 ///
-/// // zerocopy comes with memfold, which its derive has to be told.
+/// // zerocopy comes with memfold; its derive has to be told so.
 /// #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
 /// #[zerocopy(crate = "memfold::zerocopy")]
 /// #[repr(C)]

@@ -15,12 +15,12 @@ use crate::heap::access::typed::Plain;
 use crate::heap::block::handle::Handle;
 use crate::heap::error::Error;
 
-/// How often a node is looked at in place if something changes it or evicts its block each time; after that,
-/// a copy is looked at. More attempts would not help if the code that looks uses so many other nodes that the
-/// block is always evicted.
+/// How many times a node is looked at in place if something changes it or evicts its block each time. After
+/// that, a copy is looked at. More attempts would not help if the code that looks uses so many other nodes
+/// that the block is always evicted.
 const TIMES: u32 = 2;
 
-/// The bytes of a node in place. Others may be writing to them: then the result is discarded, and the node is
+/// The bytes of a node in place. If others write to them meanwhile, the result is discarded, and the node is
 /// looked at again.
 #[derive(Clone, Copy)]
 pub struct View<'n> {
@@ -64,7 +64,7 @@ impl<'n> View<'n> {
     #[inline(always)]
     pub(crate) fn array<T: Plain>(self, from: usize, count: usize) -> Option<Array<'n, T>> {
         let size = const { size_of::<T>() };
-        // In one load, or in words.
+        // A value is read in one load, or word by word.
         let fits = matches!(size, 1 | 2 | 4) || size > 0 && size.is_multiple_of(8);
         let is_aligned = from.is_multiple_of(size.clamp(1, 8)) && self.bytes.has_words();
         let end = count.checked_mul(size)?.checked_add(from)?;
@@ -108,20 +108,21 @@ pub(crate) struct Array<'n, T> {
 }
 
 impl<T: Plain> Array<'_, T> {
-    /// How many there are.
+    /// The number of values.
     #[inline(always)]
     pub fn len(self) -> usize {
         self.count
     }
 
-    /// One of them.
+    /// One of the values.
     #[inline(always)]
     pub fn get(self, number: usize) -> T {
         assert!(number < self.count);
         let mut value = T::new_zeroed();
         let to = value.as_mut_bytes();
         // SAFETY: here and below: within the node, and at a multiple of the size of each access, as was
-        // checked when the array was made; what may be written at the same time is read by atomic operations.
+        // checked when the array was made; bytes that may be written at the same time are read by atomic
+        // operations.
         unsafe {
             let at = self.start.add(number * const { size_of::<T>() });
             match const { size_of::<T>() } {
@@ -153,7 +154,7 @@ fn prefetch(at: *const u8) {
 
 impl<'h> Session<'h> {
     /// Calls `look` with a node in place, or with a copy. If another thread writes to the node meanwhile, or
-    /// if `look` itself uses the heap, it may see an invalid node: then it is called again, and only the last
+    /// if `look` itself uses the heap, it may see an invalid node. It is then called again, and only the last
     /// result counts.
     ///
     /// ```

@@ -129,7 +129,7 @@ impl<'h> Session<'h> {
         let frame = claim.frame;
         drop(claim);
         self.access().touch(frame);
-        // Makes the next call faster.
+        // A new translation makes the next call faster.
         let _ = self.translate(handle);
         Ok((frame, spot))
     }

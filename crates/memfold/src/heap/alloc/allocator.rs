@@ -1,8 +1,9 @@
 //! From which blocks a session allocates.
 //!
-//! One block of nodes of different sizes; a few more that hold nodes near which others were put; and a block
-//! for each of a few sizes that are asked for in succession. While there are many sessions and few blocks, a
-//! session holds none: for each node it takes a block with room and gives it back ([`Core::may_hold`]).
+//! A session holds one block of nodes of different sizes, a few more in which it placed nodes near others,
+//! and a block for each of a few sizes that are requested in succession. While there are many sessions and
+//! few blocks, it holds none: for each node it takes a block with room and gives it back
+//! ([`Core::may_hold`]).
 
 use std::sync::atomic::Ordering::*;
 use std::vec::Vec;
@@ -40,7 +41,7 @@ pub struct Allocator<'h> {
     mixed: Vec<Current<'h>>,
     /// The last is the most recently used one.
     equal: Vec<Current<'h>>,
-    /// A size, and how much more often it was asked for than others.
+    /// A size, and how much more often it was requested than others.
     lately: (usize, u32),
     longest: usize,
 }
@@ -103,7 +104,7 @@ impl<'h> Allocator<'h> {
             let full = self.mixed.remove(0);
             core.disown(me, &full);
         }
-        // The lengths of free extents are estimates.
+        // The lengths of free extents are estimates, so a block may lack the room after all.
         for _ in 0..2 {
             let Some(number) = core.find_free_space(0, len) else { break };
             let Some(current) = core.adopt(me, number, 0) else { continue };
@@ -241,7 +242,7 @@ impl<'h> Allocator<'h> {
 }
 
 impl<'h> Access<'h> {
-    /// Whether this use of a block is already noted. Never so in a paranoid heap.
+    /// Whether this use of a block is already noted. Always false in a paranoid heap.
     #[inline(always)]
     pub fn is_noted(self, frame: &Frame) -> bool {
         frame.last() == self.core.clock.load(Relaxed)
@@ -278,7 +279,7 @@ impl<'h> Access<'h> {
                 current.block.retired.store(true, Relaxed);
                 Ok(None)
             }
-            // It may be used again once its tier answers.
+            // The block may be used again once its tier answers.
             Err(Error::Away) => Ok(None),
             node => node,
         }

@@ -1,10 +1,10 @@
 //! A block that a session allocates from.
 //!
 //! No other session allocates from it, so the free space that the session found is its own: listed extents,
-//! or numbers of nodes of one size. That knowledge, and everything else noted here, holds while the tenancy
-//! of the block's frame is the same: after an eviction, or a change by another session, it is gathered again.
-//! What is freed meanwhile is not used until the session looks again, which begins a new generation
-//! (`block/marks.rs`).
+//! or numbers of nodes of one size. That knowledge, and everything else noted here, is valid while the
+//! tenancy of the block's frame is the same. After an eviction, or a change by another session, it is
+//! gathered again. Space that is freed meanwhile is not used until the session looks again, which begins a
+//! new generation (`block/marks.rs`).
 
 use std::sync::atomic::Ordering::*;
 
@@ -18,7 +18,7 @@ use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
 use crate::heap::residency::frames::Frame;
 
-/// A block is listed anew if the freed bytes are at least this part of it.
+/// The free space of a block is listed anew if the freed bytes are at least this part of the block.
 pub const PART: u32 = 8;
 
 /// A tenancy that no frame ever has.
@@ -40,7 +40,7 @@ pub struct Current<'c> {
     /// The block's generation, and whether it has checks.
     generation: u8,
     marked: bool,
-    /// Of nodes of different sizes: free extents.
+    /// For nodes of different sizes: the free extents.
     extents: Extents,
     /// For nodes of one size: the word of live bits that was examined last, and the nodes that were free then
     /// and are not used yet.
@@ -92,8 +92,8 @@ impl<'c> Current<'c> {
         self.frame.is_tenancy(self.tenancy)
     }
 
-    /// Faults the block in if necessary, and gathers what is no longer known; false if the session can't
-    /// allocate from it.
+    /// Faults the block in if necessary, and gathers the knowledge anew; false if the session can't allocate
+    /// from it.
     pub fn renew(&mut self, core: &'c Core, me: u16) -> Result<bool, Error> {
         let claim = match core.claim(me, self.number, self.incarnation) {
             Ok(claim) => claim,

@@ -1,15 +1,15 @@
 //! Unreachable nodes that could not be freed at once.
 //!
 //! Freeing a node may fail: a guard holds the same stripe, all frames are pinned, there is no memory to fault
-//! its block in, or the tier does not answer. Sometimes there is no caller to tell: for a part of a long node
-//! that is gone, for a node made by an operation that then failed, or for a node that an operation replaced.
-//! Such a node is garbage, not a leak. It waits and is no longer counted, and freeing it is retried without
-//! waiting for any lock: one node each time that a block is made, all of them when a session ends and before
-//! the heap is saved. If a node stays nevertheless, because its block can't be read, it is saved and checked
-//! as what it is: a node that nothing refers to.
+//! its block in, or the tier does not answer. Sometimes there is no caller to report that to: for a part of a
+//! long node that is gone, for a node made by an operation that then failed, or for a node that an operation
+//! replaced. Such a node is garbage, not a leak. It waits and is no longer counted. Freeing it is retried
+//! without waiting for guards: one node each time that a block is made, all of them when a session ends and
+//! before the heap is saved. A node that still stays, because its block can't be read, is saved and checked
+//! as a node that nothing refers to.
 //!
-//! From the first session on there is room for some dozens of them, since the reason to wait may be that
-//! memory is refused. If memory is still refused when that room is used up, further nodes stay in the heap.
+//! From the first session on there is room for some dozens of such nodes, since the reason to wait may be a
+//! lack of memory. If memory is still refused when that room is used up, further nodes stay in the heap.
 
 use std::vec::Vec;
 
@@ -24,8 +24,8 @@ use crate::heap::sync::locked;
 /// Nodes for which there is room in advance.
 const ROOM: usize = 64;
 
-/// Whether the cause for which a node was not freed may pass. A block may be readable next time, too, if a
-/// user-supplied codec failed.
+/// Whether the reason why a node was not freed may be temporary. A damaged block, too, may be readable next
+/// time, if a user-supplied codec failed.
 fn may_go_by(error: Error) -> bool {
     use Error::{Away, Busy, Damaged, Limit, OutOfMemory, Pinned};
     matches!(error, Busy | Pinned | Limit | OutOfMemory | Away | Damaged)
@@ -43,7 +43,7 @@ impl Core {
         if waiting.len() < waiting.capacity() || waiting.try_reserve(1).is_ok() {
             waiting.push_back((node, bytes));
         }
-        // For the next ones. If there is no memory now, there may be some then.
+        // Room for the next nodes. If there is no memory now, there may be some later.
         let _ = waiting.try_reserve(ROOM);
     }
 
@@ -55,7 +55,7 @@ impl Core {
         }
         let next = locked(&self.large).waiting.pop_front();
         let Some((node, bytes)) = next else { return };
-        // A long node requires a session.
+        // Freeing a long node requires a session.
         if Core::is_large(node) || self.free_within(me, node, 0).is_err_and(may_go_by) {
             self.wait(node, bytes);
         }
@@ -76,7 +76,7 @@ impl Session<'_> {
         freed
     }
 
-    /// The same, for callers that can't handle an error.
+    /// As `free_or_defer`, for callers that can't handle an error.
     pub(crate) fn discard(&self, node: Handle) {
         let _ = self.free_or_defer(node);
     }

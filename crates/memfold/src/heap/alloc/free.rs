@@ -1,4 +1,4 @@
-//! Freeing and resizing nodes under a claim. What a session does without a claim is in `access/session.rs`.
+//! Freeing and resizing nodes under a claim. Frees without a claim are in `access/session.rs`.
 
 use std::sync::atomic::Ordering::*;
 
@@ -39,7 +39,7 @@ impl Core {
         }
     }
 
-    /// Why a node was not found by a translation that is valid.
+    /// Why a valid translation did not find a node.
     #[cold]
     pub fn why_not(&self, translation: &Translation<'_>, handle: Handle) -> Error {
         let starts = translation.places_have(handle);

@@ -2,7 +2,7 @@
 //!
 //! Blocks from which no session allocates are listed by the longest node that surely fits: four lists for
 //! each doubling. So a block for a node is found in a few steps, however many blocks there are (compll
-//! searches them one by one). The locks of blocks are taken before this one, never after it: so the caller
+//! searches them one by one). The locks of blocks are taken before this one, never after it, so the caller
 //! has to check what it finds here.
 
 use std::cmp::Reverse;
@@ -24,8 +24,8 @@ pub struct FreeSpace {
     some: u64,
     /// Next and previous block of the same list.
     links: Vec<(u32, u32)>,
-    /// Vacant numbers, of which the lowest is taken (so those in use are dense), and the first number that
-    /// was never used.
+    /// Vacant numbers, lowest first (so the numbers in use are dense), and the first number that was never
+    /// used.
     vacant: BinaryHeap<Reverse<u32>>,
     next: u32,
 }
@@ -59,7 +59,7 @@ impl FreeSpace {
         }
         let number = self.next;
         let next = number.checked_add(1).filter(|&next| next <= FIRST_LARGE).ok_or(Error::Limit)?;
-        // Whatever becomes of the block, it can be listed from now on.
+        // Memory is reserved now, so that listing the block or making it vacant can't fail later.
         let links = (next as usize).saturating_sub(self.links.len());
         self.links.try_reserve(links).map_err(|_| Error::OutOfMemory)?;
         self.vacant.try_reserve(next as usize).map_err(|_| Error::OutOfMemory)?;

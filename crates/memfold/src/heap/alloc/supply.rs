@@ -49,7 +49,7 @@ impl Core {
         let (taken, frame) = self.frame_for(me, shape, false)?;
         fence(Release);
         let image = self.image(frame, shape);
-        // Memory from the system is zero at first; to write zeros would fetch all of it from memory.
+        // Fresh memory from the system is zero, and writing zeros would bring all of it into the caches.
         let zero = if self.frames.is_first_use(taken) { 0 } else { image.len() };
         let formatted = image.zero(0, zero).and_then(|()| match shape {
             Shape::Mixed(mixed) => {
@@ -73,8 +73,8 @@ impl Core {
         Current::new(self, number, block).ok_or(Error::Damaged)
     }
 
-    /// Makes the session this block's allocator; `None` if another session is, or the block is gone or of
-    /// another kind.
+    /// Makes the session this block's allocator; `None` if another session is, or the block is gone, retired
+    /// or of another kind.
     pub fn adopt(&self, me: u16, number: u32, kind: u32) -> Option<Current<'_>> {
         let block = self.blocks.get(number)?;
         let _lock = block.lock();
@@ -155,8 +155,8 @@ impl Core {
         }
     }
 
-    /// Finds a block of this kind that no session holds, with room for a node of `len` bytes. Leaves out
-    /// blocks on a tier that does not answer.
+    /// Finds a block of this kind that no session holds, with room for a node of `len` bytes. Omits blocks on
+    /// a tier that does not answer.
     pub fn find_free_space(&self, kind: u32, len: usize) -> Option<u32> {
         let is_away = self.tier_health() == TierHealth::Away;
         let rooms = locked(&self.rooms);

@@ -12,7 +12,7 @@
 use core::fmt;
 use core::num::NonZeroU64;
 
-/// No block has this number or a higher one: those are of nodes longer than a block, see `large`.
+/// No block has this number or a higher one: those belong to nodes longer than a block, see `large`.
 pub const FIRST_LARGE: u32 = 0xffff_0000;
 
 /// The name of a node: it stays valid while the node's block moves, and is never zero.
@@ -60,7 +60,7 @@ impl Handle {
         (self.0.get() >> 56) as u8
     }
 
-    /// The handle as a number, to be stored where types are not possible.
+    /// The handle as a number, for places that can store only numbers.
     #[inline]
     pub fn to_bits(self) -> u64 {
         self.0.get()

@@ -8,11 +8,11 @@
 //!
 //! **Starts** say where the nodes of a block of different sizes begin, so that no other place is ever
 //! mistaken for a node. They are made from the headers when the block is faulted in. (Where all nodes have
-//! one size, the block's live bits say it.)
+//! one size, the block's live bits say so.)
 //!
-//! A freed place is not reused at once, but only when a session has used up what it found free and looks
-//! again. If something was freed in the current **generation** of the block, the next one begins then. The
-//! check of a handle is the generation in which its node was made, modulo 256. While all nodes are of the
+//! A freed place is not reused at once, but only when a session has used up the space that it found free and
+//! looks again. If something was freed in the current **generation** of the block, the next one begins then.
+//! The check of a handle is the generation in which its node was made, modulo 256. While all nodes are of the
 //! first generation, all checks are 0. After that the block has **checks**: for each place, the generation of
 //! the node that was made there last. A handle with another check is stale. So a stale handle is accepted at
 //! most once in 256 reuses of its place, and never in the first 255. The copy of a block of one generation
@@ -56,7 +56,7 @@ impl Form {
     }
 }
 
-/// The marks of a block; a kind of marks that it does not have has no bytes.
+/// The marks of a block; marks that the block lacks are empty.
 #[derive(Debug, Clone, Copy)]
 pub struct Marks {
     starts: Image,

@@ -5,10 +5,10 @@
 //!   copy    63 pinned │ 62 spilled │ 59..0 reference in the store, or 31..0 number on the tier, or 0
 //! ```
 //!
-//! Readers look at `state` without a lock. Only the holder of the block's lock changes `state`. The store
-//! alone changes `copy` without that lock: it moves what `copy` refers to, by compare-exchange, unless it is
-//! pinned. The **version** counts how often the block was faulted in, so a reader that finds the state
-//! unchanged knows that the block was resident all the time.
+//! Readers read `state` without a lock. Only the holder of the block's lock changes `state`. Only the store
+//! changes `copy` without that lock: when it moves a blob, it updates `copy` by compare-exchange, unless
+//! `copy` is pinned. The **version** counts how often the block was faulted in, so a reader that finds the
+//! state unchanged knows that the block was resident all the time.
 //!
 //! Every other field is changed only with the right to change the block (`sync/claim.rs`), and read by any
 //! thread that can tolerate a stale value.
@@ -44,7 +44,7 @@ impl List {
     }
 }
 
-/// What a state says.
+/// Where a block is, according to its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Residency {
     /// There is no such block.
@@ -104,7 +104,7 @@ pub struct Block {
     pub bytes: AtomicU32,
     /// 0 for nodes of different sizes, otherwise one more than the number of the shape.
     pub kind: AtomicU32,
-    /// What was freed in this generation: bytes, or nodes of one size.
+    /// Bytes freed in this generation; for nodes of one size, the number of nodes.
     pub pending: AtomicU32,
     /// For nodes of different sizes: free bytes, and the longest extent when it was last listed.
     pub free: AtomicU32,
@@ -119,7 +119,8 @@ pub struct Block {
     pub grouping: AtomicU8,
     /// It has checks (`block/marks.rs`).
     pub marked: AtomicBool,
-    /// No node is put into it any more: the next check would repeat one that was given out.
+    /// No node is put into it any more: the block is damaged, or the next check would repeat one that was
+    /// given out.
     pub retired: AtomicBool,
     /// Its copy came from a file, and has not been verified yet.
     pub unverified: AtomicBool,
@@ -221,7 +222,8 @@ impl Block {
         matches!(self.state().residency(), Residency::Resident(_)) || self.copy().is_some()
     }
 
-    /// The reference of its copy in the store: unless the block is locked, it may be moved or freed.
+    /// The reference of the block's copy in the store. Unless the block is locked, the copy may be moved or
+    /// freed.
     pub fn copy(&self) -> Option<Ref> {
         match Copy::from_bits(self.copy.load(Relaxed))? {
             Copy::Stored(copy) => Some(copy),
@@ -230,7 +232,7 @@ impl Block {
     }
 
     /// Replaces the store's copy by this number on the tier; the caller holds the lock. `false` if the store
-    /// has moved it meanwhile.
+    /// has moved its copy meanwhile.
     pub fn set_spilled(&self, from: Ref, number: u32) -> bool {
         let to = SPILLED | u64::from(number);
         self.copy.compare_exchange(from.to_bits(), to, AcqRel, Relaxed).is_ok()
@@ -265,7 +267,7 @@ impl Block {
 pub struct Blocks(Segments<Block>);
 
 impl Blocks {
-    /// None.
+    /// No blocks.
     pub const fn new() -> Self {
         Blocks(Segments::new())
     }

@@ -1,4 +1,4 @@
-//! Every invariant of a heap.
+//! The check of every invariant of a heap.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -101,7 +101,7 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
     holds(lost.is_empty(), || format!("{lost}"))
 }
 
-/// Each frame has a block and is known to the policy, or is free.
+/// Checks that each frame has a block and is known to the policy, or is free.
 fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
     let pool = locked(&core.pool);
     let mut known = pool.policy.frames();
@@ -123,11 +123,11 @@ fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
 #[repr(align(64))]
 struct Line(#[expect(dead_code, reason = "reached by pointers to the whole")] [u8; 64]);
 
-/// False if the tier has lost it.
+/// Checks one block; false if the tier has lost it.
 fn check_block(core: &Core, number: u32, block: &Block) -> Result<bool, Violation> {
     let say = |what: &str| Violation(format!("block {number}: {what}"));
     let shape = core.shape_of(block.kind.load(Relaxed)).ok_or_else(|| say("its kind is none"))?;
-    // All of its data, as they would be compressed.
+    // All of the block's data, as they would be compressed.
     let form = shape.form(core.options.block_size);
     let mut memory = vec![Line([0; 64]); form.end().div_ceil(64)];
     let bytes = NonNull::from(memory.as_mut_slice()).cast::<u8>();

@@ -1,4 +1,4 @@
-//! What a heap is made of.
+//! The core of a heap, with all of its parts.
 
 pub mod check;
 
@@ -42,7 +42,7 @@ pub struct Core {
     pub limit: AtomicU64,
     /// Free memory, for limits that follow it.
     pub headroom: Headroom,
-    /// Blocks of nodes of different sizes, and how those are grouped.
+    /// The shape of blocks with nodes of different sizes, and how those nodes are grouped.
     pub shape: mixed::Shape,
     pub plans: Plans,
     /// Blocks of nodes of one size, by kind from 1.
@@ -69,7 +69,8 @@ pub struct Core {
     /// Blocks that are given up, by their numbers: a bit for each place whose node was freed, see
     /// `stored/lost.rs`.
     pub given_up: Mutex<HashMap<u32, Vec<u64>>>,
-    /// If there is a tier: one node of each block that was compressed, as `1 << 31 | check << 16 | place`.
+    /// If there is a tier: one node of each block that has been compressed, as `1 << 31 | check << 16 |
+    /// place`.
     pub nodes_noted: Segments<AtomicU32>,
     pub board: Board,
     /// The clock hand that chooses the blocks to spill, and the largest block number.
@@ -91,7 +92,7 @@ pub struct Pool {
     pub policy: Box<dyn Policy>,
 }
 
-/// What happened so far.
+/// Counts of events, and some totals.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub faults: AtomicU64,
@@ -100,15 +101,15 @@ pub struct Counts {
     pub compressions: AtomicU64,
     /// Blocks that were faulted in ahead of their use.
     pub ahead: AtomicU64,
-    /// Copies that were put into the store or taken out.
+    /// Copies put into the store or taken out.
     pub moves: AtomicU64,
     /// Frames beyond the minimum, see `residency/budget.rs`.
     pub extra_frames: AtomicU32,
     /// Blocks in use.
     pub blocks: AtomicU32,
-    /// Those of them that a session allocates from.
+    /// Blocks in use from which a session allocates.
     pub held: AtomicU32,
-    /// Memory of tables.
+    /// Bytes of workspaces and other working memory; bytes of the free lists.
     pub work_bytes: AtomicU64,
     pub room_bytes: AtomicU64,
 }
@@ -123,7 +124,7 @@ pub struct Kind {
 
 impl Core {
     pub fn new(options: Settled) -> Self {
-        // A node and its marks must fit into what the store holds in one piece.
+        // A node and its marks must fit into one blob of the store.
         let mut size = options.block_size;
         let mut shape = mixed::Shape::new(size, options.alignment);
         while Form::new(size, shape.total_units()).end() > MAX_PAYLOAD {
@@ -135,7 +136,7 @@ impl Core {
         // An array that is alone in its block may be a quarter longer when it is grouped.
         let max_copy_len = Form::new(size, most_places).end().max((size + size / 4).min(MAX_PAYLOAD));
         let store = Tiered::new(SystemMemory, options.codec, None);
-        // Nothing here must find memory without delay, so no class keeps a reserve.
+        // No put here has to find memory without delay, so no class keeps a reserve.
         store.store().set_tuning(Tuning { fill_ratio: 64, ..Tuning::DEFAULT });
         let plain = options.plain.then(|| Plain::new(options.alignment));
         Core {
@@ -265,8 +266,8 @@ impl Core {
 }
 
 impl Drop for Core {
-    /// A tier that others share must not keep copies that nobody can ask for any more. A tier that ends with
-    /// this heap is not told of each copy.
+    /// Frees the copies on a tier that others share, since nobody can ask for them any more. A tier that ends
+    /// with this heap is not told of each copy.
     fn drop(&mut self) {
         let Some(tier) = self.options.away.0.as_ref().filter(|tier| Arc::strong_count(tier) > 1) else {
             return;

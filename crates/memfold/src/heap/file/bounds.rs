@@ -1,5 +1,5 @@
-//! What a heap's file may hold. The reader checks this before it accepts anything from a file, and the writer
-//! before it writes anything: so whatever is written can be read.
+//! Limits on the content of a heap's file. The reader checks them before it accepts anything from a file, and
+//! the writer before it writes anything. So every file that is written can be read.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::*;
@@ -15,7 +15,7 @@ use crate::heap::sync::locked;
 const WORD: usize = 8;
 
 impl Core {
-    /// What is impossible in a record with a payload, of a block of this shape.
+    /// Says what is impossible, if anything, in a record with a payload, of a block of this shape.
     pub fn contradiction(&self, record: &Record, shape: Shape) -> Option<&'static str> {
         let payload = record.payload.get() as usize;
         let marked = record.flags & format::MARKED != 0;

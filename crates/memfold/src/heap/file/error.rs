@@ -73,13 +73,13 @@ impl From<Error> for SaveError {
 pub enum LoadError {
     /// The file could not be read.
     Io(io::Error),
-    /// It is no heap's file.
+    /// It is not the file of a heap.
     Foreign,
     /// It has this version of the format, which a later memfold wrote.
     Newer(u32),
     /// The file is not what was written, or was not written by memfold; the text says what is wrong.
     Damaged(String),
-    /// A codec of this name, which this program does not have, made blocks of it.
+    /// Some blocks were compressed by a codec of this name, which this program does not have.
     Codec {
         /// The name: a codec or a pipeline.
         name: String,

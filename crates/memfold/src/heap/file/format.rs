@@ -10,10 +10,10 @@
 //!   LargeRecord   0 bytes, 8, or 0   8 parts, 4      12 generation, 2              14 0, 2
 //! ```
 //!
-//! In `Head`: the bytes of a large node's parts except the last; the number of records, of those with a
-//! payload, and of entries of large nodes; the number of nodes, including those that are parts. The rest is
-//! as in `block/table.rs`. A record's codec is the number of a codec's chunk, which comes before it, or 0 for
-//! one repeated word.
+//! In `Head`, `part` is the bytes of each part of a large node but the last. `numbers`, `blocks` and `large`
+//! are the numbers of records, of records with a payload, and of entries of large nodes. `nodes` is the
+//! number of nodes, including those that are parts. The rest is as in `block/table.rs`. A record's codec is
+//! the number of a codec's chunk, which comes before it, or 0 for one repeated word.
 
 use std::io::{self, Read, Write};
 use std::vec::Vec;
@@ -100,7 +100,7 @@ pub struct LargeRecord {
 
 const _: () = assert!(size_of::<Head>() == 48 && size_of::<Record>() == 32 && size_of::<LargeRecord>() == 16);
 
-/// The checksum of `bytes`, which follow something with the checksum `before`.
+/// The checksum of `bytes`, which follow bytes with the checksum `before`.
 pub fn checksum(before: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(before, bytes)
 }

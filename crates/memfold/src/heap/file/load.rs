@@ -1,4 +1,4 @@
-//! Loading a heap from a file, of which nothing is trusted: see the module above.
+//! Loading a heap from a file. Nothing in the file is trusted: see the module above.
 
 use std::io::Read;
 use std::string::String;
@@ -21,7 +21,7 @@ use crate::heap::error::{BadOption, Error};
 use crate::heap::options::{ALIGNMENTS, BLOCK_BYTES, Options};
 use crate::heap::sync::locked;
 
-/// After this many bytes of payloads it checks whether the limit allows more.
+/// After this many bytes of payloads, the loader checks whether the limit allows more.
 const LOOK: usize = 1 << 20;
 /// Loaded blocks count as evicted this long ago: a first fault is no sign that more frames are needed.
 const LONG_AGO: u32 = 1 << 31;
@@ -101,7 +101,7 @@ pub fn load(from: impl Read, options: Options) -> Result<Heap, LoadError> {
     Ok(heap)
 }
 
-/// What is wrong with a chunk, or with more than that.
+/// What is wrong with a chunk, or an error that is not about a chunk.
 enum Wrong {
     Says(&'static str),
     Is(LoadError),
@@ -137,7 +137,7 @@ impl Loader<'_> {
         let has = self.core.options.codec;
         let unknown = || Wrong::Is(LoadError::Codec { name: String::from(name), own: own == 1 });
         let (head, scratch) = if own == 1 {
-            // Its number must not be one that others know.
+            // The codec's number must not be that of a codec of this library.
             let same = has.name() == name && decoder(has.id()).is_none();
             (same.then(|| FormHead::of_codec(has.id())).ok_or_else(unknown)?, 0)
         } else {

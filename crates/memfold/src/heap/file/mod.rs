@@ -28,7 +28,7 @@
 //! - **Nothing in a file is trusted**, since anyone who makes a file can make its checksums too. Counts are
 //!   checked against each other when the file is read. A block's image is verified when it is first faulted
 //!   in (`verify.rs`); until then only its payload is used.
-//! - A file gets its name once all of it is written and on the disk (`replace.rs`).
+//! - A file gets its name only when all of it is written and on the disk (`replace.rs`).
 
 mod bounds;
 mod error;
@@ -72,8 +72,8 @@ impl Heap {
     ///
     /// Compressed blocks are written as they are. The file is written beside `path` and renamed to it once
     /// all of it is on the disk: if anything fails, the previous file is unchanged. (If the process is
-    /// killed, a file `.memfold-*.tmp` stays behind.) If `path` is no regular file, a pipe for example, it is
-    /// written in place.
+    /// killed, a file `.memfold-*.tmp` stays behind.) If `path` is not a regular file, for example a pipe, it
+    /// is written in place.
     ///
     /// ```
     /// use memfold::heap::{Handle, Heap, Options};
@@ -101,11 +101,11 @@ impl Heap {
         replace::replace(path.as_ref(), |file| self.save_to(file))
     }
 
-    /// As [`Heap::save`], to any writer; what the caller writes after it is the caller's affair. It is
-    /// written in pieces of some 100 KB, and not flushed.
+    /// As [`Heap::save`], to any writer. The caller may write more after it. The heap is written in pieces of
+    /// some 100 KB, and not flushed.
     ///
     /// # Errors
-    /// As [`Heap::save`]. What was written by then is unusable.
+    /// As [`Heap::save`]. The bytes written by then are unusable.
     pub fn save_to(&mut self, to: impl Write) -> Result<(), SaveError> {
         save::save(self, to)
     }
@@ -117,16 +117,16 @@ impl Heap {
     /// user-supplied codec compressed need a codec of the same name. (A paranoid heap gives out no handle
     /// twice from now on; the heap that was saved may have done so.)
     ///
-    /// Blocks stay compressed until they are used. Errors in the file are found now, except in the content of
-    /// compressed blocks: that is verified at its first use, or by [`Heap::check`]. A block that turns out
-    /// invalid is then an error, [`Damaged`](super::Error::Damaged), and all other blocks stay usable. So a
-    /// malicious file can do no more harm than any other untrusted data.
+    /// Blocks stay compressed until they are used. Errors in the file are found now, except those in the
+    /// content of compressed blocks, which is verified at its first use, or by [`Heap::check`]. A block that
+    /// turns out to be invalid is then an error, [`Damaged`](super::Error::Damaged), and all other blocks
+    /// stay usable. So a malicious file can do no more harm than any other untrusted data.
     ///
     /// With a tier to spill to, blocks that exceed the limit are spilled.
     ///
     /// # Errors
-    /// If the file can't be read, is no heap, is damaged, comes from a later memfold or needs a codec that is
-    /// not available; if the options are invalid, or the heap does not fit into their limit.
+    /// If the file can't be read, is not that of a heap, is damaged, comes from a later memfold or needs a
+    /// codec that is not available; if the options are invalid, or the heap does not fit into their limit.
     pub fn load(path: impl AsRef<Path>, options: Options) -> Result<Self, LoadError> {
         let mut file = BufReader::new(File::open(path)?);
         let heap = Self::load_from(&mut file, options)?;

@@ -18,12 +18,12 @@ struct Temporary<'p>(&'p Path);
 
 impl Drop for Temporary<'_> {
     fn drop(&mut self) {
-        // It may have been renamed already; otherwise the caller already gets the error that led here.
+        // The file may have been renamed already. Otherwise the caller already gets the error that led here.
         let _ = fs::remove_file(self.0);
     }
 }
 
-/// Lets `write` write a new file, which replaces `path` once it is on the disk. If `path` exists and is no
+/// Lets `write` write a new file, which replaces `path` once it is on the disk. If `path` exists and is not a
 /// regular file, it is written in place.
 pub fn replace<E: From<io::Error>>(
     path: &Path,

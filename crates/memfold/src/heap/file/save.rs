@@ -7,8 +7,8 @@
 //! The writer belongs to the program and may panic. So nothing is written while a block is locked, or while a
 //! dirty block is in the store only to be copied.
 //!
-//! Saving fails instead of writing what a reader would refuse (`bounds.rs`). The functions that create blocks and
-//! long nodes check the same bounds as the reader does.
+//! Saving fails rather than write a file that a reader would refuse (`bounds.rs`). The functions that create
+//! blocks and long nodes check the same bounds as the reader does.
 
 use std::io::{self, Write};
 use std::sync::atomic::Ordering::*;
@@ -57,7 +57,7 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
         (end, vacant)
     };
     let (head, shapes) = head(core, end);
-    // Before anything is written.
+    // This is checked before anything is written.
     if let Some(node) = super::node_with_gone_part(core, head.nodes.get())? {
         return Err(SaveError::Part(node));
     }
@@ -121,7 +121,7 @@ fn head(core: &Core, end: u32) -> (Head, Vec<Shape>) {
     (head, shapes)
 }
 
-/// What made a payload; its number in the file is one more than its index.
+/// The codec or codecs that made a payload; the number in the file is one more than the index.
 #[derive(PartialEq)]
 enum Maker {
     Chain(Chain),
@@ -137,7 +137,7 @@ struct Saver<'c, W> {
     named: usize,
     records: Vec<Record>,
     payloads: Vec<u8>,
-    /// Once anything is found lost, nothing more is written, and the rest is only searched for losses.
+    /// Once a loss is found, nothing more is written, and the rest is only searched for losses.
     lost: Lost,
 }
 
@@ -147,7 +147,7 @@ impl<W: Write> Saver<'_, W> {
         let mut record = Record::default();
         if let Some(block) = block {
             let given = block.state().residency() != Residency::Vacant;
-            // As if it had been vacated.
+            // The incarnation is as if the block had been vacated.
             record.incarnation = block.incarnation.load(Relaxed).wrapping_add(given.into());
             record.flags = if may_be_used || given { 0 } else { format::LOST };
         }
@@ -218,7 +218,7 @@ impl<W: Write> Saver<'_, W> {
         };
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let shape = self.core.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
-        // If this exceeds the room, bytes were freed and used again: nothing else is wrong.
+        // If `pending` exceeds the room, bytes were freed, used and freed again; that is not an error.
         let most = match shape {
             Blocks::Mixed(shape) => shape.room(),
             Blocks::Equal(shape) => shape.nodes(),
@@ -294,7 +294,7 @@ impl<W: Write> Saver<'_, W> {
     ) -> Result<(CodecId, Vec<u8>), SaveError> {
         let (shape, len) = self.core.stored_len(block)?;
         let len = match block.grouping.load(Relaxed) {
-            // These are stored without a codec.
+            // Ascending numbers are stored without a codec.
             ASCENDING => return Err(Error::Damaged.into()),
             grouping => grouped_len(grouping, shape, len),
         };

@@ -1,11 +1,11 @@
 //! Verifies that a block's image agrees with its record, before anything of an image from a file is used.
 //!
-//! The maker of the file may have forged the image, so everything is checked that addresses memory, or by
-//! which two nodes could overlap. After that the image is as safe as one of our own:
+//! The maker of the file may have forged the image. So everything is checked that addresses memory or could
+//! make two nodes overlap. After that the image is as safe as one of our own:
 //! - Headers lead from the first node's place to the end, so extents are adjacent and no two nodes overlap.
 //! - A node starts exactly where a start says so; or where a live bit does, at a place where a node can be.
 //! - The counts of live nodes, their bytes and free bytes are as recorded; free bytes are zero or will be
-//!   wiped.
+//!   zeroed.
 //!
 //! Checks may have any value: they only tell handles apart.
 

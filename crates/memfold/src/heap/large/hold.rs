@@ -10,7 +10,7 @@ use crate::heap::block::handle::Handle;
 use crate::heap::error::Error;
 use crate::heap::sync::locked;
 
-/// What the guards of a large node need when they are dropped: the session that they came from.
+/// The session from which the guards of a large node came; they need it when they are dropped.
 pub trait Holder {
     /// Marks the node changed, and makes sure that writing it back needs no more memory.
     fn will_change(&self, large: &Large) -> Result<(), Error>;
@@ -73,7 +73,7 @@ impl Session<'_> {
         Ok((Held { large, holder: self, writes }, bytes, len))
     }
 
-    /// Writes what guards left in one piece back into the parts.
+    /// Writes a node that guards left in one piece back into its parts.
     pub(super) fn put_back(&self, state: &mut State) -> Result<(), Error> {
         if state.changed {
             let part = self.core().part();
@@ -84,7 +84,7 @@ impl Session<'_> {
                 // SAFETY: within the node, which nobody writes: no guard is left.
                 let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr(), span.len()) };
                 match self.write_part(part, 0, bytes) {
-                    // The whole content of the lost part is here.
+                    // `bytes` is the whole content of the lost part.
                     Err(Error::Lost) => {
                         self.free(part).map_err(of_part)?;
                         state.parts[number] = None;
@@ -102,8 +102,8 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Writes every large node that is still in one piece back into its parts, so that all of its content is
-    /// there. No guard may live.
+    /// Writes every large node that is still in one piece back into its parts, so that the parts have all of
+    /// its content. No guard may live.
     pub(crate) fn put_all_back(&self) -> Result<(), Error> {
         self.free_waiting();
         let all = locked(&self.core().large).all();
@@ -128,7 +128,7 @@ impl Holder for Session<'_> {
             if state.freed {
                 state.whole = None;
             } else {
-                // If it can't be written back now, it remains the node.
+                // If the copy can't be written back now, it remains the node.
                 let _ = self.put_back(&mut state);
             }
         }

@@ -7,7 +7,7 @@
 //!
 //! A large node consists of parts, which are ordinary nodes, each about as long as a block or the longest
 //! node. So reading or writing a piece of it faults in only the blocks of that piece, and a part that was
-//! never written takes no memory. A pin, or a guard to write, needs the node in one piece and gets a copy of
+//! never written takes no memory. A pin, or a guard to write, needs the node in one piece. It gets a copy of
 //! the parts, which is the node from then on. When the last guard is dropped, changes are written back to the
 //! parts. If that fails for lack of memory, the copy remains the node, and dropping the next guard tries
 //! again.
@@ -51,7 +51,7 @@ impl Drop for Whole {
     }
 }
 
-/// What a large node is; under its lock.
+/// The state of a large node, under its lock.
 #[derive(Default)]
 struct State {
     len: usize,
@@ -86,7 +86,7 @@ impl State {
         (number * part).min(self.len)..(number * part + part).min(self.len)
     }
 
-    /// Takes out the parts from this number on: each with its handle and its bytes.
+    /// Removes the parts from this number on, and returns the handle and the bytes of each.
     fn take_parts(&mut self, from: usize, part: usize) -> Vec<(Handle, usize)> {
         let of = |number: usize| Some((self.parts[number]?, self.span(number, part).len()));
         let taken = (from..self.parts.len()).filter_map(of).collect();

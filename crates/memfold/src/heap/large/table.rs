@@ -49,7 +49,7 @@ impl Table {
         // A file also stores their number in 32 bits.
         let index = u32::try_from(self.entries.len()).ok().filter(|&index| index < u32::MAX);
         let index = index.ok_or(Error::Limit)?;
-        // Whatever becomes of the node, its index can be freed from now on.
+        // Memory is reserved now, so that freeing the index can't fail later.
         self.entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         let free = self.entries.len() + 1 - self.free.len();
         self.free.try_reserve(free).map_err(|_| Error::OutOfMemory)?;
@@ -114,7 +114,7 @@ impl Table {
         Ok(None)
     }
 
-    /// Adds an entry as it was saved: with a node if `len` is not 0, which has as many parts as `len`
+    /// Adds an entry as it was saved. If `len` is not 0, the entry has a node, with as many parts as `len`
     /// requires.
     pub fn restore(
         &mut self,

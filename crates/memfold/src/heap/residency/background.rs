@@ -1,8 +1,8 @@
 //! The heap's own thread: it evicts ahead of need and loads ahead of use.
 //!
-//! The thread that needs a frame has to evict a block and compress it, unless this thread has done that
-//! before: it keeps a few frames free. When a block is faulted in, this thread may also fault in the blocks
-//! that are likely to be next: its neighbours, or those that the requested node links to. It claims blocks as
+//! A thread that needs a frame has to evict and compress a block, unless this thread has already done so: it
+//! keeps a few frames free. When a block is faulted in, this thread may also fault in the blocks that are
+//! likely to be next: its neighbours, or those that the requested node links to. This thread claims blocks as
 //! sessions do: it takes no block that is pinned or being written.
 
 use std::sync::atomic::Ordering::*;
@@ -50,14 +50,14 @@ impl Drop for Background {
         locked(&self.core.board.work).stop = true;
         self.core.board.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It ends, unless it has panicked.
+            // An error only says that the thread has panicked.
             let _ = thread.join();
         }
     }
 }
 
 impl Core {
-    /// Reports that a node was asked for and its block faulted in.
+    /// Reports that an access to a node faulted its block in.
     pub fn tell_fault(&self, handle: Handle) {
         if self.options.ahead != Ahead::Off {
             let mut work = locked(&self.board.work);
@@ -108,7 +108,7 @@ impl Core {
         }
     }
 
-    /// If memory has become short, gives back what the heap has beyond its limit, even though nobody asks it
+    /// If memory has become short, gives back what the heap has beyond its limit, even when no thread asks
     /// for a frame.
     fn give_back(&self) {
         if self.limit().follows_free() {
@@ -124,7 +124,7 @@ impl Core {
         loop {
             let pool = locked(&self.pool);
             let enough = pool.made < allowed || pool.free.len() >= reserve(allowed);
-            // What can't be done now is left to the thread that needs a frame.
+            // The rest is left to the thread that needs a frame.
             if enough || !self.evict_to_free(pool) {
                 return;
             }
@@ -142,7 +142,7 @@ impl Core {
                 offsets.iter().filter_map(|&offset| self.link(handle, offset)).map(Handle::block).collect()
             }
         };
-        // They must not evict the blocks that are used together with them.
+        // Blocks loaded ahead must not evict the blocks that are used together with them.
         let most = (self.frames_allowed() / 4) as usize;
         for number in numbers.into_iter().take(most) {
             let Some(block) = self.blocks.get(number) else { continue };

@@ -1,4 +1,4 @@
-//! What the heap and its own thread share: what the thread is to do.
+//! The tasks of the heap's own thread, which sessions set.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use crate::heap::block::handle::Handle;
 use crate::heap::sync::locked;
 
-/// Tasks of the thread.
+/// The thread's tasks.
 #[derive(Default)]
 pub struct Work {
     pub faults: VecDeque<Handle>,
@@ -14,7 +14,7 @@ pub struct Work {
     pub stop: bool,
 }
 
-/// What the heap and its thread share.
+/// The state that the heap and its thread share.
 #[derive(Default)]
 pub struct Board {
     pub work: Mutex<Work>,

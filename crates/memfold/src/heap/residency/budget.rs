@@ -1,9 +1,9 @@
 //! How many frames a heap may have.
 //!
-//! With [`Limit::Share`] that follows use. The minimum is one frame for [`SHARE`] blocks. Each block that is
-//! faulted in soon after its eviction raises the number by one, up to one for [`MOST_SHARE`] blocks: a
-//! program that moves to and fro in a part of its nodes soon has all of that part resident. Each block that
-//! is new, or was evicted long ago, lowers it by two: making nodes, or walking over all of them, doesn't need
+//! With [`Limit::Share`], the number follows use. The minimum is one frame for [`SHARE`] blocks. Each block
+//! that is faulted in soon after its eviction raises the number by one, up to one for [`MOST_SHARE`] blocks:
+//! a program that keeps using one part of its nodes soon has all of that part resident. Each block that is
+//! new, or was evicted long ago, lowers it by two: making nodes, or walking over all of them, doesn't need
 //! more frames.
 
 use std::sync::atomic::Ordering::*;
@@ -21,25 +21,26 @@ pub const LEAST_RESIDENT: u32 = 8;
 pub const MOST_SHARE: u32 = 8;
 /// or this many.
 pub const MOST_RESIDENT: u32 = 128;
-/// A block was evicted long ago if this many times the most frames were evicted since. With accesses at
-/// random to that many blocks, most are faulted in before.
+/// A block counts as evicted long ago if more evictions have followed than this many times the most extra
+/// frames. With random accesses to that many blocks, most are faulted in before that.
 const LONG: u32 = 4;
 
-/// This part of the allowed frames may stay in addition.
+/// With [`Limit::Share`], the frames that stay may exceed the allowed number by one in this many.
 const KEPT: u32 = 8;
-/// Frames stay for this part more blocks than there are.
+/// With other limits, frames may stay for the existing blocks and one more in this many.
 const SPARE: u32 = 128;
 
-/// With a tier, everything but frames may take up to this part of [`Limit::Bytes`], in quarters,
+/// With a tier, everything but frames may take up to this many quarters of [`Limit::Bytes`],
 const BESIDE: u64 = 3;
-/// and leaves this many frames: more than a further block needs.
+/// but leaves room for this many frames: more than a further block needs.
 const LEFT_FRAMES: u32 = 3 * LEAST_FRAMES;
 
 /// The number of frames of a paranoid heap.
 const PARANOID_FRAMES: u32 = 3;
 /// With [`Limit::Bytes`], at least this many frames are allowed: existing nodes have to stay readable.
 const LEAST_FRAMES: u32 = 4;
-/// And this many bytes are left for the growth of tables and of the store, which comes in steps.
+/// With [`Limit::Bytes`], this many bytes are left for the growth of tables and of the store, which grow in
+/// steps.
 const LIMIT_SLACK: u64 = 128 << 10;
 
 impl Core {
@@ -68,9 +69,10 @@ impl Core {
         }
     }
 
-    /// How many frames may stay when no more than `allowed` may be made. With [`Limit::Share`] the number
-    /// allowed goes up and down, and to return memory and get it again costs as much as a decompression. Of
-    /// frames for which there are no blocks, a few may stay.
+    /// How many frames may keep their memory when no more than `allowed` may be made. With [`Limit::Share`]
+    /// the allowed number goes up and down, so some more may stay: returning memory and getting it again
+    /// costs as much as a decompression. With other limits, only a few may stay for which there are no
+    /// blocks.
     pub fn frames_retained(&self, allowed: u32) -> u32 {
         let blocks = self.counts.blocks.load(Relaxed);
         match self.limit() {
@@ -126,7 +128,8 @@ impl Core {
         (self.work_len() as u64).saturating_sub(self.counts.work_bytes.load(Relaxed))
     }
 
-    /// With a tier: the bytes by which everything but frames exceeds its part. `None` with other limits.
+    /// For heaps with a tier: the bytes by which everything but frames exceeds its part of [`Limit::Bytes`].
+    /// `None` with other limits.
     pub fn over(&self) -> Option<i64> {
         let Limit::Bytes(bytes) = self.limit() else { return None };
         let frames = u64::from(LEFT_FRAMES) * self.frames.most_bytes() as u64;
@@ -134,7 +137,8 @@ impl Core {
         Some(self.bytes_without_frames() as i64 - left.min(bytes / 4 * BESIDE) as i64)
     }
 
-    /// An error if no further block is allowed: the resident ones still have to be compressed.
+    /// An error if no further block is allowed, because the memory left is needed to compress the resident
+    /// ones.
     pub fn may_grow(&self) -> Result<(), Error> {
         match self.limit() {
             Limit::Bytes(bytes) if self.frames_within(bytes) < 2 * LEAST_FRAMES => Err(Error::Limit),
@@ -159,7 +163,7 @@ impl Core {
         self.bytes_without_store() + self.store.store().stats().resident_bytes
     }
 
-    /// The same without the store, whose own figures may be of another moment.
+    /// Bytes of everything but frames and the store, whose figures may be of another moment.
     pub fn bytes_without_store(&self) -> u64 {
         self.blocks.bytes()
             + self.nodes_noted.bytes()

@@ -5,20 +5,20 @@
 //!                |..floor|         Free: half of this; All: all of it; always at least an eighth of free memory
 //! ```
 //!
-//! Each bound says what is free (`memfold_proc::memory::rooms`): the machine, and each limited cgroup above the
-//! process. The strictest one decides. Existing frames count as free, so the result does not depend on how
-//! many there are.
+//! Each bound (the machine, and each limited cgroup above the process) tells how much is free
+//! (`memfold_proc::memory::rooms`). The strictest one decides. Existing frames count as free, so the result
+//! does not depend on how many there are.
 //!
 //! **Who looks.** A thread that is about to take a frame looks, unless another has within [`REST`]. A heap
 //! that takes no frames does not grow, and does not look; its background thread, if it has one, looks every
 //! [`BACKGROUND`], so that it gives memory back to others.
 //!
-//! **Between looks** compressed blocks and tables grow and shrink. What they have grown by since the last
-//! look is taken from the frames, and no block is made that could reach into the floor: the heap always stops
+//! **Between looks** compressed blocks and tables grow and shrink. Their growth since the last look is
+//! subtracted from the frames, and no block is made that could reach into the floor. So the heap always stops
 //! before it reaches the limit of a container.
 //!
 //! **Several heaps of a process** share what is free, or lacking, in proportion to what each already has.
-//! They are looked at as one: otherwise each would take half of what the others have left.
+//! They count as one heap: otherwise each would take half of what the others have left.
 //!
 //! If free memory can't be determined, the limit is [`Limit::Share`] from then on.
 
@@ -38,15 +38,15 @@ use crate::store::Goal;
 const REST: Duration = Duration::from_millis(20);
 const REST_OF_SEVERAL: Duration = Duration::from_millis(2);
 pub const BACKGROUND: Duration = Duration::from_secs(1);
-/// But looking takes no more than one part in this many of the time.
+/// Looking takes no more than one part in this many of the time.
 const COST: u32 = 64;
 
 /// At least this many frames are allowed: existing nodes have to stay readable.
 const LEAST_FRAMES: u32 = 2;
-/// The number of frames is raised only if it can grow by this part: to compress memory that is free only now
-/// and then, and take it back at once, is no gain.
+/// The number of frames is raised only if it can grow by more than one in this many. Taking memory that is
+/// free only for a moment, and soon compressing again, gains nothing.
 const STEP: u32 = 16;
-/// When free memory is divided, a heap without frames counts as one with this many bytes of them.
+/// When free memory is divided, each heap counts as having this many more bytes of frames than it has.
 const LEAST_WEIGHT: u64 = 1 << 20;
 
 impl Core {
@@ -57,8 +57,8 @@ impl Core {
         self.headroom.frames.load(Relaxed).saturating_sub(fewer).max(self.least_of_free())
     }
 
-    /// The frames that are allowed however little is free; fewer only if large blocks, and two more of them
-    /// to compress, would reach into the floor.
+    /// The frames that are allowed however little memory is free: [`LEAST_RESIDENT`], or fewer if blocks are
+    /// so large that these, and two more blocks to compress, would reach into the floor.
     fn least_of_free(&self) -> u32 {
         let bytes = self.headroom.most.load(Relaxed).saturating_sub(self.bytes_without_frames());
         let fit = bytes / self.frames.most_bytes() as u64;
@@ -75,7 +75,7 @@ impl Core {
         }
     }
 
-    /// The caller holds the lock of `counted`.
+    /// Looks at free memory; the caller holds the lock of `counted`.
     #[cold]
     fn look_at_free(&self, counted: &mut Option<u64>) {
         let head = &self.headroom;
@@ -116,7 +116,8 @@ impl Core {
         self.frames.bytes() + self.bytes_without_frames() + 2 * block <= self.headroom.most.load(Relaxed)
     }
 
-    /// An error if memory is so short that no further block is allowed; it looks again before it says so.
+    /// An error if memory is so short that no further block is allowed. Looks again before it returns the
+    /// error.
     pub fn is_free(&self) -> Result<(), Error> {
         self.follow_free();
         if self.has_room() {
@@ -128,7 +129,7 @@ impl Core {
     }
 
     /// As `may_grow`, for a session: before a further block is refused, the store returns its free memory,
-    /// and, if the limit follows free memory, frames are given back one after the other.
+    /// and, if the limit follows free memory, frames are given back, about an eighth of them at a time.
     pub fn make_way(&self, me: u16) -> Result<(), Error> {
         let mut is_closed = false;
         loop {

@@ -23,7 +23,7 @@ const LEAST_PART: u64 = 8;
 
 type Look = dyn Fn() -> Option<Vec<Room>> + Send + Sync;
 
-/// What is known of the memory that heaps share: the process's, or in tests an invented one.
+/// What is known of the memory that heaps share: that of this process or, in tests, invented memory.
 pub struct Machine {
     pub rooms: Box<Look>,
     /// The number of heaps that follow free memory, and the bytes of their frames when each last looked.
@@ -52,13 +52,14 @@ pub struct Headroom {
     pub machine: &'static Machine,
     /// When the next look is due, in microseconds of [`now`].
     pub due: AtomicU64,
-    /// This many frames are allowed
+    /// The number of frames that are allowed
     pub frames: AtomicU32,
-    /// if everything else takes this many bytes.
+    /// when everything else takes this many bytes.
     pub beside: AtomicU64,
-    /// The most bytes for all of it until the next look.
+    /// The most bytes that the whole heap may take until the next look.
     pub most: AtomicU64,
-    /// Bytes of frames that are counted for this heap in `machine`; the holder of the lock looks.
+    /// Bytes of frames that are counted for this heap in `machine`; the holder of the lock looks at free
+    /// memory.
     pub counted: Mutex<Option<u64>>,
 }
 
@@ -72,7 +73,7 @@ fn reserve(total: u64) -> u64 {
     (total / RESERVE).clamp(LEAST_RESERVE, MOST_RESERVE).min(total / 4)
 }
 
-/// Bytes that the frames of all heaps may have by one bound; they have `frames` bytes now.
+/// Bytes that the frames of all heaps may have according to one bound; they have `frames` bytes now.
 pub fn frame_bytes(limit: Limit, room: &Room, frames: u64) -> u64 {
     let sum = room.available + frames;
     let left = sum.saturating_sub(reserve(room.total));
@@ -80,7 +81,7 @@ pub fn frame_bytes(limit: Limit, room: &Room, frames: u64) -> u64 {
     part.max(sum / LEAST_PART)
 }
 
-/// Bytes that may still be taken by this bound.
+/// Bytes that may still be taken according to this bound.
 pub fn left(room: &Room) -> u64 {
     room.available.saturating_sub((reserve(room.total) / FLOOR).min(MOST_FLOOR))
 }

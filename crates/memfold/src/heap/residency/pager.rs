@@ -42,14 +42,16 @@ enum Round {
     Pinned,
 }
 
-/// How many rounds over all frames, with a yield after each, before a heap without a free frame gives up.
+/// How many rounds over all frames, with a pause after each, a thread makes before it gives up getting a
+/// frame.
 const ROUNDS: u32 = 20_000;
-/// The most blocks that are evicted at once if a heavy fence is needed; and one in this many of the frames.
+/// How many blocks are evicted at once if a heavy fence is needed: one in [`PART_AT_ONCE`] of the frames, but
+/// at most this many.
 const AT_ONCE: u32 = 16;
 const PART_AT_ONCE: u32 = 8;
 
 impl Core {
-    /// A frame without a block, which is the caller's. Evicts a block if necessary.
+    /// Takes a frame without a block for the caller. Evicts a block if necessary.
     pub fn take_frame(&self, me: u16) -> Result<u32, Error> {
         self.follow_free();
         let allowed = self.frames_allowed();
@@ -72,8 +74,8 @@ impl Core {
             pool = locked(&self.pool);
             match round? {
                 Round::Frame(frame) => return Ok(frame),
-                // Other threads are about to fill all frames: one more than allowed is better than waiting
-                // for each other.
+                // Other threads are about to fill all frames. One frame more than allowed is better than
+                // waiting for each other.
                 Round::Nothing if pool.chosen.is_empty() => return self.make_frame(&mut pool),
                 Round::Pinned => return Err(Error::Pinned),
                 Round::Nothing | Round::Busy => {}
@@ -119,7 +121,7 @@ impl Core {
         Ok(frame)
     }
 
-    /// Tries frames until one is free. Frames whose blocks stay remain chosen meanwhile, so that each is
+    /// Tries frames until one is free. A frame whose block stays remains chosen until the end, so each is
     /// tried once.
     fn evict_one<'a>(&'a self, me: u16, mut pool: MutexGuard<'a, Pool>) -> Result<Round, Error> {
         // The heavy fence interrupts the threads of other sessions, so several blocks are evicted per fence.
@@ -188,7 +190,7 @@ impl Core {
         self.give_frame_to(&mut locked(&self.pool), frame, kept);
     }
 
-    /// Makes the frame free, or, if more than `kept` have memory, returns its memory.
+    /// Makes the frame free or, if more than `kept` frames have memory, returns its memory to the system.
     fn give_frame_to(&self, pool: &mut Pool, frame: u32, kept: u32) {
         probe!(heap_frame_give, frame, pool.made <= kept);
         if pool.made > kept {
@@ -200,14 +202,15 @@ impl Core {
         }
     }
 
-    /// The block is in the frame and may be evicted from now on.
+    /// Notes that the block is in the frame and may be evicted from now on.
     pub fn came(&self, frame: u32) {
         locked(&self.pool).policy.came(frame, &self.frames);
     }
 
     /// Evicts blocks and makes their frames free; a result for each.
     fn evict(&self, me: u16, frames: &[u32]) -> Vec<Result<Evicted, Error>> {
-        // No thread waits for a block's lock while it holds one of these, nor while its session is busy.
+        // This can't deadlock: no thread waits for a block's lock while it holds one of these locks, nor
+        // while its session is busy.
         let leaving: Vec<_> = frames.iter().map(|&frame| self.begin_eviction(frame)).collect();
         if leaving.iter().any(Option::is_some) {
             self.participants.heavy_fence(me.into());
@@ -230,7 +233,7 @@ impl Core {
         Some(Evicting { number, frame, owner, block, _lock: lock })
     }
 
-    /// Evicts a block whose end of tenancy the heavy fence has made known.
+    /// Evicts a block. Its tenancy has ended, and the heavy fence has made that known.
     fn leave(&self, me: u16, leaving: Evicting<'_>) -> Result<Evicted, Error> {
         let Evicting { number, frame, owner, block, .. } = leaving;
         self.wait_for_owner(me, frame);
@@ -306,7 +309,7 @@ impl Core {
         Ok((taken, frame))
     }
 
-    /// A frame without a block, which is the caller's, with memory for a block of this shape, and for its
+    /// Takes a frame without a block for the caller, with memory for a block of this shape, and for its
     /// checks if wanted.
     pub fn frame_for(&self, me: u16, shape: Shape, checks: bool) -> Result<(u32, &Frame), Error> {
         let taken = self.take_frame(me)?;
@@ -355,17 +358,17 @@ impl Pool {
         found.map(|at| self.chosen.swap_remove(at)).is_some()
     }
 
-    /// The block that was in this chosen frame is evicted; the frame belongs to nobody.
+    /// Notes that the block in this chosen frame was evicted, and that the frame belongs to nobody.
     fn mark_evicted(&mut self, frame: u32) {
-        // The block for which the frame was chosen was vacated meanwhile, and another block was evicted from
-        // it.
+        // If the frame is no longer chosen, the block for which it was chosen was vacated meanwhile, and
+        // another block was evicted from it.
         if !self.unchoose(frame) {
             self.policy.left(frame);
             self.free.retain(|&other| other != frame);
         }
     }
 
-    /// The block of this frame was vacated.
+    /// Notes that the block of this frame was vacated.
     pub fn vacated(&mut self, frame: u32) {
         if !self.unchoose(frame) {
             self.policy.left(frame);

@@ -21,8 +21,8 @@ use crate::probe;
 use crate::store::{OwnedWorkspace, Workspace};
 use memfold_codec::CodecId;
 
-/// How many copies are put into the store or taken out between checks whether it needs compaction, and how
-/// many bytes are moved then.
+/// How many copies are put into the store or taken out between two checks whether it needs compaction, and
+/// about how many bytes are moved then.
 const UPKEEP: u64 = 64;
 const UPKEEP_BYTES: usize = 1 << 20;
 
@@ -44,7 +44,7 @@ impl Core {
         Ok(result)
     }
 
-    /// Bytes of a block's copy before compression: with its marks, if it has checks.
+    /// Bytes of a block's copy before compression, including its marks if it has checks.
     pub fn stored_len(&self, block: &Block) -> Result<(Shape, usize), Error> {
         let shape = self.shape_of(block.kind.load(Relaxed)).ok_or(Error::Damaged)?;
         Ok((shape, self.copy_len(shape, block.marked.load(Relaxed))))
@@ -56,7 +56,7 @@ impl Core {
         if marked { shape.form(size).end() } else { shape.image(size) }
     }
 
-    /// Puts a copy of a block into the store; `number` is that of its frame. The caller has ended its
+    /// Puts a copy of a block into the store; `number` is that of its frame. The caller has ended the frame's
     /// tenancy, or has exclusive access to the heap.
     pub fn keep(&self, owner: u32, number: u32, block: &Block, frame: &Frame) -> Result<(), Error> {
         let (shape, len) = self.stored_len(block)?;
@@ -111,7 +111,7 @@ impl Core {
         to.fill(0);
         let parts =
             [(0..image.len(), image), (form.starts(), marks.starts()), (form.checks(), marks.checks())];
-        // Marks that a block does not have have no bytes.
+        // Marks that the block lacks are empty.
         for (range, part) in parts.into_iter().filter(|(_, part)| part.len() > 0) {
             // SAFETY: as the caller guarantees.
             unsafe { part.copy_to(to.get_mut(range).ok_or(Damaged)?) }?;
@@ -249,7 +249,7 @@ impl Core {
         Ok(())
     }
 
-    /// Notes where the nodes of a block begin.
+    /// Marks where the nodes of a block begin.
     fn find_starts(&self, number: u32, block: &Block, frame: &Frame, shape: Shape) -> Result<(), Damaged> {
         let Shape::Mixed(mixed) = shape else { return Ok(()) };
         let (image, marks) = (self.image(frame, shape), self.marks(number, block, shape));

@@ -1,10 +1,10 @@
 //! Whether and how nodes are grouped before their block is compressed.
 //!
 //! Which plan pays depends on what the nodes hold. Blocks of one kind mostly hold the same kind of data. So
-//! plans with all numbers of columns are tried for the first blocks of a kind (the first, second, fourth and
-//! so on). After that, one block in [`TRY_EACH`] tries the plans near the last winner, which all other blocks
-//! use. A block records whether it is grouped, and how many bytes were compressed; the plan is among those
-//! bytes.
+//! the first block of a kind tries plans with all numbers of columns. After 1, 2, 4, 8 blocks and so on, and
+//! later one in [`TRY_EACH`], a block tries the plans near the last winner, and the one with the most
+//! columns. All other blocks use the last winner. A block records whether it is grouped, and how many bytes
+//! were compressed; the plan is among those bytes.
 //!
 //! An array of ascending numbers is packed instead, if that takes hardly more bytes (`layout/ascending`):
 //! then parts of it can be read without the rest.
@@ -29,23 +29,23 @@ const TRY_EACH: u32 = 64;
 pub const AS_IT_IS: u8 = 0;
 /// or an array of ascending numbers, stored without a codec,
 pub const ASCENDING: u8 = 255;
-/// or else is grouped: the value is its length, in this many parts of the most that it can be.
+/// or else it is grouped: the value is its length, as so many of this many parts of the longest possible.
 const PARTS: usize = 254;
 
-/// Ascending numbers may take this part more than the codec's result: restoring them costs less, and often is
-/// not needed.
+/// Packed ascending numbers may be longer than the codec's result by one part in this many: restoring them
+/// costs less, and is often not needed.
 const MORE: usize = 32;
 
 /// The most bytes of a block of `len` bytes when it is grouped. An array may become a quarter longer: a few
-/// rows unlike all others make its planes longer than itself, and the planes are mostly zeros then.
+/// rows unlike all others make the planes longer than the array, but then the planes are mostly zeros.
 ///
-/// No form of a block is longer than what it was made from, so no payload is longer than this. Both the
-/// writer and the reader of files rely on it.
+/// No form of a block is longer than its source, so no payload is longer than this. Both the writer and the
+/// reader of files rely on that.
 pub fn most_grouped(shape: Shape, len: usize) -> usize {
     if shape.is_alone() { len + len / 4 } else { len }
 }
 
-/// How many bytes of a block of `len` bytes were compressed, unless it is one of ascending numbers.
+/// How many bytes were compressed for a block of `len` bytes, unless it holds ascending numbers.
 pub fn grouped_len(grouping: u8, shape: Shape, len: usize) -> usize {
     match grouping {
         AS_IT_IS => len,
@@ -68,7 +68,7 @@ impl Core {
         let of = of(number, block, self.shape_of(kind).ok_or(Error::Damaged)?);
         let plans = self.kind(kind).map_or(&self.plans, |kind| &kind.plans);
         let Best { plan, is_ascending } = self.try_plans(plans, of, bytes, work, spare, fields);
-        // A block that was such an array mostly is one again, whatever the others of its kind are.
+        // A block that was such an array usually is one again, whatever the other blocks of its kind are.
         if (is_ascending || block.grouping.load(Relaxed) == ASCENDING)
             && let Some(packed) = self.ascending(of, bytes, spare)
         {
@@ -84,8 +84,8 @@ impl Core {
         Ok(copy)
     }
 
-    /// The bytes of an array of ascending numbers, packed. `None` if it is none, hardly gets shorter, or is
-    /// reserved for a user-supplied codec.
+    /// The bytes of an array of ascending numbers, packed. `None` if the block is no such array, hardly gets
+    /// shorter, or has to go through a user-supplied codec.
     fn ascending<'s>(&self, of: Of, bytes: &[u8], spare: &'s mut [u8]) -> Option<&'s [u8]> {
         if !of.shape.is_alone() || self.options.codec.id() == CodecId::OWN {
             return None;

@@ -1,4 +1,4 @@
-//! Blocks that the tier has lost, and freeing their nodes all the same.
+//! Blocks that the tier has lost, and how their nodes can still be freed.
 //!
 //! ```text
 //!   spilled ── the tier reports it lost ──> lost: asked for again each time
@@ -6,9 +6,9 @@
 //!                              a node of it is freed ──> given up ── the last one is freed ──> vacant
 //! ```
 //!
-//! Nobody knows any more which nodes a lost block had, only how many. So any handle that is freed counts as
-//! one of them, once for each place. From the first one on the block is **given up**: absent, without a copy.
-//! Nothing of it is restored, even if the tier should find it again.
+//! It is no longer known which nodes a lost block had, only how many. So any freed handle of the block counts
+//! as one of them, once for each place. Once the first is freed, the block is **given up**: absent and
+//! without a copy. It is not restored even if the tier finds it again.
 //!
 //! Invariants: a block that is absent and has no copy is given up and in the table; every block in the table
 //! is such a block.
@@ -70,8 +70,8 @@ impl Lost {
         self.large.contains(&handle) || self.blocks.iter().any(is_in)
     }
 
-    /// Handles of lost nodes: one of each block, and all long nodes with a lost part. The one of a block may
-    /// be a part of such a long node. A block of which a node was freed since it was lost has none here.
+    /// Handles of lost nodes: one of each block, and all long nodes with a lost part. A block's node may be a
+    /// part of such a long node. A block has none here if one of its nodes was freed since it was lost.
     pub fn handles(&self) -> impl Iterator<Item = Handle> + '_ {
         self.blocks.iter().filter_map(|block| block.node).chain(self.large.iter().copied())
     }
@@ -90,7 +90,7 @@ impl fmt::Display for Lost {
 }
 
 impl Core {
-    /// Frees a node of a block that the tier has just said it lost.
+    /// Frees a node of a block that the tier has just reported lost.
     #[cold]
     pub fn free_lost(&self, me: u16, handle: Handle) -> Result<(), Error> {
         let number = handle.block();
@@ -101,7 +101,7 @@ impl Core {
         {
             return Err(Error::Stale);
         }
-        // Another thread has faulted it in.
+        // Another thread has faulted the block in.
         if block.state().residency() != Residency::Absent {
             drop(lock);
             return self.free(me, handle);
@@ -124,7 +124,7 @@ impl Core {
         drop(given_up);
         let live = block.live.load(Relaxed);
         match shape {
-            // Its length is unknown, so the average is assumed.
+            // The node's length is unknown, so the average is assumed.
             Shape::Mixed(_) => subtract(&block.bytes, block.bytes.load(Relaxed) / live),
             Shape::Equal(_) => add(&block.pending, 1),
         }
@@ -135,7 +135,7 @@ impl Core {
         Ok(())
     }
 
-    /// Gives a lost block up, so that nothing of it is asked for any more; the caller holds its lock.
+    /// Gives a lost block up, so that the tier is no longer asked for it; the caller holds the block's lock.
     fn give_up(&self, number: u32, block: &Block, places: usize) -> Result<(), Error> {
         let mut given_up = locked(&self.given_up);
         if given_up.contains_key(&number) {
@@ -157,8 +157,8 @@ impl Core {
         locked(&self.given_up).remove(&number);
     }
 
-    /// Notes a node of a block in that frame, so that there is one to name if the block gets lost; the caller
-    /// holds its lock.
+    /// Records one node of a block in that frame, so that there is one to name if the block gets lost; the
+    /// caller holds the block's lock.
     pub fn note_node(&self, number: u32, at: u32, block: &Block, shape: Shape) {
         if self.options.away.0.is_none() {
             return;
@@ -167,7 +167,7 @@ impl Core {
         let marks = self.marks(at, block, shape);
         let starts = match shape {
             Shape::Mixed(_) => marks.starts(),
-            // They begin with a bit for each node.
+            // Such a block begins with a bit for each node.
             Shape::Equal(_) => self.image(frame, shape),
         };
         let words = (0..shape.places().div_ceil(WORD)).map(|word| starts.get64(word * 8).unwrap_or(0));
@@ -185,7 +185,8 @@ impl Core {
         }
     }
 
-    /// The node of a block that was noted when it was last compressed, unless a node was freed since.
+    /// The node that was recorded when the block was last compressed, unless one of its nodes was freed since
+    /// it was lost.
     fn noted_node(&self, number: u32, block: &Block) -> Option<Handle> {
         let bits = self.nodes_noted.get(number)?.load(Relaxed);
         let given_up = locked(&self.given_up);
@@ -220,7 +221,7 @@ impl Core {
     fn find_lost(&self) -> Result<Lost, Error> {
         let (mut lost, mut room) = (Lost::default(), Vec::new());
         let Some(tier) = &self.options.away.0 else { return Ok(lost) };
-        // What was read ahead would count as something that the tier still has.
+        // Otherwise copies that were read ahead would count as still on the tier.
         tier.forget_ahead();
         let end = locked(&self.rooms).numbers().0;
         for number in 1..end {
@@ -248,8 +249,8 @@ impl Core {
 }
 
 impl Heap {
-    /// Finds what the tier has lost of the heap: asks it for every block that was spilled. Blocks that are
-    /// also resident are not lost, and do not depend on the tier's copy afterwards.
+    /// Finds the blocks that the tier has lost, by asking it for every spilled block. A resident block is not
+    /// lost even if its copy is: the heap then no longer depends on that copy.
     ///
     /// # Errors
     /// [`Error::Away`] if the tier does not answer.
@@ -258,14 +259,15 @@ impl Heap {
         self.core().find_lost()
     }
 
-    /// Frees all nodes that the tier has lost, and long ones of which it lost a part: afterwards everything
-    /// in the heap can be read, and the heap can be saved. Handles of these nodes are stale then. The program
-    /// has to repair whatever referred to them.
+    /// Frees all nodes that the tier has lost, and long nodes of which it lost a part. Afterwards everything
+    /// in the heap can be read, and the heap can be saved. The handles of these nodes are then stale, and the
+    /// program has to repair everything that referred to them.
     ///
-    /// A program that knows the handles of lost nodes can also free them one by one, as if they were there.
+    /// A program that knows the handles of lost nodes can also free them one by one, as if they were not
+    /// lost.
     ///
     /// # Errors
-    /// [`Error::Away`] if the tier does not answer; then nothing is freed.
+    /// [`Error::Away`] if the tier does not answer; nothing is freed then.
     pub fn free_lost(&mut self) -> Result<Lost, Error> {
         let lost = self.find_lost()?;
         let session = self.session()?;
@@ -277,13 +279,13 @@ impl Heap {
         for LostBlock { number, incarnation, .. } in &lost.blocks {
             let Some(block) = core.blocks.get(*number) else { continue };
             let lock = block.lock();
-            // Perhaps only parts of long nodes were left.
+            // A block that held only parts of long nodes may be vacant by now.
             if block.incarnation.load(Relaxed) == *incarnation
                 && block.state().residency() == Residency::Absent
             {
                 block.live.store(0, Relaxed);
                 block.bytes.store(0, Relaxed);
-                // It belonged to a forgotten session.
+                // If a session still allocates from the block, it is a forgotten one.
                 core.set_allocator(block, 0);
                 core.vacate(0, *number, block, lock);
             }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU32;
 
 use crate::heap::block::layout::fields::Plan;
 
-/// What is known of the blocks of one kind.
+/// The best plan found so far for blocks of one kind, and the number of blocks stored.
 #[derive(Debug, Default)]
 pub struct Plans {
     pub best: Mutex<Best>,

@@ -1,5 +1,4 @@
-//! Copies of blocks that are spilled to a tier, if memory is limited and everything that can be is
-//! compressed.
+//! Copies of blocks that are spilled to a tier if memory is limited and compression is not enough.
 //!
 //! ```text
 //!   frame ── copies.rs ──> store ── spill_some: what was evicted long ago ──> tier
@@ -25,7 +24,7 @@ use memfold_codec::CodecId;
 /// The most blocks that are spilled at once, and the most that are examined for it.
 const AT_ONCE: u32 = 16;
 const LOOKS: u32 = 1024;
-/// This part of the compressed blocks stays in memory, the most recently evicted.
+/// Blocks evicted most recently, one in this many of all blocks, are spilled only if no others are found.
 const STAYS: u32 = 4;
 
 impl Core {
@@ -34,7 +33,7 @@ impl Core {
         self.options.away.0.as_ref().map_or(TierHealth::None, |tier| tier.health())
     }
 
-    /// Frees memory by spilling, if there is a tier and it is time to.
+    /// Frees memory by spilling, if there is a tier and everything but frames takes too much.
     pub fn spill_some(&self) {
         let Some(tier) = &self.options.away.0 else { return };
         let over = if self.options.paranoid { Some(i64::MAX) } else { self.over() };
@@ -74,8 +73,8 @@ impl Core {
         }
     }
 
-    /// Spills a block's copy; the caller holds its lock. Returns the bytes that are freed, 0 if the store has
-    /// no copy of it. `None` if the tier takes nothing.
+    /// Spills a block's copy; the caller holds its lock. Returns the number of bytes freed, 0 if nothing is
+    /// spilled. `None` if the tier takes nothing.
     fn spill(&self, tier: &dyn Tier, number: u32, block: &Block) -> Option<usize> {
         let taken = block.with_copy(|copy| {
             let Copy::Stored(copy) = copy else { return Some(None) };
@@ -96,7 +95,7 @@ impl Core {
             let _ = self.store.store().free(copy, number.into(), &self.blocks);
             Some(bytes)
         } else {
-            // The store has moved it since it was unpinned.
+            // The store has moved the blob since it was unpinned.
             tier.free(put);
             Some(0)
         }
@@ -117,7 +116,7 @@ impl Core {
         Ok(((codec != 0).then_some(CodecId(codec)), room.get(at).ok_or(Error::Damaged)?))
     }
 
-    /// Bytes of room that are needed to read a block's copy.
+    /// Bytes of room needed to read a block's copy.
     pub fn copy_buffer_len(&self, block: u32) -> Result<usize, Error> {
         let block = self.blocks.get(block).ok_or(Error::Damaged)?;
         let longest = self.longest_payload(block).ok_or(Error::Damaged)?;

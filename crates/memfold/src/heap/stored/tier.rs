@@ -1,4 +1,4 @@
-//! Tiers: what a heap asks of a place outside memory that keeps copies of blocks.
+//! Tiers: the interface to a place outside memory that keeps copies of blocks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ pub enum ReadError {
 pub trait Tier: Send + Sync {
     /// Takes a copy and returns its number; `None` if there is no space for it now.
     fn put(&self, owner: u64, codec: u8, payload: &[u8]) -> Option<u32>;
-    /// Copies it to `room`, which is at least [`Tier::overhead`] longer than it. Returns its codec, and where
-    /// it is.
+    /// Reads a copy into `room`, which is at least [`Tier::overhead`] longer than the copy. Returns its
+    /// codec, and where in `room` it lies.
     fn get(
         &self,
         owner: u64,
@@ -27,13 +27,13 @@ pub trait Tier: Send + Sync {
     ) -> Result<(u8, std::ops::Range<usize>), ReadError>;
     /// Frees a copy.
     fn free(&self, number: u32);
-    /// Forgets what was read ahead, so that it is read anew.
+    /// Forgets the copies that were read ahead, so that they are read anew.
     fn forget_ahead(&self);
     /// Bytes that a copy takes besides itself.
     fn overhead(&self) -> usize;
-    /// Memory that it takes.
+    /// Memory that the tier takes.
     fn memory_bytes(&self) -> u64;
-    /// Bytes of copies that it has.
+    /// Bytes of the copies on the tier.
     fn spilled_bytes(&self) -> u64;
     /// The state of the tier.
     fn health(&self) -> TierHealth;
@@ -51,7 +51,7 @@ pub enum TierHealth {
     Full,
     /// It does not answer, and may answer later.
     Away,
-    /// It must not be used any more, since it would not keep what it is given; what it has can be read.
+    /// It must not be given more blocks, since it would not keep them; the blocks that it has can be read.
     Unfit,
 }
 

@@ -1,8 +1,9 @@
 //! Memory to compress and decompress in.
 //!
-//! Codecs keep in it what is costly to set up, so it is made once and passed from thread to thread. A thread
-//! that finds none free waits for one that is in use. This can't deadlock: a thread that uses one takes no
-//! block's lock, and no second one. More is made only when many threads find none, up to the number of CPUs.
+//! Codecs keep state there that is costly to set up, so a workspace is made once and passed from thread to
+//! thread. A thread that finds none free waits for one that is in use. This can't deadlock: a thread that
+//! uses a workspace takes no block's lock and no second workspace. More are made only when many threads find
+//! none free, up to the number of CPUs.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::available_parallelism;
@@ -22,7 +23,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// One around this memory.
+    /// Adds empty buffers to a workspace.
     pub fn new(space: OwnedWorkspace) -> Self {
         Work { space, fields: Fields::default(), joined: Vec::new(), sealed: Vec::new() }
     }
@@ -58,9 +59,9 @@ pub struct Works {
     returned: Condvar,
 }
 
-/// One in this many requests may find none free without more being made.
+/// One in this many requests may find no free workspace without more being made.
 const WANTED: u32 = 8;
-/// More is made at this level of `wanted`: then most of the recent requests waited.
+/// Another is made at this level of `wanted`, which means that too many of the recent requests waited.
 const ENOUGH: u32 = 64;
 
 #[derive(Default)]
@@ -68,12 +69,12 @@ struct Stock {
     free: Vec<Work>,
     /// The number made, including those in use.
     made: usize,
-    /// Raised for each request that found none free, lowered for each that got one at once.
+    /// Raised for each request that finds none free, lowered for each workspace taken.
     wanted: u32,
 }
 
 impl Works {
-    /// Runs `f` with a workspace, one that is free or one that `make` makes. Returns also by how many bytes its
+    /// Runs `f` with a workspace that is free or that `make` makes. Also returns by how many bytes its
     /// buffers have grown.
     pub fn with<R>(
         &self,
@@ -127,11 +128,11 @@ impl Works {
     }
 }
 
-/// Memory to work in, until this is dropped.
+/// A workspace in use, until this is dropped.
 struct Lent<'c> {
     works: &'c Works,
     work: Option<Work>,
-    /// Its use was completed; otherwise it is not used again.
+    /// The use was completed; otherwise the workspace is not used again.
     is_whole: bool,
 }
 

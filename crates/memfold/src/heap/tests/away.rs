@@ -22,14 +22,14 @@ type Kept = (u64, u8, Vec<u8>);
 #[derive(Default)]
 pub struct Memory {
     copies: Mutex<HashMap<u32, Kept>>,
-    /// Copies that it has lost.
+    /// Copies that the tier has lost.
     lost: Mutex<HashSet<u32>>,
     next: AtomicU32,
     puts: AtomicU64,
     gets: AtomicU64,
-    /// How often it was asked for a copy and did not answer.
+    /// How often the tier was asked for a copy and did not answer.
     pub in_vain: AtomicU64,
-    /// 1: it takes nothing; 2: it has nothing; 3: it does not answer.
+    /// 1: the tier takes nothing; 2: it has nothing; 3: it does not answer.
     pub trouble: AtomicU32,
 }
 
@@ -216,13 +216,13 @@ fn nodes_are_made_while_the_tier_does_not_answer() {
     let mut heap = Heap::new(options).unwrap();
     let mut session = heap.session().unwrap();
     let lens = [300, 160, session.longest()];
-    // So many nodes of one size that they have blocks of their own.
+    // There are so many nodes of one size that they have blocks of their own.
     let first: Vec<Handle> = lens
         .into_iter()
         .flat_map(|len| (0..40).map(move |_| len))
         .map(|len| session.put_bytes(&noise(1, len)).unwrap())
         .collect();
-    // They are evicted, including blocks with room.
+    // These blocks are evicted, including those with room.
     let mut other = heap.session().unwrap();
     let more: Vec<Handle> = (0..8000).map(|seed| write(&mut other, seed).unwrap()).collect();
     more.iter().skip(1).step_by(2).for_each(|node| other.free(*node).unwrap());

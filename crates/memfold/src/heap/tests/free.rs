@@ -1,4 +1,4 @@
-//! Limits that follow free memory, on an invented machine: free is what the heaps have left of it.
+//! Limits that follow free memory, on an invented machine: its free memory is what the heaps leave.
 
 use std::boxed::Box;
 use std::cell::Cell;
@@ -25,9 +25,9 @@ pub fn machine() -> Option<&'static Machine> {
 #[derive(Clone)]
 struct World {
     total: u64,
-    /// What others use; all ones means unknown.
+    /// Bytes that others use; all ones means unknown.
     others: Arc<AtomicU64>,
-    /// What each heap of this thread has reported.
+    /// Bytes that each heap of this thread has reported.
     heaps: Arc<[AtomicU64; 3]>,
     looks: Arc<AtomicU64>,
 }
@@ -158,7 +158,7 @@ fn what_fits_nowhere_is_refused_before_memory_is_full() {
     let heap = Heap::new(Options::new().codec("copy")).unwrap();
     let mut session = heap.session().unwrap();
     let mut handles = vec![];
-    // Looks are rare: what one has allowed holds until the next.
+    // Looks are rare: the allowance of one look is valid until the next.
     let refused = loop {
         let number = handles.len() as u64;
         if number.is_multiple_of(100) {
@@ -186,7 +186,7 @@ fn heaps_of_one_process_share() {
     let world = World::new(128 * MIB);
     let heaps = [heap(Limit::Free), heap(Limit::Free), heap(Limit::Free)];
     let mut sessions: Vec<_> = heaps.iter().map(|heap| heap.session().unwrap()).collect();
-    // In turns, so that the heaps grow side by side.
+    // The heaps take turns, so that they grow side by side.
     for number in 0..50 * MIB / NODE {
         for (which, session) in sessions.iter_mut().enumerate() {
             world.tell(which, &heaps[which]);
@@ -195,7 +195,7 @@ fn heaps_of_one_process_share() {
     }
     let bytes = heaps.each_ref().map(|heap| heap.core().frames.bytes());
     let (all, most, least) = (bytes.iter().sum::<u64>(), bytes.iter().max(), bytes.iter().min());
-    // Together they have half of what is free beyond the reserve: less than each alone would have.
+    // Together they have half of the free memory beyond the reserve, as one heap would.
     assert!((30 * MIB..57 * MIB).contains(&all), "{bytes:?}");
     assert!(most.unwrap() < &(2 * least.unwrap()), "{bytes:?}");
     drop(sessions);
@@ -204,7 +204,7 @@ fn heaps_of_one_process_share() {
     let mut session = first.session().unwrap();
     world.heaps[1..].iter().for_each(|heap| heap.store(0, Relaxed));
     world.fill(0, &first, &mut session, 20 * MIB).unwrap();
-    // It has what the others had before.
+    // The first heap now has the memory that the others had before.
     assert!(first.core().frames.bytes() > 40 * MIB, "{}", first.core().frames.bytes() / MIB);
 }
 
@@ -271,7 +271,7 @@ fn a_thread_in_the_background_gives_back_what_nobody_asks_for() {
     is_all_there(&session, &handles);
 }
 
-/// With [`Limit::Bytes`], too.
+/// The same holds with [`Limit::Bytes`].
 #[test]
 fn what_was_freed_makes_room_for_more() {
     let heap = Heap::new(Options::new().limit(Limit::Bytes(20 * MIB)).codec("copy")).unwrap();

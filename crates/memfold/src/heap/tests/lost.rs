@@ -143,7 +143,7 @@ fn all_that_is_lost_can_be_freed_at_once() {
         let mut model = fill(&heap, if paranoid { 600 } else { 12_000 });
         tier.lose(|number| number % 2 == 0);
         let unread = unreadable(&heap, &model);
-        // A few of them first.
+        // A few of the lost nodes are freed first.
         let session = heap.session().unwrap();
         for node in unread.iter().take(unread.len() / 3) {
             session.free(*node).unwrap();
@@ -162,7 +162,8 @@ fn all_that_is_lost_can_be_freed_at_once() {
     }
 }
 
-/// Otherwise a program could not make nodes any more, and would be told that nodes of others are lost.
+/// If they were used, a program could not make nodes any more, and would be told that nodes of others are
+/// lost.
 #[test]
 fn lost_blocks_with_room_are_not_used_for_new_nodes() {
     let (options, tier) = limited();
@@ -212,7 +213,8 @@ fn what_is_in_a_frame_is_saved_though_its_copy_is_lost_or_away() {
     }
 }
 
-/// Otherwise nothing would be reported as lost now, and something as soon as the blocks are evicted.
+/// Without another copy, nothing would be reported as lost now, but these blocks would be as soon as they are
+/// evicted.
 #[test]
 fn what_is_in_a_frame_gets_another_copy_for_one_that_is_lost() {
     let (options, tier) = limited();
@@ -304,7 +306,7 @@ fn collections_go_though_their_nodes_are_lost() {
     assert!(tier.lose(|number| number % 4 != 0) > 20);
     drop((list, double, numbers, strings, map, table, tree));
     drop(session);
-    // Nodes that only lost nodes referred to stay, but nothing that is lost.
+    // Nodes to which only lost nodes referred stay, but no lost node does.
     let lost = heap.free_lost().unwrap();
     assert!(lost.nodes() < before.nodes / 2, "{lost}");
     heap.check().unwrap();
@@ -324,7 +326,7 @@ fn lose_one(tier: &super::away::Memory) {
     assert_eq!(tier.lose(|number| number == lost), 1);
 }
 
-/// Frees what is lost, and returns how many nodes are left.
+/// Frees the lost nodes, and returns how many nodes are left.
 fn left(heap: &mut Heap) -> u64 {
     assert!(heap.free_lost().unwrap().blocks() <= 1);
     heap.check().unwrap();

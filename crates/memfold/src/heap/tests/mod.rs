@@ -163,7 +163,7 @@ fn nodes_are_grouped_when_that_pays() {
         }
         heap.stats().payload_bytes
     };
-    // What the codec makes of the same bytes without the heap, in pieces as long as blocks.
+    // The codec's output for the same bytes without the heap, in pieces as long as blocks.
     let alone = |bytes: Vec<u8>| {
         let codec = memfold_codec::codec("zstd:1").unwrap();
         let mut memory = memfold_codec::ScratchBuf::for_codecs([codec], 32 << 10);
@@ -177,10 +177,10 @@ fn nodes_are_grouped_when_that_pays() {
     };
     let of_numbers =
         alone(numbers.iter().flat_map(|node| zerocopy::IntoBytes::as_bytes(node).to_vec()).collect());
-    // Of one size, and of two.
+    // Nodes of one size, and of two.
     let (one, two) = (payload(&|_| 40, false), payload(&|i| 40 + i % 2 * 2, false));
     assert!(one < of_numbers * 7 / 10 && two < of_numbers * 8 / 10, "{one} and {two} of {of_numbers}");
-    // As far apart as nodes are.
+    // The texts are as far apart as nodes are.
     let of_texts = alone(texts.iter().flat_map(|text| [text, &[0; 4][..]].concat()).collect());
     let (one, two) = (payload(&|_| 60, true), payload(&|i| 60 + i % 2 * 2, true));
     assert!(one < of_texts * 21 / 20 && two < of_texts * 23 / 20, "{one} and {two} of {of_texts}");

@@ -1,11 +1,11 @@
-//! Sessions that work on each other's blocks: whatever turns they take, they need no more blocks than one
-//! session would.
+//! Sessions that work on each other's blocks: in whatever order they take turns, they need few more blocks
+//! than one session would.
 
 use std::vec::Vec;
 
 use crate::heap::*;
 
-/// Makes nodes, writes each twice and frees some; `turns` chooses which of the sessions does it.
+/// Makes nodes, writes each twice and frees some; `turns` chooses the session for each operation.
 fn blocks(sessions: usize, size: impl Fn(usize) -> usize, turns: impl Fn(usize, usize) -> usize) -> u64 {
     let heap = Heap::new(Options::new().block_size(4096).limit(Limit::Bytes(1 << 30))).unwrap();
     let mut all: Vec<_> = (0..sessions).map(|_| heap.session().unwrap()).collect();

@@ -92,7 +92,7 @@ fn a_block_stays_compressed_until_it_is_wanted_often() {
     let other = session.alloc(session.longest()).unwrap();
     fill(&session, other, 99);
     assert_eq!(two(&session, nodes[4], 5), Err(Error::Stale));
-    // Parts that the node does not have.
+    // The node does not have these parts.
     for part in [0..usize::MAX, 1 << 40..1 << 41, session.longest()..session.longest() + 8] {
         let parts = Two(|_: View<'_>| Some(part.clone()));
         assert_eq!(session.view_parts(nodes[0], |view| view.get::<u64>(0), &parts), Ok(Some(word_of(0, 0))));
@@ -159,7 +159,7 @@ fn a_part_is_right_or_an_error() {
     assert!(right > 50 && wrong > 50, "{right} {wrong}");
 }
 
-/// Others change, free and make nodes meanwhile: both parts are of a single moment.
+/// While others change, free and make nodes, both parts are of a single moment.
 #[test]
 fn parts_are_of_one_moment() {
     let heap = heap(3);

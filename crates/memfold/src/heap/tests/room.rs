@@ -1,4 +1,4 @@
-//! What is left when nodes are freed.
+//! Blocks and extents that are left when nodes are freed.
 
 use std::sync::atomic::Ordering::*;
 use std::vec;
@@ -85,7 +85,7 @@ fn a_limit_can_be_changed_and_frames_follow() {
     heap.set_limit(Limit::Blocks(50)).unwrap();
     read_all(&session);
     assert!((40..=60).contains(&frames()), "{}", frames());
-    // Nothing else prevents it, but it is refused if no block would have room.
+    // Any other limit can be set, but one that leaves no room for a block is refused.
     for limit in [Limit::Blocks(0), Limit::Bytes(4096)] {
         assert!(heap.set_limit(limit).is_err(), "{limit:?}");
     }

@@ -85,7 +85,7 @@ fn nodes_that_fill_blocks_of_all_kinds() {
     }
 }
 
-/// While the test looks at a node, it looks at others, for which the node's block is evicted.
+/// While the test looks at a node, it looks at others too, and the node's block is evicted for them.
 #[test]
 fn looking_while_looking() {
     for (blocks, kind) in

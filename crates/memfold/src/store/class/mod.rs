@@ -1,8 +1,8 @@
 //! A size class: a dense array of equal slots that never moves.
 //!
-//! Slots come in groups of 64, after their headers and a word with a bit for each live slot. Groups come in
-//! segments, each twice as long as the one before, so an index becomes an address with a few instructions,
-//! and growing never copies:
+//! Slots come in groups of 64. A group begins with a word that has a bit for each live slot, and with the
+//! slots' headers. Groups come in segments, each twice as long as the one before, so an index becomes an
+//! address with a few instructions, and growing never copies:
 //!
 //! ```text
 //!   segment 0       │ g │ g │
@@ -51,7 +51,7 @@ const GROUPS_LOOKED_AT: usize = 4;
 #[repr(C, align(64))]
 pub(super) struct Class {
     lock: Lock,
-    /// Held while pages above `committed` are returned, during which `lock` is released: nothing may be
+    /// Held while pages above `committed` are returned, which happens without `lock`. Nothing may be
     /// committed again until that is done.
     pub(super) tail: Lock,
     /// Bytes of a slot.
@@ -61,7 +61,7 @@ pub(super) struct Class {
     state: UnsafeCell<State>,
     /// Slots that lie entirely in committed memory: readers look no further.
     pub(super) ready: AtomicU64,
-    /// How often generations have started over.
+    /// How many times generations have wrapped around.
     pub(super) wraps: AtomicU64,
     pub(super) segments: [AtomicPtr<u8>; SEGMENTS],
 }
@@ -83,13 +83,13 @@ pub(super) struct State {
     fill: u64,
     /// No group below this one has a hole.
     pub(super) low: u64,
-    /// The segment in which the committed part ends, and how much of it is committed.
+    /// The segment in which the committed part ends, and how much of that segment is committed.
     pub(super) segment: u32,
     generation: u16,
     pub(super) offset: usize,
     /// Bytes committed in all segments.
     pub(super) committed: usize,
-    /// If more slots than these are in use, a put asks for the next unit.
+    /// A put that raises `top` above this requests the next unit.
     pub(super) soft: u64,
 }
 
@@ -131,7 +131,7 @@ impl Class {
         self.lock.yield_to_waiters();
     }
 
-    /// Releases the lock, which is held, while `wait` runs.
+    /// Releases the held lock while `wait` runs.
     pub(super) fn unlock_for<M: Memory>(&self, memory: &M, wait: impl FnOnce()) {
         self.lock.release(memory);
         wait();
@@ -183,7 +183,7 @@ impl Class {
         let before = ((1u64 << segment) - 1) << self.first_shift;
         let groups = (1usize << self.first_shift << segment).min(offset / self.group_bytes());
         let rest = offset - groups * self.group_bytes();
-        // After the last group there is only the rounding to a page.
+        // Only the rounding to a page follows the last group.
         let slots = rest.saturating_sub(GROUP_HEADER) / self.slot as usize;
         let slots = if groups == 1 << self.first_shift << segment { 0 } else { slots };
         (before + groups as u64) * GROUP_SLOTS + slots as u64
@@ -278,7 +278,7 @@ impl<M: Memory> Locked<'_, M> {
         self.committed - self.used_bytes()
     }
 
-    /// Never zero, and not repeated soon.
+    /// A generation for a new blob: never zero, and not repeated soon.
     pub(super) fn next_generation(&mut self) -> u16 {
         self.generation = self.generation.checked_add(1).unwrap_or_else(|| {
             self.class.wraps.fetch_add(1, Ordering::Relaxed);

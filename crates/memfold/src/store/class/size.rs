@@ -10,21 +10,21 @@
 //!   step        16            |        64            |   128 .. | 64 KiB
 //! ```
 //!
-//! A class has memory that nobody uses: the rest of its last page, a reserve, the headers of a group. While
-//! there are few blobs, this exceeds what longer slots would waste. So only one class in a **grain** is used
-//! then, at most 16 or 8, and all of them when there are many blobs. With `n` blobs and one class in `g`, the
-//! waste is about `8 n g` bytes and the slack some kilobytes for each of `512 / g` classes; the sum is least
-//! where `g * g * n` is [`WORTH`].
+//! Each class has unused memory: the rest of its last page, a reserve, the headers of a group. While there
+//! are few blobs, this exceeds what longer slots would waste. So only one class in every **grain** of classes
+//! is used then, and all of them when there are many blobs. A grain is at most 16 classes, or 8 above 8 KiB.
+//! With `n` blobs and one class in `g`, the waste is about `8 n g` bytes and the slack some kilobytes for
+//! each of `512 / g` classes; the sum is least where `g * g * n` is [`WORTH`].
 
-/// Slots are longer than their blobs by less than this: headers note by how much.
+/// Slots are longer than their blobs by less than this; the header records by how much.
 pub(in crate::store) const PAD_LIMIT: usize = 1 << 16;
 
 /// Steps of 16 bytes up to this size of a slot.
 const FINE_LIMIT: usize = 8192;
 const FINE_CLASSES: usize = FINE_LIMIT / 16;
-/// Steps for each doubling above.
+/// Steps in each doubling above that size.
 const STEPS: usize = 128;
-/// Doublings above: up to 16 MiB.
+/// Doublings above that size: up to 16 MiB.
 const DOUBLINGS: usize = 11;
 
 pub(in crate::store) const CLASSES: usize = FINE_CLASSES + STEPS * DOUBLINGS;
@@ -45,7 +45,7 @@ pub(in crate::store) fn class_of(payload: usize) -> Option<usize> {
     Some(FINE_CLASSES + octave * STEPS + (last >> step_shift) - STEPS)
 }
 
-/// See the module; as measured with blobs of 1 to 8 KiB.
+/// See the module; measured with blobs of 1 to 8 KiB.
 const WORTH: usize = 1 << 18;
 /// At least one in this many classes is used.
 pub(in crate::store) const MOST_GRAIN: usize = 16;

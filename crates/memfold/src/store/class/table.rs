@@ -1,5 +1,5 @@
-//! The descriptions of all classes: made when a class is first needed, never moved, and kept until the store
-//! is dropped.
+//! The descriptions of all classes. A description is made when its class is first needed, never moves, and is
+//! kept until the store is dropped.
 //!
 //! ```text
 //!   table     | chunk | chunk | chunk | ...      a page each; reserved, and committed when needed
@@ -18,7 +18,7 @@ use crate::store::memory::Memory;
 const CLASSES_PER_CHUNK: usize = 8;
 const CHUNKS: usize = size::CLASSES / CLASSES_PER_CHUNK;
 const _: () = assert!(size_of::<Class>() * CLASSES_PER_CHUNK <= 4096);
-/// While there are few blobs, the classes in use are this far apart: their descriptions are put side by side.
+/// While there are few blobs, the classes in use are this far apart; their descriptions lie side by side.
 const STRIDE: usize = size::MOST_GRAIN;
 const ROWS: usize = size::CLASSES / STRIDE;
 const _: () = assert!(ROWS * STRIDE == size::CLASSES && ROWS.is_multiple_of(CLASSES_PER_CHUNK));
@@ -35,7 +35,7 @@ fn described_at(chunk: usize, place: usize) -> usize {
     place % ROWS * STRIDE + place / ROWS
 }
 
-/// The table. It belongs to one store, whose memory all its calls are given.
+/// The table of one store. All calls are given that store's memory.
 pub(in crate::store) struct Classes {
     /// Held while a chunk of descriptions is created.
     growing: Lock,

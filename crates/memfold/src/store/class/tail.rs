@@ -5,10 +5,10 @@
 //!                      ^ top            ^ soft          ^ committed
 //! ```
 //!
-//! A class grows in units. The next unit is requested as soon as the slots in use exceed `soft`, which lies
-//! below `committed` by a part of a unit (CRAMES's fill ratio) and, unless slots are large, by at least one
-//! slot. So memory is requested while some is left, and a put that makes room by compressing does not have to
-//! wait for memory.
+//! A class grows in units. The next unit is requested as soon as `top` exceeds `soft`, which lies below
+//! `committed` by a part of a unit (CRAMES's fill ratio) and, unless slots are large, by at least one slot.
+//! So memory is requested while some is left, and a put that makes room by compressing does not have to wait
+//! for memory.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::store::memory::Memory;
 const UNIT_SHARE: usize = 128;
 const UNIT_LEAST: usize = 4096;
 const UNIT_MOST: usize = if cfg!(test) { 16384 } else { 262_144 };
-/// A class in use whose slots have at most this size keeps one in reserve, however small the class is.
+/// A class in use whose slots have at most this size keeps one slot in reserve, however small the class is.
 const KEPT_SLOT: usize = 16384;
 
 /// The result of growing.
@@ -35,8 +35,8 @@ pub(super) enum Grown<T> {
 }
 
 impl Class {
-    /// Releases the tail, except for the reserve, if it is long enough to be worth it: about `budget` bytes at
-    /// a time. Returns the number of bytes released.
+    /// Releases about `budget` bytes of the tail, but not the reserve, if the tail is long enough to be worth
+    /// it. Returns the number of bytes released.
     pub(in crate::store) fn trim<M: Memory>(&self, memory: &M, budget: usize, tuning: Tuning) -> usize {
         let locked = self.lock(memory);
         let spare = locked.long_tail(tuning);
@@ -65,7 +65,7 @@ impl Class {
         }
         let memory = locked.memory;
         let (start, bytes) = locked.cut(spare, tuning);
-        // The system call is slow: others may use the class meanwhile.
+        // The system call is slow, so other threads may use the class meanwhile.
         drop(locked);
         // SAFETY: the range was committed and holds no slot below the top. It is no longer counted as
         // committed, and is not committed again before the tail's lock is free.

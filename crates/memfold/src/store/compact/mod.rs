@@ -1,18 +1,17 @@
 //! Compaction, which keeps the store dense: the last blobs of a class move into its lowest holes, and the
 //! pages at the end are returned to the system.
 //!
-//! Nothing here runs on its own: [`Store::maintain`] does what the user's background thread gives it time
-//! for, when the [`Pacer`](super::Pacer) says so. It begins when holes and unused tails exceed a share of
-//! what the store holds, and then leaves a class only when its holes are few: so a burst of deletions costs
-//! one sweep over the rest, not a move for each deletion. Freeing helps only once a class consists mostly of
-//! holes, so that even without maintenance a class takes no more than about five times what it holds
-//! ([`Tuning::help_share`]).
+//! Nothing here runs on its own: the user's background thread calls [`Store::maintain_to`] with a budget when
+//! the [`Pacer`](super::Pacer) says so. Work begins when holes and unused tails exceed a share of what the
+//! store holds, and leaves a class only when its holes are few. So a burst of deletions costs one sweep over
+//! the rest, not a move for each deletion. Freeing helps only when a class consists mostly of holes. So even
+//! without maintenance a class takes no more than about five times what it holds ([`Tuning::help_share`]).
 //!
 //! A move holds the class's lock and no other: copy, then [`Owners::relocate`], then the old slot is free. If
 //! the owner refuses (the blob is pinned, or its slot holds something else by now), the copy is dropped and
-//! nothing has changed. The class is then left alone until the next call: pins are short. The lines that a
-//! move touches are probably in no cache, so a few moves are planned together and their lines prefetched
-//! before the first of them begins.
+//! nothing has changed. The class is then left alone until the next call: pins are short. The cache lines
+//! that a move touches are probably not cached, so a few moves are planned together and their lines are
+//! prefetched before the first move begins.
 
 mod moves;
 pub(super) mod pacer;
@@ -28,14 +27,14 @@ use crate::probe;
 const HOLD: usize = 16 * 1024;
 /// Groups searched with the lock held.
 const HOLD_GROUPS: usize = 64;
-/// Nothing is done if it would return less than this.
+/// Nothing is done if that would return fewer bytes than this.
 const FLOOR: u64 = if cfg!(test) { 0 } else { 256 * 1024 };
 
-/// Freeing helps with classes that have more bytes of holes than this, and this many.
+/// Freeing helps in classes whose holes exceed `HELP_FLOOR` bytes, and moves about `HELP` bytes.
 const HELP_FLOOR: u64 = if cfg!(test) { 16 * 1024 } else { 1024 * 1024 };
 const HELP: usize = 1024;
 
-/// What [`Store::maintain`] has done.
+/// The result of [`Store::maintain`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Maintained {
     /// Blobs moved.
@@ -50,7 +49,7 @@ pub struct Maintained {
     pub more: bool,
 }
 
-/// What [`Store::maintain`] would have to do.
+/// The work that [`Store::maintain`] would have to do.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Debt {
     /// Holes and unused tails exceed what is allowed, and returning them is worth it.
@@ -71,7 +70,7 @@ impl Debt {
         held + held / 256 * u64::from(self.loose_share)
     }
 
-    /// The goal that leaves no more than is allowed for `held` bytes.
+    /// The goal at which the store takes no more than is allowed for `held` bytes.
     pub(super) fn goal(&self, held: u64) -> Goal {
         let holes = self.allowed(held).saturating_sub(self.held_bytes + self.kept_bytes);
         let share = u128::from(holes) * 1024 / u128::from(self.held_bytes.max(1));
@@ -131,11 +130,11 @@ impl<M: Memory> Store<M> {
         if self.debt().due { self.maintain_to(Goal::DENSE, owners, budget) } else { Maintained::default() }
     }
 
-    /// As `maintain`, whether due or not, and no further than `goal`.
+    /// As `maintain`, but whether or not work is due, and only as far as `goal`.
     pub fn maintain_to(&self, goal: Goal, owners: &impl Owners, budget: usize) -> Maintained {
         let mut done = Maintained::default();
         let mut left = budget;
-        // Continues where the last call ran out of budget: all classes have their turn.
+        // Continues where the last call ran out of budget, so that all classes get their turn.
         let begin = self.cursor.load(Ordering::Relaxed);
         for (number, class) in self.classes.iter_from(begin) {
             if left == 0 {
@@ -166,8 +165,9 @@ impl<M: Memory> Store<M> {
         done
     }
 
-    /// Also gives back what classes keep for the next blobs. For a store that has not changed for a while:
-    /// the next put in each class has to ask for memory. Returns the number of bytes given back.
+    /// Releases even the memory that classes reserve for their next blobs. Meant for a store that has not
+    /// changed for a while, since the next put in each class has to request memory. Returns the number of
+    /// bytes released.
     pub fn release_reserve(&self) -> u64 {
         let tuning = self.tuning();
         self.classes.iter().map(|(_, class)| class.release_reserve(&self.memory, tuning) as u64).sum()
@@ -175,8 +175,8 @@ impl<M: Memory> Store<M> {
 }
 
 impl<M: Memory> Locked<'_, M> {
-    /// Whether the class is so loose that freeing has to help: it holds less than [`Tuning::help_share`] of
-    /// what it takes.
+    /// Whether the class is so sparse that freeing has to help: fewer than [`Tuning::help_share`] 64ths of
+    /// its slots are in use.
     pub(super) fn needs_help(&self, tuning: Tuning) -> bool {
         self.live * 64 < self.top * u64::from(tuning.help_share)
             && self.holes() * u64::from(self.class.slot) > HELP_FLOOR
@@ -191,7 +191,7 @@ impl<M: Memory> Locked<'_, M> {
         self.compact(class, Goal::DENSE, owners, &mut { HELP }, &mut Maintained::default());
     }
 
-    /// Moves blobs for about `hold` bytes. True if there is more to do.
+    /// Moves about `hold` bytes of blobs. True if there is more to do.
     fn compact(
         &mut self,
         class: usize,
@@ -210,7 +210,7 @@ impl<M: Memory> Locked<'_, M> {
                 Step::Searching => *hold = hold.saturating_sub(16 * HOLD_GROUPS),
                 Step::Dense | Step::Stuck => return false,
             }
-            // Some work has been done; waiting threads need not wait longer.
+            // Some work is done, so waiting threads need not wait longer.
             if self.class.is_wanted() {
                 break;
             }

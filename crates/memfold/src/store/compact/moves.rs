@@ -1,11 +1,11 @@
 //! Moving blobs: a few at a time, from the top of a class into its lowest
 //! holes.
 //!
-//! The lines that a move touches are probably in no cache: two headers, the blob, the hole and the owner's
-//! slot. So a few moves go together, step by step: lines are prefetched, then all blobs copied, then all
-//! headers written, and only then the owners asked, since each of their compare-exchanges waits until
-//! everything before it has reached memory. The class's lock is held during all of it. A copy that its owner
-//! refuses is dropped, and nothing has changed.
+//! The cache lines that a move touches are probably not cached: two headers, the blob, the hole and the
+//! owner's slot. So a few moves run together, step by step: prefetch the lines, copy all blobs, write all
+//! headers, and only then ask the owners, since each of their compare-exchanges waits until all earlier
+//! writes have reached memory. The class's lock is held during all of it. A copy that its owner refuses is
+//! dropped, and nothing has changed.
 
 use super::Maintained;
 use crate::probe;
@@ -14,7 +14,8 @@ use crate::store::class::{GROUP_SLOTS, Locked};
 use crate::store::memory::Memory;
 use crate::store::{Owners, cache};
 
-/// Moves that go together: with more of them, a thread that waits for the lock would have to stop spinning.
+/// Moves that run together. With more of them, a thread that waits for the lock would stop spinning and
+/// sleep.
 const BATCH: usize = 4;
 /// Larger blobs are moved one by one.
 const ALONE: usize = 4096;
@@ -34,8 +35,8 @@ struct Batch {
 }
 
 impl<M: Memory> Locked<'_, M> {
-    /// Moves the blobs below the top, which is live, into the holes from
-    /// `hole` on. False if one of them has to stay where it is.
+    /// Moves the last blobs into the holes from `hole` on; the slot below the top is live. False if one of
+    /// the blobs has to stay where it is.
     pub(super) fn move_some(
         &mut self,
         class: usize,
@@ -66,8 +67,8 @@ impl<M: Memory> Locked<'_, M> {
         batch.moves.iter().flatten().count() == planned
     }
 
-    /// Pairs the live slots below the top with the holes from `hole` on, as long as they are in the same two
-    /// groups.
+    /// Pairs the last live slots with the holes from `hole` on: slots of the top group with holes of `hole`'s
+    /// group.
     fn plan(&self, hole: u64) -> ([(u64, u64); BATCH], usize) {
         let (mut pairs, mut planned) = ([(0, 0); BATCH], 0);
         let (low, high) = (hole / GROUP_SLOTS, (self.top - 1) / GROUP_SLOTS);
@@ -130,7 +131,7 @@ impl<M: Memory> Locked<'_, M> {
         batch
     }
 
-    /// The owner has the new reference: the old slot becomes a hole, and the hole becomes live.
+    /// Called when the owner has the new reference: makes the old slot a hole, and the hole live.
     fn settle(&mut self, one: &Move) {
         // SAFETY: nobody can have the old reference any more.
         unsafe { Header::withdraw(self.class.header(one.from)) };

@@ -1,10 +1,10 @@
 //! When to compact, and how far: as late and as little as possible.
 //!
-//! Every deletion makes the next move cheaper per byte returned: if half of the blobs are deleted, a
-//! compactor that keeps up moves one blob for each of them, and one that waits for the end moves half as
-//! many; if 90 % are deleted, a ninth. But there is a bound on time: the memory that the store takes now is
-//! in proportion to what it held [`DEADLINE_NS`] ago. So the pacer remembers what the store held, and lets
-//! the work begin when the remaining time is what the work will take, judging by how long it took before.
+//! Every deletion makes moves cheaper per byte returned. If half of the blobs are deleted, a compactor that
+//! keeps up moves one blob for each deletion, and one that waits for the end moves half as many; if 90 % are
+//! deleted, it moves a tenth as many. But the delay is bounded: the store may take no more memory now than is
+//! allowed for what it held [`DEADLINE_NS`] ago. So the pacer records what the store held, and starts the
+//! work when the remaining time is what the work will take, judging by how long earlier work took.
 //!
 //! ```text
 //!   bytes │▔▔▔▔▔▔▔▔▔▔▔▔▔▔╲  taken, at most
@@ -21,9 +21,9 @@ use super::{Debt, Goal, Maintained};
 
 /// Within this many nanoseconds of a deletion, the store is dense again.
 pub const DEADLINE_NS: u64 = 100_000_000;
-/// The part of it that late wake-ups and interruptions may take.
+/// The part of the deadline that late wake-ups and interruptions may take.
 const MARGIN_NS: u64 = 30_000_000;
-/// How often to look while there is something to wait for, and otherwise.
+/// The time between two looks while work is due, and while none is.
 const LOOK_NS: u64 = 5_000_000;
 const IDLE_NS: u64 = 20_000_000;
 /// The first guess: a blob of 1 KiB in 400 ns.
@@ -48,7 +48,7 @@ pub struct Pacer {
     samples: [(u64, u64); SAMPLES],
     looks: usize,
     ns_per_kib: u64,
-    /// The last call of work achieved nothing: no use in trying again at once.
+    /// The last call of `maintain_to` achieved nothing, so there is no use in trying again at once.
     in_vain: bool,
 }
 
@@ -75,7 +75,7 @@ impl Pacer {
         let mut most = debt.held_bytes;
         for back in 1..=self.looks.min(SAMPLES) {
             let (then, held) = self.samples[(self.looks - back) % SAMPLES];
-            // What was held at the sample no longer counts from `end` on.
+            // From `end` on, the bytes held at the sample no longer count.
             let end = then.saturating_add(DEADLINE_NS - MARGIN_NS);
             let left = end.saturating_sub(now.saturating_add(self.work_ns(&debt, most)));
             if left < least && debt.allowed(most) < debt.resident_bytes {
@@ -101,7 +101,7 @@ impl Pacer {
         }
     }
 
-    /// How long it takes until the store takes no more than allowed for `held` bytes.
+    /// How long the work takes until the store takes no more than is allowed for `held` bytes.
     fn work_ns(&self, debt: &Debt, held: u64) -> u64 {
         let cut = debt.resident_bytes.saturating_sub(debt.allowed(held));
         // The tail that will be cut is assumed to be as full of blobs as the rest.
@@ -113,7 +113,7 @@ impl Pacer {
         if self.looks > 0 {
             let newest = &mut self.samples[(self.looks - 1) % SAMPLES];
             if now.saturating_sub(newest.0) < LOOK_NS {
-                // As if it had been deleted earlier: this errs on the safe side.
+                // The deletions count as earlier than they were, which errs on the safe side.
                 newest.1 = newest.1.min(held);
                 return;
             }

@@ -1,4 +1,4 @@
-//! No damaged and no stale blob is ever taken for data.
+//! A damaged or stale blob is never returned as data.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::vec::Vec;
@@ -104,7 +104,7 @@ fn stale_and_made_up_references_are_noticed() {
     let (store, slots) = (Store::new(Counting::default()), Slots::new(1));
     let mut random = Random(7);
     let mut stale: Vec<Ref> = Vec::new();
-    // The same few slots again and again, for the same owner.
+    // Uses the same few slots again and again, for the same owner.
     for round in 0..2000u64 {
         let r = store.put(0, 0, &payload(round, 256)).unwrap();
         assert!(!stale.contains(&r));

@@ -1,4 +1,4 @@
-//! When the memory source is exhausted, nothing is lost and nothing is wrong.
+//! When the memory source is exhausted, no data are lost or wrong.
 
 use core::sync::atomic::Ordering;
 use std::vec::Vec;

@@ -60,13 +60,13 @@ pub(super) struct Counting {
     pub committed: AtomicI64,
     pub reserved: AtomicI64,
     pub refuse: AtomicBool,
-    /// If not zero, commit no more than this in all.
+    /// If not zero, the most bytes to commit in total.
     pub limit: AtomicUsize,
 }
 
 const SYSTEM: crate::SystemMemory = crate::SystemMemory;
 
-// SAFETY: the system's memory, now and then refused.
+// SAFETY: this is the system's memory; some requests are refused.
 unsafe impl Memory for Counting {
     fn page_size(&self) -> usize {
         SYSTEM.page_size()

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::super::{Corrupt, Memory, Ref, Store};
 use super::{Counting, Random, Slots, payload};
 
-/// Sizes that often fall into few classes, and sometimes into many.
+/// Sizes that mostly fall into few classes, and sometimes into many.
 fn some_len(random: &mut Random) -> usize {
     match random.below(100) {
         0..40 => 100 + random.below(64) as usize,
@@ -22,7 +22,7 @@ fn run(seed: u64, steps: u64, owners: u64) {
     let slots = Slots::new(owners as usize);
     let mut model: HashMap<u64, (u64, usize, u8)> = HashMap::new();
     let mut random = Random(seed);
-    // Growing and shrinking in turns, so that tails are returned too.
+    // Alternates between growing and shrinking, so that tails are returned too.
     for step in 0..steps {
         let mut grow = step / 2000 % 2 == 0;
         let owner = random.below(owners);
@@ -122,8 +122,7 @@ fn a_dropped_store_gives_everything_back() {
     assert_eq!(memory.reserved.load(Ordering::Relaxed), 0);
 }
 
-/// While there are few blobs, slots are longer than necessary; by how much is recorded in 16 bits of a
-/// header.
+/// While there are few blobs, slots are longer than necessary; 16 bits of a header record by how much.
 #[test]
 fn long_blobs_come_back() {
     let store = Store::new(Counting::default());

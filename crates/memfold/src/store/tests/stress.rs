@@ -1,5 +1,5 @@
-//! Many threads at once, with the compactor running all the time, and every byte verified: a thread uses an
-//! owner's slot after it has pinned it.
+//! Many threads at once, with the compactor running all the time and every byte verified. A thread uses an
+//! owner's slot after it has pinned that slot.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -12,7 +12,7 @@ use super::{Counting, PIN, Random, Slots, payload, pin};
 /// How long to wait for the first move of a blob.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// An owner's blob is derived from its owner and how often it was written.
+/// The content of a blob is derived from its owner and from how often it was written.
 struct Shared {
     store: Store<Counting>,
     slots: Slots,
@@ -94,7 +94,7 @@ fn run(threads: u64, owners: u64, steps: u64, seed: u64) {
                     };
                     for step in (0u64..).take_while(|step| goes_on(*step)) {
                         let owner = random.below(owners);
-                        // In turns mostly freeing and mostly putting.
+                        // Alternates between mostly freeing and mostly putting.
                         let freeing = step / (steps / 8).max(1) % 2 == 1;
                         match random.below(8) {
                             0..3 => shared.get(owner, false),

@@ -74,7 +74,7 @@ fn same_filled_blocks_take_eight_bytes_and_incompressible_ones_no_more_than_them
 
 #[test]
 fn only_what_gets_smaller_is_kept_if_so_asked() {
-    // Text of a few letters: lz4 can't compress such short blocks, but Zstandard can.
+    // Text of a few letters: lz4 cannot compress such short blocks, but Zstandard can.
     let letters: Vec<u8> = (0..BLOCK).map(|i| b'a' + (Random(i as u64).next() >> 20) as u8 % 16).collect();
     for (dense, keeps_letters) in [(None, false), (Some("zstd:3"), true)] {
         let tiers = tiered("lz4", dense);

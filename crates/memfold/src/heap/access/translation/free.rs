@@ -22,7 +22,7 @@ struct Live<'c> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Freed {
     Done,
-    /// Freed, and so much of the block is free now that it has to be listed by its room.
+    /// Freed. So much of the block is free now that it has to be listed by its room.
     ToList,
     /// The block's own bookkeeping was overwritten.
     Damaged,
@@ -78,7 +78,7 @@ impl Translation<'_> {
         // SAFETY: aligned and within the node, whose stripe is held. Volatile, so that it does not become a
         // call.
         let zero = |i| unsafe { node.add(i).write_volatile(0) };
-        // Most nodes have no other words than the first and the last.
+        // Most nodes have no words between the first and the last.
         let words = self.len() / 8;
         zero(0);
         zero(words - 1);

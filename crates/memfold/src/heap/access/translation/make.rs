@@ -26,7 +26,7 @@ impl Core {
                 }
             };
             let Some(tenancy) = frame.tenancy() else {
-                // It is about to be evicted: this has to wait for its lock.
+                // The block is about to be evicted: `bring` waits for its lock.
                 self.bring(me, handle)?;
                 continue;
             };

@@ -1,8 +1,8 @@
 //! Translation: from a handle to an address, in a block that the session used before.
 //!
-//! A translation is what was learned about a block in one tenancy of its frame (`residency/frames`). It is
+//! A translation holds the knowledge about a block from one tenancy of its frame (`residency/frames`). It is
 //! valid while the tenancy is the same, which is checked after everything else. So reading a node takes a few
-//! comparisons and writes nothing: one of them checks the handle's block, incarnation, place and check at
+//! comparisons and writes nothing. One comparison checks the handle's block, incarnation, place and check at
 //! once. The positions of nodes come from the block's own bytes, which a C program may have overwritten: a
 //! position outside the block is refused.
 //!
@@ -34,7 +34,7 @@ const HEADERS: u64 = 2 << 56;
 const ODD: u64 = 4 << 56;
 /// Nodes lie at multiples of eight bytes.
 const WORDS: u64 = 8 << 56;
-/// And all have one size, which is a small number of words.
+/// Nodes lie at multiples of eight bytes and have one size, which is a small number of words.
 const SHORT: u64 = 16 << 56;
 /// The most bytes of a short node.
 const SHORT_BYTES: usize = 64;
@@ -58,8 +58,8 @@ pub struct Translation<'c> {
     /// Place 0.
     nodes: NonNull<u8>,
     /// Flags │ bytes from one place to the next │ bytes of each node, if all have one size, otherwise of all
-    /// places. They are in one word, since the number of loads limits how many reads of nodes can wait for memory
-    /// at once.
+    /// places. They share one word, since the number of loads limits how many reads of nodes can wait for
+    /// memory at once.
     shape: u64,
     tenancy: u64,
     /// The bits of the handle of the block's last place, with check 0. The initial value matches no handle.
@@ -250,7 +250,7 @@ impl<'c> Translation<'c> {
         NodeBytes { bytes: self.at(at), len: self.len() }
     }
 
-    /// The same if nodes have headers, provided that this one's header is that of a node within the block.
+    /// The same if nodes have headers; `None` if this one's header is not that of a node within the block.
     #[inline(always)]
     fn mixed_node(&self, at: usize) -> Option<NodeBytes> {
         if at < HEADER {

@@ -6,7 +6,8 @@
 //!     8 bytes for each 64 nodes
 //! ```
 //!
-//! A node costs the one bit that says that it is live, and the filling up to the alignment. Freed nodes are zero.
+//! A node costs one bit, which says whether it is live, and the filling up to the alignment. Freed nodes are
+//! zero.
 
 use super::image::{Damaged, Image};
 
@@ -36,7 +37,7 @@ impl Shape {
         Shape { len: len as u32, stride: stride as u32, first: first as u32, nodes: nodes as u32 }
     }
 
-    /// How many nodes there is room for.
+    /// The number of nodes that fit.
     pub fn nodes(self) -> usize {
         self.nodes as usize
     }

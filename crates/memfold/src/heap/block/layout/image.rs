@@ -1,9 +1,9 @@
 //! The bytes of a block, as several threads see them.
 //!
 //! A thread that changes a block has the right to, but readers hold no lock: they read headers, check that
-//! nothing has changed meanwhile, and discard what they read if it has. So all bytes that a reader may look
-//! at while another thread writes them are read and written by atomic operations. These are relaxed, since
-//! the stripes of the frame give the order (`residency/frames`).
+//! nothing has changed meanwhile, and discard what they read if something has. So all bytes that a reader may
+//! read while another thread writes them are read and written by atomic operations. These are relaxed, since
+//! the stripes of the frame provide the order (`residency/frames`).
 //!
 //! Offsets come from the bytes themselves, and a C program may have written past its node, so none is
 //! trusted. An offset outside the block is [`Damaged`].
@@ -23,7 +23,7 @@ pub struct Image {
     len: usize,
 }
 
-// SAFETY: as for the memory it stands for: the users of the image settle who may change it.
+// SAFETY: an image is only a reference to memory; its users settle who may change that memory.
 unsafe impl Send for Image {}
 
 impl Image {
@@ -40,19 +40,19 @@ impl Image {
         Image { base, len }
     }
 
-    /// How many bytes there are.
+    /// The number of bytes.
     pub fn len(self) -> usize {
         self.len
     }
 
-    /// A part of them, which begins at a multiple of eight.
+    /// A part of the bytes, which begins at a multiple of eight.
     pub fn part(self, range: Range<usize>) -> Result<Self, Damaged> {
         debug_assert!(range.start.is_multiple_of(8));
         let base = self.place(range.start, range.len())?;
         Ok(Image { base, len: range.len() })
     }
 
-    /// Copies all of them.
+    /// Copies all bytes.
     ///
     /// # Safety
     /// Nobody writes to them meanwhile.
@@ -66,12 +66,12 @@ impl Image {
         Ok(())
     }
 
-    /// Overwrites all of them; they belong to nobody else, and the caller holds the block's lock.
+    /// Overwrites all bytes. They belong to nobody else, and the caller holds the block's lock.
     pub fn copy_from(self, from: &[u8]) -> Result<(), Damaged> {
         if from.len() != self.len {
             return Err(Damaged);
         }
-        // SAFETY: as above; readers that look nevertheless discard what they see.
+        // SAFETY: as above; readers that still read them discard the result.
         unsafe { self.base.copy_from_nonoverlapping(NonNull::from(from).cast(), self.len) };
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! How nodes lie in a block: of different sizes (`mixed`) or all of one (`equal`).
 //!
-//! Nothing here knows of frames, threads or compression: a block is an [`Image`](image::Image), and who
-//! changes it has the right to.
+//! Nothing here knows of frames, threads or compression: a block is an [`Image`](image::Image), and the
+//! caller has the right to change it.
 
 pub mod ascending;
 pub mod equal;
@@ -13,7 +13,7 @@ mod tests;
 
 use crate::heap::block::marks::Form;
 
-/// What a block's kind means.
+/// The layout that a block's kind stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     Mixed(mixed::Shape),
@@ -21,7 +21,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Whether the block has one node, which has it for itself.
+    /// Whether a single node has the block for itself.
     pub fn is_alone(self) -> bool {
         matches!(self, Shape::Equal(shape) if shape.nodes() == 1)
     }

@@ -135,7 +135,7 @@ fn mixed_blocks_do_as_the_model() {
                 block.list(&mut lists).unwrap();
             }
         }
-        // However the block was divided, one free extent is left, in which the longest node fits.
+        // However the block was divided, one free extent is left, and the longest node fits in it.
         assert_eq!(block.list(&mut lists), Ok(shape.room()));
         assert_eq!(free_extents(block), [shape.room()]);
         assert!(block.alloc(&mut lists, shape.longest()).unwrap().is_some());

@@ -259,7 +259,7 @@ fn the_largest_blocks() {
     }
 }
 
-/// Its parts form the longest chunk of a file.
+/// The handles of this node's parts form the longest chunk of a file.
 #[test]
 fn the_longest_node_in_blocks_that_make_the_most_parts_of_it() {
     let options = Options::new().block_size(1024).alignment(256);
@@ -309,7 +309,7 @@ fn parts_of_long_nodes_that_are_gone() {
         assert!(said.contains(&format!("{:#x}", broken.to_bits())), "{said}");
         let session = heap.session().unwrap();
         assert_eq!(session.read(broken), Err(Error::Damaged));
-        // It can be freed, though the result reports the damage.
+        // The node can be freed, though the result reports the damage.
         assert_eq!(session.free(broken), Err(Error::Damaged));
         drop(session);
         heap.check().unwrap();

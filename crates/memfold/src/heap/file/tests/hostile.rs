@@ -1,4 +1,4 @@
-//! Files that are damaged, truncated or foreign; and what nodes of any content must allow.
+//! Files that are damaged, truncated or foreign, and heaps whose nodes may have any content.
 
 use std::collections::HashSet;
 use std::string::ToString;
@@ -187,7 +187,7 @@ fn what_is_no_heap() {
 
 #[test]
 fn every_byte_with_right_checksums() {
-    // Only some of the larger one: it is mostly nodes.
+    // Only some bytes of the larger file are changed: it is mostly nodes.
     for (file, step) in [(saved(&mut heap()), 1), (open_file(), 3)] {
         let (mut bad, mut loaded, mut refused) = (file.clone(), 0, 0);
         for at in (START..file.len()).step_by(step) {
@@ -234,7 +234,7 @@ fn codecs_that_are_not_there() {
     for body in [&b""[..], b"\x02lz4", b"\0\xff\xfe"] {
         assert!(matches!(load(&with_chunk(&file, CODEC, body), &options()), Err(LoadError::Damaged(_))));
     }
-    // As many as there are numbers, and one more.
+    // Codecs, one more than there are numbers for them.
     let mut bad = file.clone();
     let (end, _) = *chunks(&bad).last().unwrap();
     let chunk = [&[CODEC, 0, 0, 0, 4, 0, 0, 0, 0][..], b"lz4", &[0; AFTER]].concat();

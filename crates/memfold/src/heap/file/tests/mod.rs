@@ -38,7 +38,7 @@ impl Model {
         }
     }
 
-    /// Makes, changes, resizes and frees nodes; the number grows and shrinks in turns.
+    /// Makes, changes, resizes and frees nodes; the number of nodes alternately grows and shrinks.
     fn go_on(&mut self, session: &mut Session<'_>, steps: usize) {
         for step in 0..steps {
             let grows = step / 300 % 3 != 2;

@@ -244,7 +244,7 @@ fn what_sessions_and_guards_left_when_they_were_forgotten() {
     guard.fill(9);
     std::mem::forget(guard);
     std::mem::forget(session);
-    // A block that no session holds and that has no nodes.
+    // A block without nodes that only a forgotten session holds.
     let session = heap.session().unwrap();
     let alone = session.alloc(900).unwrap();
     session.free(alone).unwrap();

@@ -19,8 +19,8 @@ enum How {
 
 const HOWS: [How; 3] = [How::Fails, How::Panics, How::Ends];
 
-/// A stream that does up to this many bytes at a time, is interrupted every second time, and succeeds this
-/// many times.
+/// A stream that transfers up to this many bytes at a time, is interrupted every second time, and succeeds
+/// this many times.
 struct Stream<S> {
     to: S,
     most: usize,
@@ -34,7 +34,7 @@ impl<S> Stream<S> {
         Stream { to, most, is_interrupted: false, left, how }
     }
 
-    /// How many of `len` bytes this call does.
+    /// How many of `len` bytes this call transfers.
     fn strike(&mut self, len: usize) -> io::Result<usize> {
         self.is_interrupted = !self.is_interrupted;
         if self.is_interrupted {
@@ -47,7 +47,7 @@ impl<S> Stream<S> {
             }
             None => match self.how {
                 How::Fails => Err(ErrorKind::TimedOut.into()),
-                // Without output of the panic hook.
+                // Panics without output of the panic hook.
                 How::Panics => resume_unwind(std::boxed::Box::new("the stream")),
                 How::Ends => Ok(0),
             },

@@ -20,7 +20,8 @@ use std::vec::Vec;
 use crate::SystemMemory;
 use crate::store::Memory;
 
-/// One in this many bytes of frames may be hollow when a unit gets its memory at once: it will be filled.
+/// One in this many bytes of frames may be hollow when a unit gets its memory at once, since it will be
+/// filled.
 pub const HOLLOW: u64 = 64;
 /// One in this many may be hollow after a shrinking heap has returned frames, since that may last.
 pub const KEPT_HOLLOW: u64 = 1024;
@@ -149,7 +150,7 @@ impl Area {
         true
     }
 
-    /// Makes an unused unit whole, if that costs little.
+    /// Makes an unused unit whole, if that wastes little memory.
     fn begin(&mut self, unit: usize, wanted: &Range<usize>, tally: &mut Tally) {
         let pages = self.pages_of(unit);
         let taken = pages.end.min(wanted.end) - pages.start.max(wanted.start);
@@ -188,8 +189,8 @@ impl Area {
     }
 
     fn release(&self, pages: Range<usize>) {
-        // SAFETY: whole pages of our reservation, in which no item is in use; readers that look nevertheless
-        // discard what they see.
+        // SAFETY: whole pages of our reservation, in which no item is in use; readers that still read there
+        // discard what they read.
         unsafe { SystemMemory.release(self.address(pages.start * self.page), pages.len() * self.page) };
     }
 
@@ -263,7 +264,7 @@ impl Area {
         self.users.capacity() * size_of::<u16>() + self.units.capacity() * size_of::<Unit>()
     }
 
-    /// The memory that it takes, counted anew from the items in use.
+    /// The memory that the area takes, counted anew from the items in use.
     pub fn count(&self, in_use: impl Fn(usize) -> bool, items: usize) -> Option<Tally> {
         let mut users = vec![0; self.users.len()];
         for item in (0..items).filter(|&item| in_use(item)) {

@@ -10,15 +10,15 @@
 //! when a block needs it: an image when the block comes, starts if its nodes have different sizes, checks if
 //! it has had more than one generation.
 //!
-//! **Huge pages** speed up a heap that is larger than what the processor's TLB covers: with small pages it
-//! walks the page tables for most nodes. They must not cost memory, so no more than one byte in [`HOLLOW`]
-//! may be hollow (`area.rs`). The first 128 MiB or so of a heap get small pages. Beyond that a unit gets its
-//! memory at once. Full units of small pages are collapsed into huge ones, which costs no memory, but time:
-//! only in a heap of 16 MiB or more, while it grows slowly, and for no more than a sixteenth of the time.
-//! Frames with the lowest numbers are taken first, so units fill up one after the other. When frames are
-//! given back, some keep their memory: as much as may be hollow while the heap grows, since it will be wanted
-//! soon, and one byte in [`KEPT_HOLLOW`] when the heap shrinks; then the units with the most hollow pages are
-//! split.
+//! **Huge pages** speed up a heap that is larger than the processor's TLB covers: with small pages, the
+//! processor walks the page tables for most nodes. Huge pages must not cost memory, so no more than one byte
+//! in [`HOLLOW`] may be hollow (`area.rs`). The first 128 MiB or so of a heap get small pages. Beyond that a
+//! unit gets its memory at once. Full units of small pages are collapsed into huge ones. That costs time but
+//! no memory, so it happens only in a heap of 16 MiB or more, while it grows slowly, and for no more than a
+//! sixteenth of the time. Frames with the lowest numbers are taken first, so units fill up one after the
+//! other. When frames are given back, some memory stays hollow: one byte in [`HOLLOW`] while the heap grows,
+//! since it will be needed soon, and one byte in [`KEPT_HOLLOW`] when the heap shrinks. Beyond that, the
+//! units with the most hollow pages are split.
 
 #[cfg(test)]
 use std::ops::Range;
@@ -43,14 +43,14 @@ use crate::store::Memory;
 /// bounds.
 const LEAST_GROUP: usize = 4 << 20;
 const MOST_GROUP: usize = 64 << 20;
-/// From this many units on, a heap gains from huge pages in place of small ones.
+/// A heap of this many units or more gains from replacing small pages by huge ones.
 const COLLAPSED_FROM: u64 = 8;
-/// How many frames may be taken and given back without the heap counting as growing or shrinking: those of a
-/// few blocks that are repacked.
+/// The heap does not count as growing or shrinking when up to this many frames are taken and given back, as
+/// for a few blocks that are repacked.
 const SWING: u64 = 32;
 /// The next collapse comes after this many times the time that the last one took.
 const REST: u32 = 16;
-/// The assumed time of a collapse while it is not known.
+/// The assumed time of a collapse while none has been measured.
 const USUAL: Duration = Duration::from_millis(1);
 
 /// What a frame has memory for: the bits of `has`, and the indices of areas.
@@ -95,7 +95,7 @@ struct Made {
 }
 
 /// Whether a heap grows or shrinks. Packing blocks takes some frames and gives back about as many, again and
-/// again: that is neither.
+/// again; that counts as neither.
 #[derive(Default)]
 struct Trend {
     /// The most bytes that frames had while it grew, or the fewest since it began to shrink.
@@ -104,7 +104,7 @@ struct Trend {
 }
 
 impl Trend {
-    /// Notes how many bytes frames have now; a change of up to `nothing` is no turn.
+    /// Notes how many bytes frames have now; a change of up to `nothing` bytes is not a turn.
     fn note(&mut self, bytes: u64, nothing: u64) {
         let is_turn = if self.shrinks { bytes > self.turn + nothing } else { bytes + nothing < self.turn };
         self.shrinks ^= is_turn;
@@ -147,9 +147,9 @@ impl Made {
         true
     }
 
-    /// Makes a huge page of one of the full units, in a large heap, now and then: the system copies the whole
-    /// unit. Not while the heap grows fast: filling one block after the other is not slowed by page table
-    /// walks.
+    /// In a large heap, now and then makes a huge page of one of the full units; not more often, since the
+    /// system copies the whole unit. Does nothing while the heap grows fast, since filling one block after
+    /// the other is not slowed by page table walks.
     fn collapse(&mut self, unit: usize) {
         let (begin, committed) = (Instant::now(), self.tally.committed);
         if committed < unit as u64 * COLLAPSED_FROM || self.next.is_some_and(|next| begin < next) {
@@ -290,13 +290,13 @@ impl Frames {
         })
     }
 
-    /// Notes that a block is about to enter a frame, which is the caller's. Returns whether it is the first
-    /// one, so that the frame's image is zero.
+    /// Notes that a block is about to enter a frame that belongs to the caller. Returns whether it is the
+    /// first block in the frame, so that the frame's image is zero.
     pub fn is_first_use(&self, number: u32) -> bool {
         self.get(number).is_some_and(|frame| frame.has.fetch_or(1 << USED, Relaxed) >> USED & 1 == 0)
     }
 
-    /// The marks of the block in a frame, those that it has; none without memory for them.
+    /// The marks that the block in a frame has; none without memory for them.
     pub fn marks(&self, number: u32, shape: Shape, checks: bool) -> Marks {
         let form = Form::new(0, shape.places());
         let has = self.get(number).map_or(0, |frame| frame.has.load(Relaxed));

@@ -1,18 +1,18 @@
 //! Frames: memory for blocks while they are uncompressed.
 //!
-//! A frame's memory (`residency/frames/memory.rs`) stays readable as long as the heap lives, whatever it
-//! holds: readers take no lock. A reader notes the frame's tenancy and the sequence of a stripe, reads, and
+//! A frame's memory (`residency/frames/memory.rs`) stays readable as long as the heap lives, with any
+//! content: readers take no lock. A reader notes the frame's tenancy and the sequence of a stripe, reads, and
 //! then checks that both are unchanged; if not, it discards what it read.
 //!
 //! The **tenancy** changes whenever a block enters or leaves the frame, or gets another owner or other marks.
-//! It is odd while a block is there, even while none is. What was learned about a block in one tenancy holds
+//! It is odd while a block is there, even while none is. Knowledge about a block from one tenancy is valid
 //! until the tenancy changes.
 //!
 //! The **owner** is the session that may change the block without its lock, see `sync/claim.rs`.
 //!
-//! A **stripe** stands for the nodes at one in [`STRIPES`] places. Its sequence is odd while one of them is
-//! written or freed, and has a new even value afterwards. So writers of different nodes mostly don't wait for
-//! each other. Only a thread with the right to change the block takes a stripe.
+//! A **stripe** stands for the nodes at one in [`STRIPES`] places. Its sequence is odd while one of these
+//! nodes is written or freed, and has a new even value afterwards. So writers of different nodes seldom wait
+//! for each other. Only a thread with the right to change the block takes a stripe.
 
 mod area;
 mod memory;
@@ -53,10 +53,10 @@ pub struct Frame {
     count: AtomicU16,
     /// The session that may change the block without its lock; 0 for none.
     pub owner: AtomicU16,
-    /// The block was changed since the store got a copy.
+    /// The block has changed since the store got a copy.
     pub dirty: AtomicBool,
-    /// How often the owner changed; for a shared block, [`MOST_OWNERS`] and how often in a row one session has
-    /// claimed it.
+    /// How often the owner changed. For a shared block: [`MOST_OWNERS`] plus the number of times in a row
+    /// that one session has claimed it.
     owners: AtomicU8,
     /// The low byte of that session's number.
     claimer: AtomicU8,
@@ -84,7 +84,7 @@ impl Frame {
         }
     }
 
-    /// Its memory.
+    /// The frame's memory.
     #[inline]
     pub fn base(&self) -> NonNull<u8> {
         let base = self.base.load(Relaxed);
@@ -93,7 +93,7 @@ impl Frame {
         unsafe { NonNull::new_unchecked(base) }
     }
 
-    /// Its first `len` bytes.
+    /// The first `len` bytes of the frame's memory.
     #[inline]
     pub fn image(&self, len: usize) -> Image {
         // SAFETY: a frame's memory lives as long as the heap and begins at a multiple of 64; plain writes
@@ -114,7 +114,7 @@ impl Frame {
         self.tenancy.load(Relaxed) == tenancy
     }
 
-    /// Begins a tenancy: the block is there, and ready. The caller holds its lock.
+    /// Begins a tenancy: the block is there, and ready. The caller holds the block's lock.
     pub fn begin(&self, block: u32, owner: u16, dirty: bool, now: u32) {
         self.block.store(block, Relaxed);
         self.owner.store(owner, Relaxed);
@@ -152,7 +152,7 @@ impl Frame {
         if owners <= MOST_OWNERS { me } else { 0 }
     }
 
-    /// The same for a block without an owner.
+    /// As `note_owner`, for a block without an owner.
     pub fn note_claim(&self, me: u16) -> u16 {
         let owners = self.owners.load(Relaxed);
         if owners <= MOST_OWNERS {
@@ -171,8 +171,8 @@ impl Frame {
         self.last.load(Relaxed)
     }
 
-    /// Notes a use of the block. It is written once for each value of the clock, so readers on two processors
-    /// do not take the cache line from each other.
+    /// Notes a use of the block. The frame is written once for each value of the clock, so readers on two
+    /// processors do not take the cache line from each other.
     #[inline]
     pub fn touch(&self, now: u32) {
         if self.last.load(Relaxed) != now {

@@ -153,9 +153,9 @@ fn large_heaps_get_huge_pages_and_small_ones_none() {
             assert_eq!((frames.tally().hollow, huge_bytes(&frames)), (0, 0));
         }
     }
-    // The system may have no huge pages left now; but not to ask for any would be wrong.
+    // The system may have no huge pages left, but the heap has to ask for some.
     assert!(frames.whole_units() >= large / 2 / unit);
-    // Units with small pages get huge ones by and by.
+    // Units with small pages get huge ones over time.
     let (whole, mut tries) = (frames.whole_units(), 0);
     while frames.whole_units() == whole && frames.is_any_full() {
         provide(&frames, frames.make().unwrap());

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::order::Order;
 use super::{Policy, Uses};
 
-/// By arrival.
+/// Frames in order of arrival.
 #[derive(Default)]
 pub struct Fifo {
     order: Order<u64>,

@@ -9,7 +9,7 @@ use std::vec::Vec;
 use super::order::Order;
 use super::{Policy, Uses};
 
-/// By uses and time of last use as of the last look; both only grow.
+/// Frames by uses and time of last use, as of the last look; both only grow.
 #[derive(Default)]
 pub struct Lfu {
     order: Order<(u32, u32)>,

@@ -5,7 +5,8 @@ use std::vec::Vec;
 use super::order::Order;
 use super::{Policy, Uses};
 
-/// By time of last use as of the last look. A use moves nothing: it is noticed when the frame comes first.
+/// Frames by time of last use, as of the last look. A use moves nothing: it is noticed when the frame comes
+/// first.
 #[derive(Default)]
 pub struct Lru(Order<u32>);
 

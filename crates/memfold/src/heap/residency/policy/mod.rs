@@ -1,10 +1,10 @@
 //! Which block to evict.
 //!
-//! A policy knows frames by their numbers, and is asked only when one has to be made free. It learns of uses
-//! only then, from the frames themselves: a session notes the heap's **clock** in a frame when it moves to
-//! another block than the one it used before, and the clock advances when a block is faulted in. So a read
-//! costs no more than a comparison, and the order of uses between two faults is not recorded, which no
-//! decision needs.
+//! A policy knows frames by their numbers, and is asked only when a frame has to be made free. It learns of
+//! uses only then, from the frames themselves: a session notes the heap's **clock** in a frame when it moves
+//! to another block than the one it used before, and the clock advances when a block is faulted in. So a read
+//! costs no more than a comparison. The order of uses between two faults is not recorded, since no decision
+//! needs it.
 
 mod fifo;
 mod lfu;
@@ -18,7 +18,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::vec::Vec;
 
-/// What frames record of their uses.
+/// The uses of frames, as the frames record them.
 pub trait Uses {
     /// When the frame was last used, by the clock.
     fn last(&self, frame: u32) -> u32;
@@ -32,10 +32,10 @@ pub trait Policy: Send {
     fn came(&mut self, frame: u32, uses: &dyn Uses);
     /// The block left the frame without having been chosen: it was freed.
     fn left(&mut self, frame: u32);
-    /// The frame whose block is to be evicted. The policy forgets it; it is told `came` again if the block
-    /// can't be evicted.
+    /// The frame whose block is to be evicted. The policy forgets the frame, and `came` is called again if
+    /// the block can't be evicted.
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32>;
-    /// The frames that it knows of.
+    /// The frames that the policy knows of.
     fn frames(&self) -> Vec<u32>;
 }
 
@@ -49,7 +49,7 @@ pub enum PolicyKind {
     SecondChance,
     /// Least recently used (compll's choice).
     Lru,
-    /// Least frequently used since it came, with dynamic aging.
+    /// Least frequently used since the block came, with dynamic aging.
     Lfu,
     /// SIEVE: a hand moves from old to new and takes the first block that was not used since the hand last
     /// passed. New blocks enter at the new end, and used ones stay where they are (Zhang et al., NSDI 2024).

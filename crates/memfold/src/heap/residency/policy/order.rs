@@ -1,4 +1,4 @@
-//! An ordered set of frames, from which any can be taken out.
+//! An ordered set of frames, from which any frame can be removed.
 
 use std::collections::BTreeSet;
 use std::vec::Vec;
@@ -28,21 +28,21 @@ impl<K: Ord + Copy> Order<K> {
         self.frames.insert((key, frame));
     }
 
-    /// Takes the frame out, if it is in the set.
+    /// Removes the frame, if it is in the set.
     pub fn remove(&mut self, frame: u32) {
         if let Some(key) = self.keys.get_mut(frame as usize).and_then(Option::take) {
             self.frames.remove(&(key, frame));
         }
     }
 
-    /// Takes out the first one.
+    /// Removes the first frame.
     pub fn pop_first(&mut self) -> Option<(K, u32)> {
         let first = self.frames.pop_first()?;
         self.keys[first.1 as usize] = None;
         Some(first)
     }
 
-    /// The first one whose key is not less than this.
+    /// The first frame whose key is not less than this.
     pub fn first_from(&self, key: K) -> Option<(K, u32)> {
         self.frames.range((key, 0)..).next().copied()
     }
@@ -52,7 +52,7 @@ impl<K: Ord + Copy> Order<K> {
         self.frames.len()
     }
 
-    /// All of them, in order.
+    /// All frames, in order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.frames.iter().map(|&(_, frame)| frame)
     }

@@ -5,7 +5,7 @@ use std::vec::Vec;
 use super::order::Order;
 use super::{Policy, Uses};
 
-/// By the time when they came or got another round; and, by frame, the last use at that time.
+/// Frames by the time when they came or got another round; and, by frame, the last use at that time.
 #[derive(Default)]
 pub struct SecondChance {
     order: Order<u64>,

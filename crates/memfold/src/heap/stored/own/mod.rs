@@ -34,7 +34,7 @@ impl Own {
     /// The codec, checked.
     ///
     /// # Safety
-    /// The result is not used any more when this and all of its clones are gone.
+    /// The result is not used after this and all of its clones are dropped.
     pub unsafe fn codec(&self) -> &'static dyn Codec {
         let checked: *const Checked = Arc::as_ptr(&self.0);
         // SAFETY: it lives as long as this or a clone does, and the caller guarantees that it is not used

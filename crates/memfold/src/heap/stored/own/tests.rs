@@ -9,7 +9,7 @@ use memfold_codec::{Codec, CodecId, Compressed, Malformed, Scratch, codec};
 use crate::heap::{Error, Handle, Heap, Limit, Options};
 use crate::random::Random;
 
-/// What it does wrong.
+/// How a codec misbehaves.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Fault {
     Nothing,
@@ -171,8 +171,8 @@ fn no_wrong_byte_comes_back() {
             }
         }
         assert!(damaged > 100, "{fault:?}: {damaged}");
-        // The heap stays usable: new nodes are as good as ever, and nodes that only could not be read can be
-        // read again.
+        // The heap stays usable: new nodes work as before, and nodes that could not be read can be read
+        // again.
         liar.on.store(false, Relaxed);
         let after = fill(&heap, &mut random, 500);
         for (handle, bytes) in &after {

@@ -88,7 +88,7 @@ impl<W: Fn(usize) -> u64> Iterator for Parts<W> {
 
     fn next(&mut self) -> Option<Part> {
         let at = self.at;
-        // Words that do not ascend are put together.
+        // Adjacent parts of few words are joined into one raw part.
         let mut raw = 0;
         while at + raw < self.len {
             let part = self.ascending(at + raw);
@@ -169,8 +169,8 @@ impl Writer<'_> {
     }
 }
 
-/// The number of low bits with which the words after the first take the least space, and all the bits that
-/// they take then. There are `rest` of them, and the last exceeds the first by `range`.
+/// The number of low bits with which the words after the first take the least space, and the total number of
+/// bits that they take then. There are `rest` of them, and the last exceeds the first by `range`.
 fn low_bits(range: u64, rest: usize) -> (u8, u64) {
     let rest = rest as u64;
     let low = range.checked_div(rest).and_then(u64::checked_ilog2).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Blocks of all sorts against what was packed.
+//! Blocks of all sorts, unpacked and compared with the original.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -126,7 +126,7 @@ fn what_is_packed_comes_back() {
     }
 }
 
-/// Per word two bits more than the logarithm of the mean distance, plus the overhead of runs.
+/// Each word takes two bits more than the logarithm of the mean distance, plus the overhead of runs.
 #[test]
 fn how_much_it_takes() {
     let mut random = Random(2);

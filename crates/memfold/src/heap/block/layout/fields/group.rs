@@ -1,4 +1,4 @@
-//! From a block to what is compressed.
+//! From a block to the bytes that are compressed.
 
 use super::super::Shape;
 use super::predict::Predictions;
@@ -7,7 +7,7 @@ use super::{Fields, MOST_COLUMNS, Of, Plan, WORD, fold, is_long, long_units, set
 /// The rest of a node after its columns is mostly no longer than this.
 const MOSTLY: usize = 64;
 
-/// Writes what is rearranged.
+/// Writes the rearranged bytes.
 struct Writer<'t> {
     to: &'t mut [u8],
     at: usize,

@@ -3,8 +3,8 @@
 //! Nodes of a program are mostly structs of one kind or a few, perhaps followed by a name or the like. The
 //! first words of all nodes that are long enough become **columns**, as compll does with elements in its
 //! section 4.2: sizes beside sizes, links beside links. A **prediction** is subtracted from each word, and
-//! the remainder is split into **planes**, one for each byte. A plane whose bytes are all the same is left
-//! out, and most planes are.
+//! the remainder is split into **planes**, one for each byte. A plane whose bytes are all the same is
+//! omitted; most planes are.
 //!
 //! ```text
 //!   | columns, 1 | predictors, 1 each | headers | varying, 1 each | base, 8 each | planes | lead | rests |
@@ -49,7 +49,7 @@ pub enum Predictor {
     Zero = 0,
     /// The same as in the node before.
     Same = 1,
-    /// The handle of the next node, or of the previous one: nodes of a list that were made in order.
+    /// The handle of the next node, or of the previous one, as in a list whose nodes were made in order.
     Next = 2,
     Previous = 3,
 }
@@ -87,7 +87,7 @@ pub struct Of {
 }
 
 impl Of {
-    /// What lies before all extents, and after them.
+    /// The bytes before all extents, and those after them.
     fn around(self, len: usize) -> (Range<usize>, Range<usize>) {
         match self.shape {
             Shape::Mixed(shape) => (0..shape.first() - HEADER, shape.end() - HEADER..len),
@@ -210,7 +210,7 @@ fn long_units(block: &[u8], at: usize) -> Option<u32> {
     block.get(at + 2..)?.first_chunk().map(|units| u32::from_le_bytes(*units))
 }
 
-/// Small differences become small numbers, whatever their sign.
+/// Maps small differences of either sign to small numbers (zigzag coding).
 #[inline]
 fn fold(difference: u64) -> u64 {
     difference << 1 ^ ((difference as i64) >> 63) as u64

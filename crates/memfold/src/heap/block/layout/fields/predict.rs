@@ -53,7 +53,7 @@ impl Fields {
         if let Shape::Equal(shape) = of.shape
             && of.shape.is_alone()
         {
-            // Until the length of an array's rows is known, so is not what they have in common.
+            // While the length of an array's rows is unknown, so is what the rows have in common.
             let columns = MOST_COLUMNS.min(shape.stride() / WORD) as u8;
             return Some(Plan { columns, predictors: [Predictor::Same; MOST_COLUMNS] });
         }

@@ -173,7 +173,7 @@ fn damage_is_refused_or_harmless() {
             to[at] = random.next() as u8;
         }
         let mut back = vec![0; block.len()];
-        // Whatever it holds, it stays within its bounds.
+        // Whatever the input holds, `ungroup` stays within its bounds.
         let _ = fields.ungroup(of, &to, &mut back);
         let _ = fields.ungroup(of, &to[..random.index(to.len())], &mut back);
         let len = random.index(back.len());

@@ -6,7 +6,7 @@ use super::{Fields, HEADER, MOST_COLUMNS, Of, Predictor, WORD, is_long, unfold, 
 /// Nodes that are read at a time.
 const TILE: usize = 32;
 
-/// Reads what `group` wrote.
+/// Reads the output of `group`.
 struct Reader<'f> {
     from: &'f [u8],
 }
@@ -187,7 +187,7 @@ fn words_of(planes: &[[u8; TILE]; WORD]) -> [u64; TILE] {
     let mut words = [0; TILE];
     for (square, words) in words.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
         let mut rows = planes.map(|plane| u64::from_le_bytes(plane.as_chunks().0[square]));
-        // The compiler knows the numbers of each step, so that all rows stay in registers.
+        // The row numbers of each step are constants, so all rows stay in registers.
         swap_quarters::<4>(&mut rows, 0x0000_0000_ffff_ffff);
         swap_quarters::<2>(&mut rows, 0x0000_ffff_0000_ffff);
         swap_quarters::<1>(&mut rows, 0x00ff_00ff_00ff_00ff);

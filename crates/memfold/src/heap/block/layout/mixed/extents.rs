@@ -1,4 +1,4 @@
-//! The lists of a block's free extents, by size: the session that allocates from the block has them.
+//! The lists of a block's free extents, by size. They belong to the session that allocates from the block.
 
 use super::MOST_UNITS;
 

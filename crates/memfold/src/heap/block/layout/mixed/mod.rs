@@ -62,7 +62,7 @@ const LISTED: usize = HEADER + LINK;
 /// How many extents of one bin are examined for the best fit.
 const LOOKED_AT: usize = 32;
 
-/// Whether `rest` bytes after a node are zero or enough for a header.
+/// Whether `rest`, the number of bytes after a node, is zero or enough for a header.
 #[inline]
 fn leaves_extent(rest: usize) -> bool {
     rest == 0 || rest >= LEAST
@@ -153,7 +153,7 @@ impl Mixed {
                     stride += next.stride;
                 }
                 self.put_free(place, stride)?;
-                // The longest is held back.
+                // The longest extent so far is held back: in the end it becomes the open one.
                 let merged = Extent { place, stride, node: None };
                 let shorter =
                     if stride > longest.stride { std::mem::replace(&mut longest, merged) } else { merged };
@@ -172,7 +172,7 @@ impl Mixed {
         self.image.zero(extent.place, if used { inner } else { inner.min(LINK + LONG) })
     }
 
-    /// Zeroes what freed nodes held.
+    /// Zeroes the bytes that freed nodes held.
     pub fn clear(self) -> Result<(), Damaged> {
         for extent in self.extents() {
             let extent = extent?;
