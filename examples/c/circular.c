@@ -1,5 +1,5 @@
-/* A circular list: the last node's link is the first one. Everybody counts, and every third one goes, until one is left. Nodes are used through
- * pointers while they are pinned.
+/* A circular list: the last node links to the first one. Going round, every third node is removed until one
+ * is left (the Josephus problem). Nodes are pinned and used through pointers.
  *
  * usage: circular [NODES] */
 #include "example.h"
@@ -34,7 +34,7 @@ int main(int argc, char **argv) {
     }
     say(heap, "circular list");
 
-    /* `last` is always the one before the one that counts next. */
+    /* `last` is always the node before the one that counts next. */
     for (unsigned left = count; left > 1; left--) {
         for (unsigned step = 1; step < every; step++) {
             const void *bytes;
@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
         TRY(memfold_free(session, goes));
     }
 
-    /* The known answer: with each one more in the circle, the survivor is three places further. */
+    /* The known answer: with each further node in the circle, the survivor is three places further on. */
     unsigned survivor = 0;
     for (unsigned n = 2; n <= count; n++) survivor = (survivor + every) % n;
     struct node node;

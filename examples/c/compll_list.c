@@ -1,4 +1,4 @@
-/* A sorted list with compll's interface. Compile it with -DCOMPLL_NOLIB, and it is a list on malloc, for debuggers.
+/* A sorted list with compll's interface. Compiled with -DCOMPLL_NOLIB it uses malloc instead, for debugging.
  *
  * usage: compll_list [ITEMS] */
 #include <compll.h>
@@ -17,7 +17,7 @@ struct item {
 #define W(x) ((struct item *)compll_write(x))
 
 #ifndef COMPLL_NOLIB
-/* Zeros are most of what there is to gain: a zero byte is followed by how many there are. A program would call a library here. */
+/* Replaces each run of zero bytes by a zero and its length. A real program would call a library. */
 static unsigned int compress_block(const unsigned char *src, unsigned int src_len, unsigned char *dest, unsigned int dest_len) {
     unsigned int i = 0, n = 0;
     while (i < src_len) {

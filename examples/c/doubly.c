@@ -1,4 +1,4 @@
-/* A doubly linked list, in a heap with options of its own. Single fields are written where they are.
+/* A doubly linked list, in a heap with its own options. Single fields are written in place.
  *
  * usage: doubly [NODES] */
 #include "example.h"
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     TRY(memfold_session_open(heap, &session));
     for (int i = 0; i < count; i++) append(i);
 
-    /* Every third one goes. */
+    /* Remove every third node. */
     memfold_handle at = head, next;
     for (int i = 0; at != MEMFOLD_NO_NODE; i++, at = next) {
         TRY(memfold_read_at(session, at, 0, &node, sizeof node));
@@ -61,7 +61,7 @@ int main(int argc, char **argv) {
         if (i % 3 == 0) take_out(at);
     }
 
-    /* Backwards, the rest is there. */
+    /* Walk the rest backwards. */
     for (at = tail; at != MEMFOLD_NO_NODE; at = node.prev) {
         TRY(memfold_read_at(session, at, 0, &node, sizeof node));
         EXPECT(node.number % 3 != 0);

@@ -1,4 +1,4 @@
-/* What the examples share: an error ends the program with a message. */
+/* Shared by the examples: an error ends the program with a message. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -22,7 +22,7 @@ static inline void expect_(int is_so, const char *what) {
     exit(1);
 }
 
-/* What the heap has saved, at the end of an example. */
+/* Prints how much the heap has saved, at the end of an example. */
 static inline void say(memfold_heap *heap, const char *what) {
     memfold_stats stats;
     TRY(memfold_heap_stats(heap, &stats, sizeof stats));

@@ -1,12 +1,12 @@
-/* A directory with hard links, as in figure 3.5 of the compll report: the structure that ncdu keeps of a disk.
+/* A directory with hard links, as in figure 3.5 of the compll report: ncdu's structure for a disk.
  *
  *     /home/user ─┬─ README ──────┐ the same file: the nodes of one file are a circle by `hlnk`
  *                 ├─ ChangeLog    │
  *                 ├─ src ─── main.c ...
  *                 └─ doc ─── README
  *
- * Each node has links to its parent, to the next one in its directory, and to the first one in it. Sizes are added up in all
- * parents, but a file with several names counts once in each of them.
+ * Each node links to its parent, to the next node in its directory, and to the first node below it. Sizes
+ * are added to all ancestors, but a file with several names counts once in each of them.
  *
  * usage: hardlinks [FILES] */
 #include "example.h"
@@ -35,7 +35,7 @@ static void set(memfold_handle node, size_t field, memfold_handle to) {
     TRY(memfold_write_at(session, node, field, &to, sizeof to));
 }
 
-/* Whether one of the other names of a file is somewhere below `directory`. */
+/* Whether another name of a file is somewhere below `directory`. */
 static int is_below(memfold_handle file, memfold_handle directory) {
     for (memfold_handle other = load(file).hlnk; other != file && other != MEMFOLD_NO_NODE; other = load(other).hlnk)
         for (memfold_handle up = load(other).parent; up != MEMFOLD_NO_NODE; up = load(up).parent)
@@ -54,7 +54,7 @@ static memfold_handle add(memfold_handle parent, const char *name, long long siz
     else TRY(memfold_alloc_near(session, length(entry.name), parent, &made));
     if (parent != MEMFOLD_NO_NODE) entry.next = load(parent).sub;
     if (same != MEMFOLD_NO_NODE) {
-        /* Into the circle, which begins when there is a second name. */
+        /* Put it into the circle, which begins with the second name. */
         memfold_handle next = load(same).hlnk;
         entry.inode = load(same).inode;
         entry.hlnk = next == MEMFOLD_NO_NODE ? same : next;
@@ -108,12 +108,12 @@ int main(int argc, char **argv) {
         add(src, name, i, MEMFOLD_NO_NODE);
     }
 
-    /* From one name to the other and back. */
+    /* The two names link to each other. */
     EXPECT(load(readme).hlnk == again && load(again).hlnk == readme);
     path(load(readme).hlnk, text, sizeof text);
     printf("README is also %s\n", text);
     EXPECT(strcmp(text, "/home/user/doc/README") == 0);
-    /* Both names are below home, but the file is there once. */
+    /* Both names are below home, but the file counts once. */
     EXPECT(load(doc).size == 4096 + 1000);
     EXPECT(load(home).size == 1000 + 500 + 4096 + 4096 + (long long)files * (files - 1) / 2);
     say(heap, "directory");

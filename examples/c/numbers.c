@@ -5,12 +5,12 @@
 
 #include <string.h>
 
-/* What memfold_slablist_foldl calls for each element. */
+/* memfold_slablist_foldl calls this for each element. */
 static int add(void *context, const void *element, size_t len) {
     uint64_t number;
     memcpy(&number, element, len);
     *(uint64_t *)context += number;
-    return 0; /* Something else would stop it. */
+    return 0; /* Any other number would stop it. */
 }
 
 static int print(void *context, const void *word, size_t len, const void *count, size_t count_len) {
@@ -21,7 +21,7 @@ static int print(void *context, const void *word, size_t len, const void *count,
     return 0;
 }
 
-/* Sorted, each once. */
+/* A sorted list that keeps each number once. */
 static void numbers(memfold_session *session, uint64_t most) {
     memfold_slablist *list, *small;
     uint64_t len, sum = 0, first, position;
@@ -34,7 +34,7 @@ static void numbers(memfold_session *session, uint64_t most) {
     TRY(memfold_slablist_contains_u64(list, 301, &contains));
     EXPECT(!contains);
 
-    /* All from 1000 on, by their positions. */
+    /* All numbers from 1000 on, by their positions. */
     uint64_t from = 1000;
     TRY(memfold_slablist_lower_bound(list, &from, sizeof from, &position));
     TRY(memfold_slablist_get_u64(list, position, &first));
@@ -42,7 +42,7 @@ static void numbers(memfold_session *session, uint64_t most) {
     TRY(memfold_slablist_foldl(list, 0, position, add, &sum, NULL));
     EXPECT(sum == 3 * 333 * 334 / 2);
 
-    /* A cursor stays at its element while others go. */
+    /* A cursor stays at its element while others are removed. */
     memfold_cursor cursor;
     TRY(memfold_slablist_cursor_new(list, position, &cursor));
     TRY(memfold_slablist_extract(list, 0, position, &small));
@@ -57,10 +57,10 @@ static void numbers(memfold_session *session, uint64_t most) {
     TRY(memfold_slablist_free(small));
     TRY(memfold_slablist_len(list, &len));
     printf("%llu numbers are left\n", (unsigned long long)len);
-    /* The other list goes with its session. */
+    /* Closing the session frees the other list. */
 }
 
-/* How often each word comes. */
+/* Counts how often each word occurs. */
 static void words(memfold_session *session) {
     static const char *const text[] = {"slab", "list", "heap", "slab", "block", "list", "slab"};
     memfold_slabmap_options options = memfold_default_slabmap_options();
@@ -86,7 +86,7 @@ int main(int argc, char **argv) {
 
     TRY(memfold_heap_new(NULL, &heap));
     TRY(memfold_session_open(heap, &session));
-    /* 7919 is prime, so that this is a permutation if it does not divide the number. */
+    /* 7919 is prime, so this is a permutation unless 7919 divides the number. */
     numbers(session, argc > 1 ? strtoull(argv[1], NULL, 10) : 100000);
     words(session);
     say(heap, "a slab list");

@@ -19,7 +19,7 @@ int main(int argc, char **argv) {
     TRY(memfold_heap_new(NULL, &heap));
     TRY(memfold_session_open(heap, &session));
 
-    /* Put each new one in front. */
+    /* Add each new node at the front. */
     for (long i = 0; i < count; i++) {
         memfold_handle made;
         TRY(memfold_alloc(session, sizeof node, &made));
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
         head = made;
     }
 
-    /* Insert one after the first: its link is the first one's. */
+    /* Insert a node after the first one: it takes over the first one's link. */
     struct node first;
     TRY(memfold_read_at(session, head, 0, &first, sizeof first));
     TRY(memfold_alloc_near(session, sizeof node, head, &after));

@@ -1,4 +1,4 @@
-/* A binary tree of words: each node has two links and a text of its own length behind them.
+/* A binary tree of words: each node has two links, followed by a text of any length.
  *
  * usage: tree [WORDS] */
 #include "example.h"
@@ -15,7 +15,7 @@ struct node {
 static memfold_session *session;
 static memfold_handle root;
 
-/* Counts a word, which is a new node if it was not there. */
+/* Counts a word; a new word gets a new node. */
 static void count(const char *word) {
     struct node node;
     memfold_handle parent = MEMFOLD_NO_NODE, at = root;
@@ -42,7 +42,7 @@ static void count(const char *word) {
     else TRY(memfold_write_at(session, parent, field, &at, sizeof at));
 }
 
-/* Goes through the tree in order; the words that were counted. */
+/* Walks the tree in order; returns how many words were counted. */
 static unsigned long walk(memfold_handle at, char *before) {
     struct node node;
     if (at == MEMFOLD_NO_NODE) return 0;

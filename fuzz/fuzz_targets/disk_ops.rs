@@ -1,4 +1,4 @@
-//! Requests to a RAM disk, beside an array that has the same done to it.
+//! Requests to a RAM disk, compared with an array that is changed in the same way.
 //!
 //! ```text
 //!   kind, 1 byte | step | step | ──
@@ -6,7 +6,7 @@
 //!   offset       in units of 64 bytes; length in bytes, or in pages
 //! ```
 //!
-//! What is refused at the limit leaves each page as it was, or as it was to be.
+//! A request that is refused at the limit leaves each page either as it was or as requested.
 #![no_main]
 
 #[path = "heap/input.rs"]
@@ -18,13 +18,13 @@ use input::Input;
 use libfuzzer_sys::fuzz_target;
 use memfold_disk::{BackingFile, Disk, Error, Options, PAGE};
 
-/// Some leaves, and a part of a page; of noise it takes more than the limit.
+/// Several leaves, and a part of a page. If all of it is noise, it does not fit into the limit.
 const SIZE: usize = 2600 * PAGE + 700;
 const LIMIT: u64 = 8 << 20;
 /// Steps of one run.
 const STEPS: usize = 400;
 
-/// What is written: noise, few letters, a repeated word, zeros, or what stands elsewhere.
+/// What is written: noise, a few letters, a repeated byte, zeros, or a copy from elsewhere.
 fn content(kind: u8, seed: u64, array: &[u8], bytes: &mut [u8]) {
     let mut state = seed | 1;
     let mut next = || {
@@ -46,7 +46,7 @@ fn content(kind: u8, seed: u64, array: &[u8], bytes: &mut [u8]) {
     }
 }
 
-/// Each page of a refused request is as it was, or as it was to be.
+/// Checks that each page of a refused request is as it was or as requested, and updates the array.
 fn take_what_is_there(disk: &Disk, array: &mut [u8], offset: usize, wanted: &[u8]) {
     let end = offset + wanted.len();
     for first in (offset / PAGE * PAGE..end).step_by(PAGE) {

@@ -1,11 +1,13 @@
-//! Files that are no trees, or were made to do harm: whatever is opened is looked at in every way, and may be
-//! wrong but no more than that.
+//! Files that are no trees, or malicious ones. A file that can be opened is read in every way: its contents
+//! may be wrong, but nothing else may go wrong.
 //!
 //! ```text
 //! | which, 1 byte | how, 1 byte | the rest
 //!
-//!   which    0, 1    what is in a file of ours, changed at places of two bytes, or its trailer's numbers; with checks as they should be
-//!            2       the rest is what is in the file, behind six numbers of two bytes for its trailer; the same
+//!   which    0, 1    a file of ours, its contents changed at places of two bytes, or its trailer's numbers;
+//!                    with right checksums
+//!            2       the rest is six numbers of two bytes for the trailer, and the contents of the file;
+//!                    with right checksums
 //!            3       a file of ours, changed at places of two bytes
 //!            4       the rest is the file
 //!   how      codec, and which of our files
@@ -46,7 +48,7 @@ struct Made {
     numbers: [u64; 6],
 }
 
-/// Everything that an export can say.
+/// Everything that an export can contain.
 const SMALL: &str = r#"[1,2,{},[{"name":"/all","asize":4096,"dsize":8192,"dev":7,"uid":1,"gid":2,"mode":16877,"mtime":3},
 {"name":"a file","asize":1,"dsize":512},{"name":"error 5","read_error":true,"errno":5},{"name":"kernel","excluded":"kernfs"},
 {"name":"link","asize":10,"dsize":512,"ino":9,"hlnkc":true,"nlink":3},{"name":"no file","notreg":true,"mtime":9},
@@ -54,7 +56,7 @@ const SMALL: &str = r#"[1,2,{},[{"name":"/all","asize":4096,"dsize":8192,"dev":7
 [{"name":"loop","dev":8,"loop":true}],
 [{"name":"sub"},{"name":"link too","asize":10,"dsize":512,"ino":9,"hlnkc":true,"nlink":3},[{"name":"below"},{"name":"x","asize":70000,"dsize":71680}]]]]"#;
 
-/// With directories of several parts, and more than a block.
+/// An export of more than a block, with directories of several parts.
 fn large() -> String {
     let mut text = String::from("[1,2,{},[{\"name\":\"/large\"}");
     for directory in 0..2 {
@@ -82,7 +84,7 @@ fn ours(export: &str, codec: &str) -> Vec<u8> {
     bytes
 }
 
-/// Takes a file apart that is not compressed.
+/// Takes an uncompressed file apart.
 fn made(file: &[u8]) -> Made {
     let (file, trailer) = file.split_at(file.len() - TRAILER);
     let mut numbers = trailer.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
@@ -90,7 +92,7 @@ fn made(file: &[u8]) -> Made {
     Made { space: file[HEADER..HEADER + numbers[0] as usize].to_vec(), numbers }
 }
 
-/// A file with this in it, and with checks that are right.
+/// A file with these contents and right checksums.
 fn file(made: &Made, codec: &str) -> Vec<u8> {
     let mut bytes = Vec::from(*b"MEMFOLDU\x01\0\0\0\0\0\0\0");
     let compressor = memfold_codec::codec(codec).unwrap();
@@ -119,7 +121,7 @@ fn file(made: &Made, codec: &str) -> Vec<u8> {
     bytes
 }
 
-/// A file in memory, which holds what was written last.
+/// Opens these bytes as a file in memory.
 fn opened(bytes: &[u8]) -> Option<File> {
     // SAFETY: the name is a string; nobody else has the descriptor, which is closed with the file.
     let mut to = unsafe {
@@ -131,7 +133,7 @@ fn opened(bytes: &[u8]) -> Option<File> {
     File::of(to).ok()
 }
 
-/// What there is of a tree.
+/// The contents of a tree.
 #[derive(Debug, Default, PartialEq)]
 struct All {
     directories: Vec<(u32, Row, Vec<u8>, OwnEntry)>,
@@ -139,7 +141,7 @@ struct All {
     names: Vec<Name>,
 }
 
-/// Looks at everything.
+/// Reads everything in every way.
 fn walk(source: &dyn Source, session: &Session<'_>) -> Result<All, Error> {
     let mut all = All::default();
     let (mut way, mut end, mut steps) = (Below::new(0), Ok(()), 0);
@@ -170,7 +172,7 @@ fn walk(source: &dyn Source, session: &Session<'_>) -> Result<All, Error> {
             assert_eq!(view.item(source, position)?.entry, source.entry(contents, slot)?);
             assert_eq!(view.position(source, slot)?, Some(position));
         }
-        // Where its parts are is not the same everywhere.
+        // Its parts may be at other places in another file.
         row.set_contents(Contents { node: None, ..contents });
         all.directories.push((number, row, source.path(number)?, source.own_entry(number)?));
     }
@@ -198,7 +200,7 @@ fuzz_target!(|data: &[u8]| {
             let len = made.space.len();
             while !input.0.is_empty() {
                 let (place, byte) = (usize::from(input.short()), input.byte());
-                // Numbers that are a little more or less, or much.
+                // Changes a number by a little, or makes it large.
                 match place {
                     0xfff0..0xfff6 => {
                         made.numbers[place - 0xfff0] =
@@ -206,7 +208,7 @@ fuzz_target!(|data: &[u8]| {
                     }
                     0xfff6..0xfffc => made.numbers[place - 0xfff6] = u64::MAX >> (byte % 64),
                     _ if which == 0 => made.space[place % len] = byte,
-                    // What is behind the parts is where it matters.
+                    // Rows, names and head come after the parts, and matter most.
                     _ => made.space[len - 1 - place % len.min(4000)] = byte,
                 }
             }
@@ -234,12 +236,12 @@ fuzz_target!(|data: &[u8]| {
         _ => input.0.to_vec(),
     };
     let Some(file) = opened(&bytes) else { return };
-    // Nothing is left there by the last one.
+    // The previous input has left no node in this heap.
     static HEAP: OnceLock<Heap> = OnceLock::new();
     let session = HEAP.get_or_init(heap).session().unwrap();
     let first = walk(&file, &session);
     let exported = json::write(&file, std::io::sink(), &Export { timestamp: 0, extended: true }, |_| true);
-    // Directories that nothing leads to are written, too, and may be wrong.
+    // Writing includes directories that nothing leads to, so it may fail although the walk succeeds.
     let mut again = Vec::new();
     let written = write(&file, "copy", &mut again, &mut |_| true);
     let Ok(first) = first else { return };

@@ -1,5 +1,5 @@
-//! Any bytes as an export: an error or a tree, in the memory that is allowed; and a tree that was read is the
-//! same when it was written and read again.
+//! Any bytes as an export: reading them gives an error or a tree, within the heap's limit. A tree that was
+//! read stays the same when it is written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -39,7 +39,7 @@ fuzz_target!(|data: &[u8]| {
     let second_session = second_heap.session().expect("a heap has a session");
     let second = match tree(&written, &second_heap, &second_session) {
         Ok(tree) => tree,
-        // In another order it may need a little more.
+        // The order of entries may differ, so the tree may need a little more memory.
         Err(ReadError::Tree(Error::Heap(Refused::Limit))) => return,
         Err(error) => panic!("{error}: {}", written.escape_ascii()),
     };

@@ -1,5 +1,5 @@
-//! Any bytes as a part of a directory: malformed, or entries that are the same when they are written and read
-//! again.
+//! Any bytes as a part of a directory: they are malformed, or their entries stay the same when they are
+//! written and read again.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

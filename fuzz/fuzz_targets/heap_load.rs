@@ -1,11 +1,11 @@
-//! Files that are no heaps, or were made to do harm: whatever is loaded is used in every way, and may be
-//! wrong but not unsound.
+//! Files that are no heaps, or malicious ones. A heap that can be loaded is used in every way: its contents
+//! may be wrong, but it must be sound.
 //!
 //! ```text
 //! | which, 1 byte | the rest        which: 0..=3 changes a file of ours, at places of two bytes; others: the rest is the file |
 //! ```
 //!
-//! Checksums are made right for most inputs: whoever wants to do harm can do that too.
+//! Most inputs get right checksums, because an attacker can make them, too.
 #![no_main]
 
 #[path = "heap/input.rs"]
@@ -22,7 +22,7 @@ use twox_hash::XxHash3_64;
 const START: usize = 16;
 const BEFORE: usize = 8;
 const AFTER: usize = 8;
-/// Blocks and places that are looked at for nodes.
+/// Blocks and places in them where nodes are searched for.
 const BLOCKS: u64 = 24;
 const PLACES: u64 = 160;
 
@@ -30,7 +30,7 @@ fn options(codec: &str) -> Options {
     Options::new().block_size(1024).limit(Limit::Blocks(3)).codec(codec)
 }
 
-/// A file with all that there is: both layouts, with and without checks, vacant numbers, long nodes.
+/// A file with everything: both layouts, with and without checks, vacant numbers, long nodes.
 fn file(codec: &str, alignment: usize) -> Vec<u8> {
     let mut heap = Heap::new(options(codec).alignment(alignment)).unwrap();
     let mut session = heap.session().unwrap();
@@ -56,7 +56,7 @@ fn file(codec: &str, alignment: usize) -> Vec<u8> {
     file
 }
 
-/// Makes checksums right as far as there are chunks.
+/// Corrects the checksums of all chunks.
 fn repair(file: &mut [u8]) {
     let Some(start) = file.get(..START) else { return };
     let (mut sum, mut at) = (XxHash3_64::oneshot_with_seed(0, start), START);
@@ -83,7 +83,7 @@ fn use_up(mut heap: Heap) {
     let mut found = vec![];
     for block in 1..BLOCKS {
         for place in 0..PLACES {
-            // Checks and incarnations as the files have them.
+            // The checks and incarnations that the files have.
             for high in [0, 1, 1 << 8, 1 << 8 | 1, 2 << 8] {
                 let handle = Handle::from_bits(high << 48 | block << 16 | place).unwrap();
                 let Ok(pin) = session.pin(handle) else { continue };
@@ -96,7 +96,7 @@ fn use_up(mut heap: Heap) {
             }
         }
     }
-    // One node's bytes are no other's.
+    // No two nodes may share a byte.
     for (i, (handle, bytes)) in found.iter().enumerate() {
         let new = vec![i as u8; bytes.len()];
         session.write(*handle).unwrap().copy_from_slice(&new);

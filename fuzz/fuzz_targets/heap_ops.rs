@@ -1,6 +1,6 @@
 //! The heap against a map from handles to bytes: everything that sessions do, several of them in one thread,
-//! with frames for few blocks, so that blocks come and go all the time. Between two rounds all is checked,
-//! and now and then the heap is saved and loaded.
+//! with frames for few blocks, so that blocks are evicted all the time. After each round everything is
+//! checked, and now and then the heap is saved and loaded.
 //!
 //! ```text
 //! | options, 4 bytes | round, round, ..        round: | sessions, 1 byte | operation, 1 byte, and what it needs | .. | 0 or the end |
@@ -17,15 +17,15 @@ use input::Input;
 use libfuzzer_sys::fuzz_target;
 use memfold::heap::{Error, Handle, Heap, Limit, Options, Pin, PolicyKind, Session};
 
-/// Bytes of all nodes together, and nodes, at most.
+/// The most bytes of all nodes together, and the most nodes.
 const MOST_BYTES: usize = 128 << 10;
 const MOST_NODES: usize = 2000;
-/// As long as no more nodes were freed, no handle is given out twice.
+/// No handle is given out twice before more than this many nodes were freed.
 const GENERATIONS: usize = 250;
-/// Handles that are gone and are tried again.
+/// Handles of freed nodes that are tried again.
 const STALE: usize = 64;
 
-/// What a node holds, and how often its place or length changed.
+/// The content of a node, and how often its length changed in place.
 struct Node {
     bytes: Vec<u8>,
     moved: u32,
@@ -38,7 +38,7 @@ struct Model {
     gone: HashSet<Handle>,
     freed: usize,
     bytes: usize,
-    /// Of nodes that go into a block with others.
+    /// Bytes of a block.
     block: usize,
     frames: u32,
 }
@@ -72,7 +72,7 @@ impl Model {
     fn len(&self, input: &mut Input<'_>) -> usize {
         let (how, byte) = (input.byte(), usize::from(input.byte()));
         match how % 16 {
-            // Many of one size get blocks of their own.
+            // Many nodes of one size get blocks for that size alone.
             0..=5 => 16,
             6 | 7 => 1 + byte % 24,
             8..=12 => 1 + byte * 2,
@@ -82,7 +82,7 @@ impl Model {
         .min(MOST_BYTES - self.bytes.min(MOST_BYTES - 1))
     }
 
-    /// An operation that pins may be in the way of.
+    /// The result of an operation; none if it failed because of pins, which it may.
     fn allowed<T>(result: Result<T, Error>, pins: usize) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -91,7 +91,7 @@ impl Model {
         }
     }
 
-    /// A handle that is gone is refused, if only because there is no room to look at its block.
+    /// Checks that a handle of a freed node was refused, or that pins left no frame to look at its block.
     fn refused<T: std::fmt::Debug>(result: Result<T, Error>, pins: usize) {
         match result {
             Err(Error::Stale) => {}
@@ -100,7 +100,7 @@ impl Model {
         }
     }
 
-    /// By block, so that each is brought once.
+    /// The handles by block, so that each block is restored once.
     fn in_order(&self) -> Vec<Handle> {
         let mut handles = self.live.clone();
         handles.sort_unstable_by_key(|handle| handle.to_bits() & 0xffff_ffff_ffff);
@@ -139,7 +139,7 @@ fn options(input: &mut Input<'_>) -> (Options, usize, u32) {
     (options, block, frames)
 }
 
-/// Does what the input says, until it says that it is enough. With `pins` guards held elsewhere.
+/// Does the operations of the input, up to a zero byte. The caller holds `pins` pins meanwhile.
 fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, pins: usize) {
     while let operation @ 1.. = input.byte() {
         let at = usize::from(operation >> 4) % sessions.len();
@@ -173,7 +173,8 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
                 let count = if operation % 16 == 5 { 1 + input.byte() % 70 } else { 1 };
                 for _ in 0..count {
                     let Some(handle) = model.pick(input) else { break };
-                    // The parts of a long node go one after the other.
+                    // The parts of a long node are freed one after the other, so pins could stop that
+                    // halfway.
                     let long = model.nodes[&handle].bytes.len() > model.block / 4;
                     if long && pins > 0 || Model::allowed(session.free(handle), pins).is_none() {
                         break;
@@ -226,7 +227,7 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
                 let bytes = &mut model.nodes.get_mut(&handle).unwrap().bytes;
                 let from = usize::from(input.short()) % bytes.len();
                 if operation % 16 == 10 || pins > 0 {
-                    // Within what is one part of a long node.
+                    // One byte, which is in one part of a long node.
                     let part = pattern(input.byte(), 1.min(bytes.len() - from));
                     if Model::allowed(session.write_at(handle, from, &part), pins).is_some() {
                         bytes[from..from + part.len()].copy_from_slice(&part);
@@ -239,7 +240,7 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
                 }
             }
             12 => {
-                // Gone, foreign, invented.
+                // Freed, foreign and invented handles.
                 for handle in model.stale.clone() {
                     if !model.nodes.contains_key(&handle) && model.freed < GENERATIONS {
                         Model::refused(session.size(handle), pins);
@@ -250,7 +251,7 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
                 let bits = (0..8).fold(0, |bits, _| bits << 8 | u64::from(input.byte()));
                 let near = model.pick(input).map_or(0, Handle::to_bits);
                 let has_long = model.nodes.values().any(|node| node.bytes.len() > model.block / 4);
-                // Parts of long nodes are nodes that the model doesn't know.
+                // The parts of long nodes are nodes that the model does not have.
                 for bits in [bits, near ^ bits & 0xff, near ^ 1 << (bits % 64)] {
                     let Some(handle) = Handle::from_bits(bits).filter(|_| !has_long) else { continue };
                     if !model.nodes.contains_key(&handle) && model.freed < GENERATIONS {
@@ -269,7 +270,7 @@ fn run(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, p
     }
 }
 
-/// Goes on with nodes pinned by the first session.
+/// Continues with nodes pinned by the first session.
 fn with_pins(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model, pins: usize) {
     let (first, rest) = sessions.split_first_mut().unwrap();
     let first = &*first;
@@ -299,7 +300,7 @@ fn with_pins(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Mo
 fn while_written(input: &mut Input<'_>, sessions: &mut [Session<'_>], model: &mut Model) {
     let (first, rest) = sessions.split_first_mut().unwrap();
     let (Some(written), Some(read)) = (model.pick(input), model.pick(input)) else { return };
-    // They would wait for each other.
+    // The reader would wait for the writer.
     if (written.to_bits() ^ read.to_bits()) % 8 == 0 || model.nodes[&read].bytes.len() > model.block / 4 {
         return;
     }

@@ -1,6 +1,6 @@
-//! Slab lists against the standard library's: sorted and ordered ones, of numbers and of strings, with frames
-//! for three short blocks. Below, an order that lies or panics is tried too: then nothing is asked of the
-//! list but that it keeps its elements, and can be dropped.
+//! Slab lists against the standard library's collections: sorted and ordered ones, of numbers and of strings,
+//! with frames for three short blocks. An order that lies is tried, too: then the list must only keep its
+//! elements, and it must be possible to drop it.
 //!
 //! ```text
 //! | which list, 1 byte | operation, 1 byte, and what it needs | .. |
@@ -17,7 +17,7 @@ use libfuzzer_sys::fuzz_target;
 use memfold::collections::{Natural, SlabList};
 use memfold::heap::{Heap, Limit, Options, Session};
 
-/// Elements at most.
+/// The most elements.
 const MOST: usize = 20_000;
 
 fuzz_target!(|data: &[u8]| {
@@ -38,7 +38,7 @@ fn numbers(session: &Session<'_>, input: &mut Input<'_>) {
     let mut list = SlabList::new(session).per_slab(2 + usize::from(input.byte()));
     let mut model = BTreeSet::new();
     let is_far = input.byte() % 2 == 1;
-    // Far from each other: leaves are kept as ascending numbers, and searched so.
+    // Numbers far from each other: leaves are stored as ascending numbers, and searched in that form.
     let put = |x: u64| if is_far { x << 40 | x.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 24 } else { x };
     while !input.0.is_empty() && model.len() < MOST {
         let (what, x) = (input.byte(), u64::from(input.short()));
@@ -46,7 +46,7 @@ fn numbers(session: &Session<'_>, input: &mut Input<'_>) {
             0..3 => assert_eq!(list.insert(&put(x)).unwrap(), model.insert(put(x))),
             3 => assert_eq!(list.remove(&put(x)).unwrap().is_some(), model.remove(&put(x))),
             4 => {
-                // Many at once: in order, or far apart.
+                // Many at once, in order, at one of several distances.
                 let step = 1 + u64::from(what / 8);
                 for x in (0..u64::from(input.byte())).map(|i| put(x + i * step)) {
                     assert_eq!(list.insert(&x).unwrap(), model.insert(x));

@@ -1,5 +1,5 @@
-//! What AddressSanitizer is told: libdeflate compiles a file for each set of
-//! instructions, and the same constant in each is no error.
+//! Options for AddressSanitizer: libdeflate compiles a file for each instruction set, and the same constant
+//! in each object is not an error.
 
 use std::ffi::c_char;
 

@@ -1,6 +1,5 @@
-//! The store against a map that keeps everything twice: puts of all sizes,
-//! reads, new owners, deletions and bits of maintenance in any order, stale and
-//! made-up references in between, and now and then no memory.
+//! The store against a map with the same contents: puts of all sizes, reads, new owners, deletions and bits
+//! of maintenance in any order, stale and made-up references in between, and now and then no memory.
 //!
 //! ```text
 //! | operation, 1 byte | owner, 1 byte | length or budget, 3 bytes | ...
@@ -16,27 +15,27 @@ use libfuzzer_sys::fuzz_target;
 use memfold::SystemMemory;
 use memfold::store::{Full, Memory, Owners, Ref, Store, Tuning};
 
-/// The system's memory, which may be refused.
+/// The system's memory, which is refused while the flag is set.
 struct Fickle(AtomicBool);
 
-// SAFETY: the system's memory, or none.
+// SAFETY: `SystemMemory` serves every call that is not refused.
 unsafe impl Memory for Fickle {
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
         if self.0.load(Ordering::Relaxed) { None } else { SystemMemory.reserve(bytes) }
     }
 
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         !self.0.load(Ordering::Relaxed) && unsafe { SystemMemory.commit(start, bytes) }
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         unsafe { SystemMemory.release(start, bytes) }
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         unsafe { SystemMemory.unreserve(start, bytes) }
     }
 }
@@ -105,7 +104,7 @@ fuzz_target!(|data: &[u8]| {
                 assert!(blob.payload == payload(seed, len));
             }
             (_, None) => {
-                // A blob may have come back to an owner it had before.
+                // A blob may belong again to an owner that it had before.
                 let live = |&&(r, owner): &&(Ref, u64)| {
                     slots.0[owner as usize].load(Ordering::Relaxed) == r.to_bits()
                 };

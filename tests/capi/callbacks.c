@@ -1,17 +1,18 @@
-/* Codecs by callbacks: good ones, and every way to be a bad one. Whatever they do, no wrong byte is read, and the heap is sound. */
+/* Codecs by callbacks: a good one, and every way to be a bad one. Whatever they do, no wrong byte is read,
+ * and the heap stays sound. */
 #include "check.h"
 
 enum fault {
     NOTHING,
-    FAILS_COMPRESSING,   /* 0 */
+    FAILS_COMPRESSING,   /* returns 0 */
     CLAIMS_TOO_MUCH,     /* more than its room */
     CLAIMS_THE_MOST,     /* SIZE_MAX */
-    WRITES_LESS,         /* than it says */
-    GROWS,               /* as much as it has room for */
-    FAILS_DECOMPRESSING, /* 0 */
+    WRITES_LESS,         /* than it claims */
+    GROWS,               /* fills its room */
+    FAILS_DECOMPRESSING, /* returns 0 */
     YIELDS_LESS,
     YIELDS_MORE,
-    LIES_ABOUT_BYTES, /* the right length of wrong bytes */
+    LIES_ABOUT_BYTES, /* the right length, but a wrong byte */
     CALLS_THE_LIBRARY,
     FAULTS
 };
@@ -79,14 +80,14 @@ static struct node *fill_heap(memfold_session *session, uint64_t *state) {
         memset(nodes[i].bytes, (int)below(state, 256), 1 + below(state, LEN));
         OK(memfold_alloc(session, LEN, &nodes[i].handle));
         int error = memfold_write_at(session, nodes[i].handle, 0, nodes[i].bytes, LEN);
-        /* Its block went, and does not come back now: the node is as it was made. */
+        /* The node's block was evicted and cannot be restored now, so the node is still all zero. */
         if (error == MEMFOLD_DAMAGED) memset(nodes[i].bytes, 0, LEN);
         else OK(error);
     }
     return nodes;
 }
 
-/* How many nodes can't be read; the others are as they were. */
+/* Checks the nodes that can be read; returns how many can't be. */
 static int damaged(memfold_session *session, const struct node *nodes) {
     int count = 0;
     for (int i = 0; i < COUNT; i++) {
@@ -135,7 +136,7 @@ static void with_fault(enum fault fault, uint32_t blocks, uint32_t paranoid) {
     default: CHECK(lost > COUNT && stats.callback_faults > 0);
     }
 
-    /* It goes on as ever: with what is new, and with what only could not be read for a while. */
+    /* With a good codec again, new nodes work, and old ones that were stored correctly can be read. */
     codec.fault = NOTHING;
     struct node *after = fill_heap(session, &state);
     CHECK(damaged(session, after) == 0);

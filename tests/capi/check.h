@@ -1,4 +1,4 @@
-/* What all of these tests use. A test that finds something ends with status 1 and says where. */
+/* Shared by all of these tests. A check that fails ends the test with status 1 and says where. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -33,7 +33,7 @@ static inline void fill(uint64_t *state, void *to, size_t len) {
     for (size_t i = 0; i < len; i++) ((unsigned char *)to)[i] = (unsigned char)below(state, 7);
 }
 
-/* Runs of equal bytes: a byte and how often it comes. */
+/* Run-length coding: a byte and how often it occurs. */
 static inline size_t shorten(const unsigned char *from, size_t len, unsigned char *to, size_t room) {
     size_t n = 0;
     for (size_t i = 0; i < len;) {

@@ -1,5 +1,5 @@
-/* A client of compll as clients are: it nests reads and writes, and keeps pointers across a few calls. Everything is compared with a model that malloc
- * keeps. */
+/* A typical client of compll: it nests reads and writes, and keeps pointers across a few calls. Everything is
+ * compared with a model in memory from malloc. */
 #ifndef COMPLL_ITEMS_H
 #define COMPLL_ITEMS_H
 
@@ -50,7 +50,7 @@ static inline void same(const struct model *m) {
     CHECK(item && memcmp(item, m->item, m->len) == 0);
 }
 
-/* A live one. */
+/* A random live node. */
 static inline struct model *any(struct model *all, uint64_t *state) {
     struct model *m;
     do m = &all[below(state, ITEMS)];
@@ -69,18 +69,18 @@ static inline void make(struct model *m, uint64_t *state) {
     memcpy(W(m->node)->bytes, m->item->bytes, bytes);
 }
 
-/* `keeps`: how many blocks stay where they are. */
+/* `keeps`: how many blocks stay in place. */
 static inline void step(struct model *all, uint64_t *state, unsigned keeps) {
     struct model *a = any(all, state), *b = any(all, state), *c;
     struct item *kept[8];
     struct model *of[8];
     unsigned value = (unsigned)next_random(state);
     switch (below(state, 10)) {
-    case 0: /* The order in which the two are asked for is the compiler's choice here, */
+    case 0: /* The compiler chooses the order of the two calls. */
         W(a->node)->x += R(b->node)->y + value;
         a->item->x += b->item->y + value;
         break;
-    case 1: { /* and not here. */
+    case 1: { /* The program does. */
         struct item *to = W(a->node);
         const struct item *from = R(b->node);
         to->x = from->x + value;
@@ -94,7 +94,7 @@ static inline void step(struct model *all, uint64_t *state, unsigned keeps) {
         a->item->y = b->item->x ^ value;
         break;
     }
-    case 3: /* As many pointers as can be had, all written through at the end, and read through. */
+    case 3: /* As many pointers as stay valid; all are used at the end. */
         for (unsigned i = 0; i < keeps; i++) {
             of[i] = any(all, state);
             kept[i] = W(of[i]->node);
@@ -104,13 +104,13 @@ static inline void step(struct model *all, uint64_t *state, unsigned keeps) {
             if (of[i]->len > sizeof(struct item)) kept[i]->bytes[0] = of[i]->item->bytes[0] = (unsigned char)i;
         }
         break;
-    case 4: { /* Kept while others are only read. */
+    case 4: { /* A pointer is kept while others are only read. */
         struct item *to = W(a->node);
         for (unsigned i = 1; i < keeps; i++) same(any(all, state));
         to->y = a->item->y = value;
         break;
     }
-    case 5: { /* Kept while one comes and one goes. */
+    case 5: { /* A pointer is kept while a node is freed and another is made. */
         struct item *to = W(a->node);
         do c = &all[below(state, ITEMS)];
         while (c == a);

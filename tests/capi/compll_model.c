@@ -1,4 +1,4 @@
-/* compll with one thread and 1 to 20 uncompressed blocks; what a program can do wrong; callbacks that lie.
+/* compll with one thread and 1 to 20 uncompressed blocks; errors of programs; callbacks that lie.
  *
  * usage: compll_model [SEED] */
 #include "compll_items.h"

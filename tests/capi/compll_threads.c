@@ -1,4 +1,5 @@
-/* compll with several threads: each has its own pointers, and there is room for those of all, or calls fail.
+/* compll with several threads: each has its own pointers, and if there is no room for those of all, calls
+ * fail.
  *
  * usage: compll_threads [SEED] */
 #define _POSIX_C_SOURCE 200809L
@@ -17,7 +18,7 @@ static pthread_barrier_t all_began;
 
 static void *one_of_many(void *argument) {
     struct thread *self = argument;
-    /* With this, it is one of the threads among which the blocks are shared. */
+    /* From this call on, the thread has a share of the blocks. */
     compll_t first = compll_alloc(8);
     CHECK(first != 0);
     pthread_barrier_wait(&all_began);
@@ -41,7 +42,7 @@ static void together(unsigned uncomp_count, unsigned count, unsigned keeps, int 
     pthread_barrier_destroy(&all_began);
 }
 
-/* With more threads than there is room for: pointers are NULL then, and those that are not are good. */
+/* With more threads than there is room for, some pointers are NULL, and the others are valid. */
 static void *too_many(void *argument) {
     struct thread *self = argument;
     unsigned count = 0;
@@ -81,7 +82,7 @@ static void crowd(void) {
     }
     CHECK(nodes > 0);
     printf("8 threads, 1 block: %d nodes, %d threads were refused\n", nodes, stood_back);
-    /* They are gone: there is room again. */
+    /* The threads have ended, so there is room again. */
     compll_t node = compll_alloc(8);
     CHECK(node && compll_write(node));
     compll_free(node);

@@ -1,4 +1,5 @@
-/* What a call costs: nanoseconds, all blocks resident, 1 MiB of nodes of 64 bytes at random. Beside it malloc's pointers. No test: it compares nothing.
+/* The cost of a call in nanoseconds, with all blocks resident, for random nodes of 64 bytes, 1 MiB in all;
+ * and that of pointers from malloc. This is not a test: it checks no result.
  *
  * usage: cost [WHICH]   for example under perf stat
  * make -C tests/capi cost PREFIX=... OUT=... */
@@ -52,7 +53,7 @@ static int add(void *context, const void *element, size_t len) {
     return 0;
 }
 
-/* What the functions of slab lists take beside the lists themselves: one that is in one leaf, in the cache. */
+/* The overhead of the functions for slab lists: the list is in one leaf, and in the processor's cache. */
 static void of_lists(memfold_session *session) {
     memfold_slablist *list;
     memfold_slabmap *map;

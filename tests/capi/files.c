@@ -1,4 +1,4 @@
-/* Heaps that are saved and loaded, the debugging twin, and the thread that works ahead. */
+/* Heaps that are saved and loaded, the debugging twin, and the heap's own thread. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -10,7 +10,7 @@ typedef struct {
     char text[40];
 } item;
 
-/* A list of `count` items, the last one first; what leads to it is the heap's root. */
+/* Makes a list of `count` items, the last one first; the heap's root leads to it. */
 static void make_list(memfold_heap *heap, uint64_t count) {
     memfold_session *session = NULL;
     memfold_handle first = MEMFOLD_NO_NODE;
@@ -70,7 +70,7 @@ static void files(const char *directory, uint64_t count) {
     walk_list(heap, count);
     OK(memfold_heap_destroy(heap));
 
-    /* With other options, over and over. */
+    /* Load and save again, with other options each time. */
     const char *codecs[] = {NULL, "lz4", "zstd:3"};
     for (size_t i = 0; i < sizeof codecs / sizeof *codecs; i++) {
         options.codec = codecs[i];

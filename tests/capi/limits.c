@@ -1,5 +1,5 @@
-/* Nodes and elements at every limit of size: in blocks from the smallest to the largest, with every alignment and
- * several codecs, before and after they were saved.
+/* Nodes and elements at every limit of size: in blocks from the smallest to the largest, with every alignment
+ * and several codecs, before and after the heap is saved.
  *
  *   bytes of a node   0       1 .. some share a block .. one fits | several blocks .. 4 GiB - 1      4 GiB ..
  *                  refused                                                                           refused */
@@ -20,7 +20,7 @@ struct node {
     size_t size;
 };
 
-/* What the node of a number holds: bytes that compress, in parts, and others than those of all other nodes. */
+/* The content of node `number`: it compresses in parts, and differs from that of all other nodes. */
 static void expected(uint64_t number, unsigned char *to, size_t len) {
     uint64_t state = number * 77;
     for (size_t at = 0; at < len; at += 8) {
@@ -32,18 +32,18 @@ static void expected(uint64_t number, unsigned char *to, size_t len) {
 
 static size_t sizes_of(size_t block, size_t alignment, size_t *to) {
     size_t count = 0;
-    /* As the heap reckons: some bytes for itself, and the node begins at a multiple of the alignment. */
+    /* As the heap computes it: it needs some bytes itself, and nodes begin at multiples of the alignment. */
     size_t longest = (block - 64 - (8 + alignment - 1) / alignment * alignment) / alignment * alignment;
     const size_t bounds[] = {1,         8,         16,      64,    alignment, block / 8,
                              block / 4, block / 2, longest, block, 2 * block, 2 * longest};
-    /* In large blocks it takes long: there fewer. */
+    /* Fewer in large blocks, which are slow. */
     const size_t around = block < 1 << 20 ? 2 : 1;
     for (size_t i = 0; i < sizeof bounds / sizeof *bounds; i++) {
         if (around == 1 && bounds[i] >= block / 8 && bounds[i] < longest) continue;
         size_t size = bounds[i] > around ? bounds[i] - around : 1;
         while (size <= bounds[i] + around) to[count++] = size++;
     }
-    /* All of them, where it takes no time. */
+    /* All sizes around the longest in small blocks, which are fast. */
     if (block <= 4096)
         for (size_t size = block - 80; size < block + 12; size++) to[count++] = size;
     CHECK(count <= MOST);
@@ -59,7 +59,7 @@ static void compare(memfold_session *session, const struct node *nodes, size_t c
         CHECK(size == len);
         OK(memfold_read(session, nodes[i].handle, found, len, &size));
         CHECK(size == len && memcmp(wanted, found, len) == 0);
-        /* Its last byte, and what is behind it. */
+        /* The last byte, and the bytes after it. */
         OK(memfold_read_at(session, nodes[i].handle, len - 1, found, 1));
         CHECK(found[0] == wanted[len - 1]);
         OK(memfold_read_at(session, nodes[i].handle, len, found, 0));
@@ -75,7 +75,7 @@ static void compare(memfold_session *session, const struct node *nodes, size_t c
 
 static void pinned(memfold_session *session, const struct node *node, size_t block, size_t alignment) {
     const void *bytes;
-    /* One that is longer than a block lies in several. */
+    /* A node longer than a block is in several blocks, so it cannot be pinned here. */
     if (node->size > block) return;
     OK(memfold_pin(session, node->handle, &bytes));
     CHECK((uintptr_t)bytes % alignment == 0);
@@ -109,7 +109,7 @@ static void nodes(size_t block, size_t alignment, size_t codec, const char *file
         pinned(session, &all[i], block, alignment);
     }
     compare(session, all, count, wanted, found);
-    /* Each becomes as long as another one, and then what it was again. */
+    /* Resize each node to the size of another one, and back. */
     for (size_t i = 0; i < count; i += quick ? 7 : 3) {
         size_t size = sizes[(i * 5 + 1) % count], stays = size < all[i].size ? size : all[i].size;
         OK(memfold_resize(session, &all[i].handle, size));
@@ -132,7 +132,7 @@ static void nodes(size_t block, size_t alignment, size_t codec, const char *file
     OK(memfold_heap_load(file, &options, &heap));
     session = open_session(heap);
     compare(session, all, count, wanted, found);
-    /* Half of them go, and others come into their places. */
+    /* Free half of the nodes, and make others in their places. */
     for (size_t i = 0; i < count; i += 2) OK(memfold_free(session, all[i].handle));
     for (size_t i = 0; i < count; i += 2) {
         expected(i, wanted, sizes[i]);
@@ -158,7 +158,7 @@ static void nodes(size_t block, size_t alignment, size_t codec, const char *file
     free(found);
 }
 
-/* The longest node that there can be. */
+/* The longest possible node. */
 static void longest(void) {
     memfold_options options = memfold_default_options();
     options.block_size = MOST_BLOCK;
@@ -184,7 +184,7 @@ static void longest(void) {
     OK(memfold_read_at(session, node, most - 8, found, 7));
     CHECK(memcmp(text, found, 7) == 0);
     OK(memfold_free(session, node));
-    /* An element of a list is a node if it is long. */
+    /* A long element of a list is a node. */
     memfold_slablist_options list_options = memfold_default_slablist_options();
     memfold_slablist *list;
     list_options.elements = MEMFOLD_BYTES;
@@ -208,11 +208,11 @@ static int by_length(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* An element of so many bytes: they are sorted as their lengths are. */
+/* An element of `len` bytes; elements are in the order of their lengths. */
 static void element(size_t len, unsigned char *to) { memset(to, 'a', len); }
 
-/* Strings of all lengths, that lie in leaves, in nodes of their own and in several blocks: as elements, keys and
- * values. */
+/* Strings of all lengths as elements, keys and values: in leaves, in nodes of their own and in several
+ * blocks. */
 static void elements(size_t block) {
     memfold_options options = memfold_default_options();
     options.block_size = block;
@@ -272,7 +272,7 @@ static void elements(size_t block) {
         OK(memfold_slabmap_at(map, at, found, sizes[at], &len, value, value_len, &value_len));
         CHECK(len == sizes[at] && memcmp(found, bytes, len) == 0);
     }
-    /* Each goes, the longest one first. */
+    /* Remove all, the longest first. */
     for (size_t at = count; at-- > 0;) {
         int removed = 0;
         element(sizes[at], bytes);

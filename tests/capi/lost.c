@@ -1,5 +1,5 @@
-/* A spill file that does not have any more what was put there: nodes are lost, saving says so and names one, and
- * what is left goes on. */
+/* A spill file that loses data: nodes are lost, saving says so and names one, and the heap works on with the
+ * rest. */
 #define _DEFAULT_SOURCE
 #include "check.h"
 
@@ -18,7 +18,7 @@ struct node {
     int is_lost;
 };
 
-/* Bytes that do not compress, other ones for each node. */
+/* Bytes that do not compress, different for each node. */
 static void noise(uint64_t seed, size_t len) {
     uint64_t state = seed;
     for (size_t at = 0; at < len; at += 8) {
@@ -35,8 +35,8 @@ static struct node make(memfold_session *session, uint64_t seed, size_t len) {
     return node;
 }
 
-/* The file has no name any more, but this process has it open. Its first half is overwritten, or all of it is cut
- * off. */
+/* Overwrites the first half of the spill file, or truncates it to nothing. The file has no name any more, but
+ * this process has it open. */
 static void lose(const char *directory, int all) {
     DIR *open_files = opendir("/proc/self/fd");
     CHECK(open_files);
@@ -59,7 +59,7 @@ static void lose(const char *directory, int all) {
     CHECK(closedir(open_files) == 0 && count > 0);
 }
 
-/* Each node is as it was, or lost; how many are. */
+/* Checks that each node is unchanged or lost; returns how many are lost. */
 static uint64_t look(memfold_session *session, struct node *nodes, uint64_t count) {
     uint64_t lost = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -72,7 +72,7 @@ static uint64_t look(memfold_session *session, struct node *nodes, uint64_t coun
     return lost;
 }
 
-/* Each node is as it was, or gone; none of those that were lost is there. */
+/* Checks that each node is unchanged or freed, and all lost ones are freed; returns how many are left. */
 static uint64_t left(memfold_session *session, const struct node *nodes, uint64_t count) {
     uint64_t there = 0;
     for (uint64_t i = 0; i < count; i++) {
@@ -85,8 +85,8 @@ static uint64_t left(memfold_session *session, const struct node *nodes, uint64_
     return there;
 }
 
-/* `longs`: some nodes are longer than a block. `all`: of the file nothing is left. `one_by_one`: nodes that are
- * known to be lost are freed as any node is. */
+/* `longs`: some nodes are longer than a block. `all`: nothing is left of the file. `one_by_one`: lost nodes
+ * are freed like any others. */
 static void lost(uint64_t count, int longs, int all, int one_by_one) {
     char directory[] = "/tmp/memfold-lost-XXXXXX", file[64];
     CHECK(mkdtemp(directory));
@@ -128,7 +128,7 @@ static void lost(uint64_t count, int longs, int all, int one_by_one) {
         if (sscanf(memfold_last_error(), form, &blocks, &lost_nodes, &handle) != 3)
             FAIL("'%s' names no node", memfold_last_error());
         for (uint64_t i = 0; i < count; i++) is_known |= nodes[i].is_lost && nodes[i].handle == handle;
-        /* Of a long one a part may be named. */
+        /* The message may name a part of a long node. */
         CHECK(blocks > 0 && lost_nodes >= blocks && (is_known || longs));
         FAILS(MEMFOLD_VIOLATION, memfold_heap_check(heap));
     } else
@@ -148,7 +148,7 @@ static void lost(uint64_t count, int longs, int all, int one_by_one) {
     CHECK(there <= count - known);
     OK(memfold_heap_stats(heap, &stats, sizeof stats));
     CHECK(stats.nodes == there);
-    /* The heap goes on, and spills to the same file. */
+    /* The heap works on, and spills to the same file. */
     struct node more[100];
     for (uint64_t i = 0; i < 100; i++) more[i] = make(session, i, BYTES);
     CHECK(left(session, more, 100) == 100);

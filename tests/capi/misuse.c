@@ -1,4 +1,4 @@
-/* Everything that a program can do wrong, and what it is told. */
+/* Everything that a program can do wrong, and the errors that it gets. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -51,7 +51,7 @@ static void bad_options(void) {
     }
     FAILS(MEMFOLD_NULL, memfold_heap_new(NULL, NULL));
 
-    /* A program that was built with a later header. */
+    /* A program built with a later header. */
     struct {
         memfold_options known;
         uint64_t later;
@@ -162,7 +162,7 @@ static void bad_sessions(void) {
     FAILS(MEMFOLD_NO_SESSION, memfold_alloc(foreign, 8, &node));
     OK(memfold_session_close(again));
 
-    /* More than a thread can have. */
+    /* More sessions than a thread can have. */
     static memfold_session *many[1100];
     size_t made = 0;
     while (memfold_session_open(shared, &many[made]) == MEMFOLD_OK) made++;
@@ -203,7 +203,7 @@ static void bad_nodes(uint32_t paranoid) {
 
     OK(memfold_alloc(session, 100, &node));
     OK(memfold_alloc(session, 100, &freed));
-    /* One of a block that the first heap does not have. */
+    /* A node in a block that the first heap does not have. */
     for (int i = 0; i < 40; i++) OK(memfold_alloc(there, 100, &foreign_node));
     OK(memfold_free(session, freed));
     refused(session, freed);
@@ -260,7 +260,7 @@ static void bad_pins(void) {
     memfold_handle nodes[40], node;
     const void *bytes, *again;
     void *to;
-    /* Two in a block. */
+    /* Two nodes in each block. */
     for (int i = 0; i < 40; i++) OK(memfold_alloc(session, 400, &nodes[i]));
     OK(memfold_pin(session, nodes[0], &bytes));
     OK(memfold_pin_mut(session, nodes[0], &to));
@@ -282,7 +282,7 @@ static void bad_pins(void) {
     FAILS(MEMFOLD_PINNED, memfold_pin(session, nodes[pinned], &bytes));
     for (int i = 0; i < pinned; i++) OK(memfold_unpin(session, nodes[i]));
 
-    /* Freed by another session: the pointer is still to memory, and the pin comes off. */
+    /* Freed by another session: the pointer still points to memory, and the node can be unpinned. */
     OK(memfold_pin(session, nodes[5], &bytes));
     OK(memfold_free(other, nodes[5]));
     CHECK(*(const unsigned char *)bytes == 0);
@@ -317,7 +317,7 @@ static void bad_pins(void) {
 
 static void limits(void) {
     memfold_options options = memfold_default_options();
-    /* A little more than the nodes take, so that some blocks have to leave. */
+    /* A little more than the nodes take, so that some blocks are evicted. */
     options.limit_bytes = 7 << 18;
     options.codec = "lz4";
     options.policy = "sieve";
@@ -329,14 +329,14 @@ static void limits(void) {
     for (int i = 0; i < 1500; i++) {
         memfold_handle node;
         OK(memfold_alloc(session, sizeof bytes, &node));
-        /* Whether it fits is not the question here, but that it is said. */
+        /* Bytes that do not compress. */
         for (size_t at = 0; at < sizeof bytes; at++) bytes[at] = (unsigned char)next_random(&state);
         OK(memfold_write_at(session, node, 0, bytes, sizeof bytes));
     }
     OK(memfold_heap_stats(heap, &stats, sizeof stats));
     CHECK(stats.nodes == 1500 && stats.node_bytes == 1500 * sizeof bytes && stats.evictions > 0);
     CHECK(stats.frame_bytes + stats.payload_bytes + stats.table_bytes >= 1500 * sizeof bytes);
-    /* Another limit: refused if it is none, and heeded from the next use on. */
+    /* A new limit is refused if it is not valid, and otherwise holds from the next call on. */
     FAILS(MEMFOLD_OPTION, memfold_heap_set_limit(heap, 1 << 20, 8));
     FAILS(MEMFOLD_OPTION, memfold_heap_set_limit(heap, 1, 0));
     FAILS(MEMFOLD_NULL, memfold_heap_set_limit(NULL, 0, 8));
@@ -356,7 +356,7 @@ static void limits(void) {
     OK(memfold_heap_destroy(heap));
 }
 
-/* What a child does with a heap that it has from its parent, the parent does not see. */
+/* The parent does not see what a forked child does with the heap. */
 static void forks(void) {
     memfold_options options = small_options(4096, 2);
     memfold_heap *heap = new_heap(&options);

@@ -1,5 +1,5 @@
-/* Random operations against a model that malloc keeps, with so few resident blocks that everything is evicted all the time; then the same by several
- * threads, which also write to nodes that all have.
+/* Random operations against a model in memory from malloc, with so few resident blocks that everything is
+ * evicted all the time; then the same by several threads, which also write to shared nodes.
  *
  * usage: model [SEED] */
 #include "check.h"
@@ -21,7 +21,7 @@ static void same(memfold_session *session, const struct model *m) {
     CHECK(size == m->len && memcmp(copy, m->bytes, size) == 0);
 }
 
-/* One operation on some node. */
+/* Does one operation on a random node. */
 static void step(memfold_session *session, struct model *all, uint64_t *state, size_t longest) {
     static _Thread_local unsigned char some[5000];
     struct model *m = &all[below(state, NODES)];
@@ -66,10 +66,10 @@ static void step(memfold_session *session, struct model *all, uint64_t *state, s
         break;
     case 5:
         OK(memfold_pin(session, m->node, &pinned));
-        /* Other blocks come and go while it is pinned. */
+        /* Other blocks are restored and evicted while it is pinned. */
         if (near_to->len) same(session, near_to);
         CHECK(memcmp(pinned, m->bytes, m->len) == 0);
-        /* Out of a pinned node into a node, itself for one. */
+        /* Copy from a pinned node to another node, or to itself. */
         if (near_to->len >= len) {
             OK(memfold_write_at(session, near_to->node, 0, (const unsigned char *)pinned + from, len));
             memmove(near_to->bytes, m->bytes + from, len);
@@ -127,7 +127,7 @@ static memfold_handle common[COMMON];
 static uint64_t written[THREADS];
 static int steps_each;
 
-/* Nodes that all have are of eight equal words, and whoever reads one sees that. */
+/* Each shared node has eight equal words, and every read must see them equal. */
 static void on_common(memfold_session *session, uint64_t *state) {
     uint64_t words[8];
     memfold_handle node = common[below(state, COMMON)];
@@ -165,7 +165,7 @@ static void together(memfold_options options, uint64_t seed) {
         written[i] = seed + (uint64_t)i;
         CHECK(pthread_create(&threads[i], NULL, one_of_many, &written[i]) == 0);
     }
-    /* Functions of heaps meanwhile. */
+    /* Meanwhile this thread calls functions of heaps. */
     for (int i = 0; i < 20; i++) {
         OK(memfold_heap_stats(heap, &stats, sizeof stats));
         FAILS(MEMFOLD_OPEN, memfold_heap_destroy(heap));

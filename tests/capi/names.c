@@ -1,4 +1,5 @@
-/* A program with functions that have the names of functions in the library, which is linked statically. Each side has to call its own. */
+/* A program with functions of the same names as functions in the library, which is linked statically. Each
+ * side must call its own. */
 #include "check.h"
 
 static int called;

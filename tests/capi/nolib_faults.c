@@ -1,6 +1,6 @@
-/* Faults of a program that uses compll, built with the debugging twin.
+/* Errors of a program that uses compll, built with COMPLL_NOLIB.
  *
- * usage: nolib_faults 0 (none) | 1 (writes past a node) | 2 (reads what was freed) | 3 (loses nodes) */
+ * usage: nolib_faults 0 (none) | 1 (writes past a node) | 2 (reads a freed node) | 3 (leaks nodes) */
 #include <compll.h>
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* A fault of the library itself, in the library as it is built: it gets no further than the function that was called, and its heap is out of use. */
+/* A panic in the library as built: it does not leave the function that was called, and its heap can no longer
+ * be used. */
 #include "check.h"
 
 #include <pthread.h>
@@ -12,7 +13,7 @@ static void *in_another_thread(void *unused) {
     memfold_session *session = open_session(heap);
     FAILS(MEMFOLD_BUG, capi_test_panic(session));
     if (!strstr(memfold_last_error(), "as the test wants it")) FAIL("'%s'", memfold_last_error());
-    /* Its session is left open. */
+    /* The session is left open. */
     return NULL;
 }
 

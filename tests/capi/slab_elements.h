@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* The longest elements do not lie in leaves, but in nodes of their own. */
+/* The longest elements are not in leaves, but in nodes of their own. */
 enum { LONGEST = 900, PLACES = 4000 };
 
 struct element {
@@ -20,7 +20,8 @@ struct model {
     struct element *all[PLACES];
 };
 
-/* What an order of the tests' own does: it puts only some bits into order, in the opposite direction, so that elements that differ are equal. */
+/* The context of the tests' own order, which compares sums of bytes, in descending order, so that different
+ * elements may be equal. */
 struct own_order {
     unsigned long calls;
     int lies;
@@ -37,7 +38,7 @@ static inline int is_element(const struct element *e, const void *bytes, size_t 
     return e->len == len && (len == 0 || memcmp(e->bytes, bytes, len) == 0);
 }
 
-/* An element of a kind, of not too many that there are. */
+/* A random element of a kind, one of not too many. */
 static inline struct element *some_element(uint32_t kind, uint64_t *state) {
     uint64_t number = below(state, 3000);
     if (kind == MEMFOLD_U64) number = below(state, 50) ? number * number : next_random(state);
@@ -46,7 +47,7 @@ static inline struct element *some_element(uint32_t kind, uint64_t *state) {
         static const double special[] = {0.0, -0.0, 1e-310, -1e-310, 1e300 * 1e300, -1e300 * 1e300};
         double value = below(state, 20) ? ((double)number - 1500) / 8 : special[below(state, 6)];
         memcpy(&number, &value, 8);
-        /* Any bits, NaNs for one. */
+        /* Any bits, including NaNs. */
         if (below(state, 50) == 0) number = next_random(state) | (below(state, 2) ? 0x7ff0000000000001u : 0);
     }
     if (kind != MEMFOLD_BYTES) return element_of(&number, 8);
@@ -68,7 +69,7 @@ static inline struct element *some_element(uint32_t kind, uint64_t *state) {
         return (x > y) - (x < y);                                                                       \
     }
 #define AS_IT_IS(x) (void)(x)
-/* Of negative numbers, those with more in their lower bits are less. */
+/* Negative doubles with greater lower bits are less. */
 #define AS_A_DOUBLE(x) (x = x < 0 ? x ^ INT64_MAX : x)
 NATURAL(natural_u64, uint64_t, AS_IT_IS)
 NATURAL(natural_i64, int64_t, AS_IT_IS)
@@ -101,7 +102,7 @@ static inline int order_of(const struct model *m, const struct element *a, const
     return m->order(m->context, a->bytes, a->len, b->bytes, b->len);
 }
 
-/* How many elements are before this one; `behind`: and how many are equal to it. */
+/* How many elements are before this one; with `behind`, plus those equal to it. */
 static inline size_t rank_of(const struct model *m, const struct element *e, int behind) {
     size_t from = 0, to = m->len;
     while (from < to) {

@@ -1,4 +1,5 @@
-/* Callbacks of slab lists and maps that do what they must not: call the library, and say orders that are none. */
+/* Callbacks of slab lists and maps that do what they must not: they call the library, and return answers that
+ * are no order. */
 #include "slab_elements.h"
 
 static memfold_session *session_of_all;
@@ -53,7 +54,7 @@ static int adds_up(void *context, const void *element, size_t len) {
     return 0;
 }
 
-/* Whatever an order says, all elements stay in the list, which can be used and freed. */
+/* Whatever an order answers, all elements stay in the list, which can be used and freed. */
 static void orders_that_lie(uint32_t kind, uint32_t flags) {
     memfold_options small = small_options(4096, 3);
     memfold_heap *heap = new_heap(&small);
@@ -124,7 +125,8 @@ static size_t decompress(void *context, const void *from, size_t from_len, void 
     return fails && *countdown == 0 ? 0 : lengthen(from, from_len, block, len);
 }
 
-/* Operations that fail because a block does not come back change nothing: afterwards the list has what the others put there. */
+/* Operations that fail because a block cannot be restored change nothing: the list has the results of the
+ * others. */
 static void blocks_that_do_not_come_back(uint32_t elements) {
     memfold_options small = small_options(4096, 2);
     int countdown = 0, failed = 0, done = 0, steps = getenv("MEMFOLD_TEST_QUICK") ? 1000 : 10000;
@@ -150,7 +152,7 @@ static void blocks_that_do_not_come_back(uint32_t elements) {
         struct element *e = some_element(elements, &state);
         uint64_t part_sum = 0, from = below(&state, 5000);
         int error, is = 0;
-        /* Some blocks come, the next one does not. */
+        /* Some blocks can be restored, the next one cannot. */
         countdown = (int)below(&state, 6);
         fails = 1;
         switch (below(&state, 8)) {

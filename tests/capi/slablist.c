@@ -1,4 +1,5 @@
-/* Slab lists of all kinds against a plain array, with so few resident blocks that everything is evicted all the time.
+/* Slab lists of all kinds against a plain array, with so few resident blocks that everything is evicted all
+ * the time.
  *
  * usage: slablist [SEED] */
 #include "slab_elements.h"
@@ -51,7 +52,7 @@ static int visit(void *context, const void *element, size_t len) {
     return walk->stop && --walk->stop == 0 ? 77 : 0;
 }
 
-/* Both have the same elements. */
+/* Checks that the list has the model's elements in a range. */
 static void same(memfold_slablist *of, size_t from, size_t to) {
     int said = -1;
     struct walk walk = {from, to, 1, 0};
@@ -70,7 +71,7 @@ static void same_all(void) {
     same(list, 0, model.len);
     OK(memfold_slablist_check(list));
     OK(memfold_slablist_own_bytes(list, &bytes));
-    /* A short list has its elements there, up to 4 KiB. */
+    /* A short list has its elements in plain memory, up to 4 KiB. */
     CHECK(bytes > 0 && bytes < 6000 + 16 * model.len);
 }
 
@@ -95,7 +96,7 @@ static void get(uint64_t position) {
     CHECK(is_element(e, bytes, e->len));
 }
 
-/* What sorted lists do with an element. */
+/* An operation of sorted lists with an element. */
 static void sorted_step(struct element *e, uint64_t *state) {
     size_t low = rank_of(&model, e, 0), high = rank_of(&model, e, 1);
     int is = -1, there = low < high;
@@ -137,7 +138,7 @@ static void sorted_step(struct element *e, uint64_t *state) {
     free(e);
 }
 
-/* Merge sort of the model's, from the bottom up. */
+/* The model's sort: a bottom-up merge sort. */
 static void sort_model(void) {
     static struct element *merged[PLACES];
     for (size_t width = 1; width < model.len; width *= 2)
@@ -149,7 +150,7 @@ static void sort_model(void) {
         }
 }
 
-/* What ordered lists do with an element. */
+/* An operation of ordered lists with an element. */
 static void ordered_step(struct element *e, uint64_t *state) {
     size_t at = below(state, model.len + 1);
     switch (below(state, 40)) {
@@ -240,7 +241,7 @@ static void cursor_step(uint64_t *state) {
     if (is) c->number = to, c->gap = 0;
 }
 
-/* What all lists do with positions. */
+/* An operation of all lists with positions. */
 static void positions_step(uint64_t *state, int full) {
     size_t from = below(state, model.len + 1), len = below(state, full ? 400 : 30);
     size_t to = from + len < model.len ? from + len : model.len;
@@ -270,7 +271,7 @@ static void positions_step(uint64_t *state, int full) {
         OK(memfold_slablist_len(part, &count));
         CHECK(count == to - from);
         OK(memfold_slablist_check(part));
-        /* Element by element they are what the model has from there on. */
+        /* They are the model's elements from that position on. */
         for (size_t i = 0; i < count; i++) {
             unsigned char bytes[LONGEST];
             OK(memfold_slablist_get(part, i, bytes, sizeof bytes, &len));
@@ -297,7 +298,7 @@ static void run(memfold_slablist_options options, uint64_t seed, int steps) {
     memset(&model, 0, sizeof model);
     memset(cursors, 0, sizeof cursors);
     options.name = "a list";
-    /* The model's own calls must not be counted among the list's. */
+    /* The model has a context of its own, so that only the list's calls are counted. */
     static struct own_order models;
     model.order = options.compare ? options.compare : natural[options.elements];
     model.context = &models;
@@ -309,7 +310,7 @@ static void run(memfold_slablist_options options, uint64_t seed, int steps) {
     OK(memfold_slablist_name(list, &name));
     CHECK(strcmp(name, "a list") == 0);
     for (int i = 0; i < steps; i++) {
-        /* It grows, shrinks, and grows again. */
+        /* The list grows, shrinks, and grows again. */
         int full = model.len > 2000 || (i > steps / 2 && i < steps * 2 / 3);
         struct element *e = some_element(options.elements, &state);
         if (model.ordered) ordered_step(e, &state);

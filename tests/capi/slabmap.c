@@ -1,4 +1,5 @@
-/* Slab maps with keys of all kinds against plain arrays, with so few resident blocks that everything is evicted all the time.
+/* Slab maps with keys of all kinds against plain arrays, with so few resident blocks that everything is
+ * evicted all the time.
  *
  * usage: slabmap [SEED] */
 #include "slab_elements.h"
@@ -44,7 +45,7 @@ static void same_all(void) {
     CHECK(bytes > 0);
 }
 
-/* What maps do with a key. */
+/* An operation of maps with a key. */
 static void step(struct element *key, uint64_t *state) {
     size_t low = rank_of(&keys, key, 0), high = rank_of(&keys, key, 1), len = 0;
     int is = -1, there = low < high;

@@ -1,4 +1,4 @@
-/* Everything that a program can do wrong with slab lists and maps, and what it is told. */
+/* Everything that a program can do wrong with slab lists and maps, and the errors that it gets. */
 #include "check.h"
 
 #include <pthread.h>
@@ -67,7 +67,7 @@ static void bad_options(void) {
     OK(memfold_heap_destroy(heap));
 }
 
-/* All functions say that there is no such list. */
+/* Checks that all functions say that there is no such list. */
 static void is_none(memfold_slablist *list, int code) {
     uint64_t number = 0;
     size_t size;
@@ -147,7 +147,7 @@ static void *uses_anothers(void *unused) {
     new_list(second, MEMFOLD_BYTES, 0);
     is_none(foreign, MEMFOLD_NO_LIST);
     is_no_map(foreign_map, MEMFOLD_NO_LIST);
-    /* Left open, with its elements: all of it goes with the thread. */
+    /* The list is left with its elements: all of it is freed when the thread ends. */
     for (uint64_t i = 0; i < 1000; i++) OK(memfold_slablist_add_u64(own, i, NULL));
     return NULL;
 }
@@ -185,14 +185,14 @@ static void bad_lists(void) {
     FAILS(MEMFOLD_NO_ELEMENT, memfold_slablist_get_u64(list, 3000, &stats.nodes));
     FAILS(MEMFOLD_NO_ELEMENT, memfold_slablist_remove_at(list, UINT64_MAX));
 
-    /* Of two sessions. */
+    /* Lists of two sessions. */
     OK(memfold_slablist_compare(list, second, &order));
     CHECK(order == 1);
     OK(memfold_slablist_compare(second, list, &order));
     CHECK(order == -1);
     OK(memfold_slablist_compare(list, list, &order));
     CHECK(order == 0);
-    /* A cursor of one is none of the other. */
+    /* The cursor of a list is not valid for another one. */
     memfold_cursor cursor;
     OK(memfold_slablist_cursor_new(list, 5, &cursor));
     OK(memfold_slablist_add_u64(second, 7, NULL));
@@ -207,7 +207,7 @@ static void bad_lists(void) {
 
     OK(memfold_slablist_free(second));
     is_none(second, MEMFOLD_NO_LIST);
-    /* A list goes with its session, and its nodes with it. */
+    /* Closing a session frees its lists, with their nodes. */
     OK(memfold_heap_stats(heap, &stats, sizeof stats));
     CHECK(stats.nodes > 0);
     OK(memfold_session_close(session));
@@ -215,7 +215,7 @@ static void bad_lists(void) {
     is_no_map(map, MEMFOLD_NO_LIST);
     OK(memfold_heap_stats(heap, &stats, sizeof stats));
     CHECK(stats.nodes == 0);
-    /* Another session in its place has none of its lists. */
+    /* A new session in the same place has none of the lists. */
     session = open_session(heap);
     is_none(list, MEMFOLD_NO_LIST);
     OK(memfold_session_close(session));
@@ -257,7 +257,7 @@ static void other_kinds(void) {
     OK(memfold_heap_destroy(heap));
 }
 
-/* A heap that has no room left says so, and the list is as it was. */
+/* A heap without room refuses an element, and the list stays unchanged. */
 static void limits(void) {
     memfold_options options = memfold_default_options();
     options.limit_bytes = 1 << 20;
@@ -274,7 +274,7 @@ static void limits(void) {
     OK(memfold_slablist_len(list, &len));
     CHECK(len == count);
     OK(memfold_slablist_check(list));
-    /* Without room nothing can be packed, but elements can go. */
+    /* Without room nothing can be packed, but elements can be removed. */
     for (uint64_t i = 0; i < len / 2; i++) OK(memfold_slablist_remove_at(list, 0));
     OK(memfold_slablist_add_u64(list, 12, NULL));
     OK(memfold_slablist_check(list));

@@ -1,4 +1,4 @@
-/* A heap that is larger than its limit, with a file behind it. */
+/* A heap that is larger than its limit and spills to a file. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -9,7 +9,7 @@
 
 enum { BYTES = 1000, LIMIT = 8 << 20 };
 
-/* Bytes that do not compress, other ones for each node. */
+/* Bytes that do not compress, different for each node. */
 static void noise(uint64_t seed, unsigned char *to) {
     uint64_t state = seed * 0x9e3779b97f4a7c15 | 1;
     for (size_t at = 0; at < BYTES; at += sizeof state) {
@@ -43,7 +43,7 @@ int main(void) {
     CHECK(stats.frame_bytes + stats.payload_bytes + stats.table_bytes <= LIMIT);
     CHECK(stats.spilled_bytes > count * BYTES - LIMIT);
     CHECK(stats.spill_health == MEMFOLD_SPILL_OPEN);
-    /* It is the user's alone, and has no name any more. */
+    /* The directory is empty, because the file has no name any more. */
     CHECK(rmdir(directory) == 0);
     for (uint64_t step = 0; step < count; step++) {
         uint64_t i = step * 7919 % count;
@@ -51,7 +51,8 @@ int main(void) {
         OK(memfold_read_at(session, nodes[i], 0, found, BYTES));
         CHECK(memcmp(wanted, found, BYTES) == 0);
     }
-    /* A forked child has what is in memory and can go on with it; what was spilled is its parent's alone, and stays whole whatever the child does. */
+    /* A forked child can use the blocks that are in memory. Spilled blocks belong to its parent alone, and
+     * stay intact whatever the child does. */
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -70,7 +71,7 @@ int main(void) {
         CHECK(there > 0 && away > 0);
         OK(memfold_session_close(session));
         OK(memfold_heap_destroy(heap));
-        /* Not exit: what belongs to the parent's threads would be called a leak. */
+        /* Not exit: memory of the parent's threads would be reported as a leak. */
         raise(SIGKILL);
     }
     int status;
@@ -89,7 +90,7 @@ int main(void) {
     OK(memfold_heap_destroy(heap));
     free(nodes);
 
-    /* One that has no room there is as large as its limit, and says so. */
+    /* When the spill file is full, allocations fail at the limit. */
     char full[] = "/tmp/memfold-spill-XXXXXX";
     CHECK(mkdtemp(full));
     options.spill = full;

@@ -1,8 +1,8 @@
-/* Threads with a session each in one heap, for ThreadSanitizer: with memfold.tsan it reports nothing of the library,
- * and what a program does wrong all the same.
+/* Threads with a session each in one heap, for ThreadSanitizer: with memfold.tsan it reports nothing about
+ * the library, but still the races of a program.
  *
- * usage: threads [race | callback]   the threads also count in a variable of theirs without a lock, themselves or
- *                                    in a callback: that is to be reported */
+ * usage: threads [race | callback]   the threads also count in a shared variable without a lock, directly
+ *                                    or in a callback: ThreadSanitizer must report it */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -13,12 +13,12 @@ enum { THREADS = 4, SHARED = 200, BYTES = 400 };
 static memfold_heap *heap;
 static memfold_handle shared[SHARED];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* A node that one thread made for whichever comes next; under the lock. */
+/* A node that one thread made for the next one; protected by the lock. */
 static memfold_handle given;
 static uint64_t counted;
 static int steps, races, races_in_callback;
 
-/* A node holds one number all over. */
+/* Checks that all words of a node are equal. */
 static void whole(const uint64_t *words) {
     for (size_t i = 1; i < BYTES / 8; i++) CHECK(words[i] == words[0]);
 }
@@ -39,7 +39,7 @@ static void *work(void *argument) {
         switch (below(&state, 6)) {
         case 0:
         case 1:
-            /* Who reads sees all of what was written at once, or nothing of it. */
+            /* A read sees all of a write or nothing of it. */
             OK(memfold_read(session, node, words, sizeof words, NULL));
             whole(words);
             break;
@@ -48,7 +48,7 @@ static void *work(void *argument) {
             OK(memfold_write_at(session, node, 0, words, sizeof words));
             break;
         case 3:
-            /* A pointer is no lock, so the threads have one. */
+            /* A pin is not a lock, so the threads use one. */
             CHECK(pthread_mutex_lock(&lock) == 0);
             if (given == 0) {
                 void *bytes;

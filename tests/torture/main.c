@@ -172,7 +172,7 @@ static void run(void)
     trials_finish();
 }
 
-/* Signals that cases send: only helper threads that want them unblock them. */
+/* Blocks the signals that cases send; only helper threads that want them unblock them. */
 static void block_signals(void)
 {
     sigset_t set;
@@ -185,7 +185,7 @@ static void block_signals(void)
     for (int i = 0; i < 8; i++)
         sigaddset(&set, SIGRTMIN + i);
     must(sigprocmask(SIG_BLOCK, &set, NULL));
-    /* Writing to a pipe whose reader was killed is an error to look at, not an end. */
+    /* Writing to a pipe whose reader was killed must return an error, not end the program. */
     signal(SIGPIPE, SIG_IGN);
 }
 
@@ -216,10 +216,10 @@ int main(int argc, char **argv)
     printf("torture: seed=%llu seconds=%u memory=%zuM threads=%u pid=%d\n",
            (unsigned long long)options.seed, options.seconds, options.memory >> 20, options.threads,
            getpid());
-    /* Nothing may stay in the buffer: forked children that exit() would print it again. */
+    /* Nothing may stay in the buffer: forked children would print it again at exit(). */
     fflush(stdout);
     watch_start();
-    /* Else glibc raises the threshold up to 32 MiB and realloc hardly ever comes to mremap. */
+    /* Otherwise glibc raises the threshold up to 32 MiB, and realloc hardly ever uses mremap. */
     if (options.seed % 2 == 0)
         mallopt(M_MMAP_THRESHOLD, 128 << 10);
     trials_make(request.only);

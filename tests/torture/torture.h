@@ -1,7 +1,7 @@
 /*
- * torture: an ordinary Linux program that uses memory in every way it can think of and checks
- * every byte. It knows nothing of paging: it must pass when run plainly, and whatever takes
- * pages away behind its back must bring back the same bytes.
+ * torture: an ordinary Linux program that uses memory in every possible way and checks every byte. It knows
+ * nothing of paging: it must pass when run plainly, and whatever evicts its pages must restore the same
+ * bytes.
  *
  * The parts, bottom up:
  *
@@ -46,7 +46,7 @@
 #define UNDER_ASAN 0
 #endif
 
-/* What the command line said. */
+/* The options on the command line. */
 struct options {
     uint64_t seed;
     unsigned seconds;

@@ -51,8 +51,8 @@ extern "C" {
  * bytes.
  *
  * Any thread that evicts or restores a block calls them, possibly several threads at once. They must not call
- * this library, longjmp or throw. A block that is not restored correctly is noticed: its nodes cannot be read any
- * more. */
+ * this library, longjmp or throw. The library notices a block that is not restored correctly; its nodes
+ * cannot be read any more. */
 typedef unsigned int (*compll_compress_callback)(const unsigned char *, unsigned int, unsigned char *, unsigned int);
 typedef void (*compll_decompress_callback)(const unsigned char *, unsigned int, unsigned char *, unsigned int);
 
@@ -63,9 +63,9 @@ typedef unsigned long long compll_t;
 
 /* Must be called before everything else.
  *
- * block_size: bytes that are compressed together, from 1 to 16 MiB; 1 KiB to 512 KiB are useful. Any number that is
- *     not a power of two, or less than 1024, is rounded up to the next power of two from there. A node larger than a
- *     block is kept in parts, and is in one piece while it is used.
+ * block_size: bytes that are compressed together, from 1 to 16 MiB; 1 KiB to 512 KiB are useful. A number
+ *     less than 1024 counts as 1024; any other number that is not a power of two is rounded up to the next
+ *     one. A node larger than a block is kept in parts, and is in one piece while it is used.
  * alignment: the alignment of nodes: 1, 2, 4, 8 or 16. Large blocks may have a larger one.
  * uncomp_count: how many blocks are uncompressed at a time, at least 1; if it is less than 10, up to 2 more than the
  *     number kept for pointers (see above).
@@ -76,7 +76,8 @@ typedef unsigned long long compll_t;
 int compll_init(unsigned int block_size, unsigned short alignment, unsigned short uncomp_count,
                 compll_compress_callback compress_cb, compll_decompress_callback decompress_cb);
 
-/* Allocates a node of `size` bytes, all zero. 0 if it does not fit into a block, or memory is short. */
+/* Allocates a node of `size` bytes, all zero. 0 if memory is short, or there are too many threads (see
+ * above). */
 compll_t compll_alloc(unsigned int size);
 
 /* Frees a node. Does nothing if there is no such node. */

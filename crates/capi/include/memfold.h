@@ -172,11 +172,11 @@ typedef struct memfold_options {
     uint32_t plain;
     /* 1: a thread of the heap evicts ahead of need. */
     uint32_t background;
-    /* What this thread restores ahead of its use when a block was restored: this many blocks that were made after
-     * it; */
+    /* What a thread of the heap restores ahead of use after an access to a node whose block was not
+     * resident: this many of the blocks that follow by number, usually those made next; */
     uint32_t ahead_neighbours;
-    /* or the blocks to which the node leads: at each of these offsets, which are this many, the node holds a
-     * memfold_handle. Give one of the two, or neither. */
+    /* or the blocks to which the node links: it holds a memfold_handle at each of ahead_links_count offsets.
+     * Give one of the two, or neither. */
     uint32_t ahead_links_count;
     const uint32_t *ahead_links;
     /* Where to put compressed blocks that do not fit into limit_bytes, encrypted: a directory or a new file
@@ -185,7 +185,7 @@ typedef struct memfold_options {
      * memfold_heap_stats reports the tier's health. Destroy the heap to leave nothing behind on a server.
      * Default: blocks are not spilled. */
     const char *spill;
-    /* The most bytes there. Default: only the tier's own limit. */
+    /* The most bytes on the tier. Default: only the tier's own limit. */
     uint64_t spill_bytes;
 } memfold_options;
 
@@ -267,9 +267,9 @@ int memfold_heap_save(memfold_heap *heap, const char *file);
  * target for everything that was spilled. MEMFOLD_OPEN if there are open sessions. */
 int memfold_heap_free_lost(memfold_heap *heap, uint64_t *nodes);
 
-/* Makes a heap from a file, with the same nodes and handles. Block size and alignment are the file's; all other
- * options may differ each time, and null means the defaults. Files may come from anybody: nodes of a corrupted
- * block are MEMFOLD_DAMAGED, and memfold_heap_check examines all blocks. */
+/* Makes a heap from a file, with the same nodes and handles. Block size and alignment are the file's; all
+ * other options may differ each time, and null means the defaults. The file need not be trusted: nodes of a
+ * corrupted block are MEMFOLD_DAMAGED, and memfold_heap_check examines all blocks. */
 int memfold_heap_load(const char *file, const memfold_options *options, memfold_heap **heap);
 
 /* 64 bits for the program's own use that are saved with the heap, initially 0: usually the handle that leads to
@@ -364,7 +364,7 @@ enum memfold_elements {
     MEMFOLD_U64 = 0, /* uint64_t */
     MEMFOLD_I64 = 1, /* int64_t */
     MEMFOLD_F64 = 2, /* double, in IEEE 754's total order: -0 before 0; NaN at the ends, and equal to itself */
-    MEMFOLD_BYTES = 3 /* of any length, none included, as memcmp does it; of two of which one begins with the other, the shorter one is first */
+    MEMFOLD_BYTES = 3 /* of any length, also 0, in the order of memcmp; a prefix comes first */
 };
 
 /* Flags of lists and maps. */
@@ -375,7 +375,7 @@ enum memfold_list_flags {
     MEMFOLD_MANY = 2,
     /* Cursors move on from the last element to the first one, and back. */
     MEMFOLD_CIRCULAR = 4,
-    /* Only reap closes the room that removed elements leave. */
+    /* Only memfold_slablist_reap, or memfold_slabmap_reap, reclaims the space of removed elements. */
     MEMFOLD_NEVER_REAP = 8
 };
 
@@ -402,9 +402,8 @@ typedef struct memfold_slablist_options {
     void *context;
     /* A name, for messages and probes. */
     const char *name;
-    /* Closes the room that removed elements leave all at once, when at least this many slabs could be freed and
-     * they are at least this percentage of all. Default, if both are 0: little by little, which never takes
-     * long. */
+    /* Reclaims the space of removed elements all at once, when at least this many slabs could be freed, and
+     * this percentage of all. Default, if both are 0: little by little, which never takes long. */
     uint32_t reap_least_slabs;
     uint32_t reap_least_percent;
     /* The most numbers in a slab, 2 to 255. Default: 126. */
@@ -492,9 +491,9 @@ int memfold_slablist_set_at(memfold_slablist *list, uint64_t position, const voi
 /* Appends an element. */
 int memfold_slablist_push(memfold_slablist *list, const void *element, size_t len);
 
-/* Sorts the elements, by `compare` if the list has one; equal elements keep their relative order. The list does
- * not stay sorted by itself. Cursors stay at their positions, where there are other elements now. The call may
- * sort the list and still fail, if nodes of the old order cannot be freed. */
+/* Sorts the elements, by `compare` if the list has one; equal elements keep their relative order. The list
+ * does not stay sorted by itself. Cursors keep their positions, where there are other elements afterwards.
+ * The call may sort the list and still fail, if nodes of the old order cannot be freed. */
 int memfold_slablist_sort(memfold_slablist *list);
 
 /* Reverses the order of the elements, and may fail like memfold_slablist_sort. */

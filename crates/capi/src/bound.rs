@@ -61,7 +61,7 @@ impl Shared {
         impl Drop for Armed<'_> {
             fn drop(&mut self) {
                 self.0.broken.store(true, Release);
-                // Other threads may be using it, for ever: it is never freed.
+                // Other threads may be using it and never finish, so it is never freed.
                 mem::forget(Arc::clone(self.0));
             }
         }
@@ -136,16 +136,16 @@ impl Bound {
     /// The session, for values that live as long as this one.
     ///
     /// # Safety
-    /// Everything that borrows it must be gone before this value is, and `session_mut` must not be called
+    /// Everything that borrows it must be dropped before this value, and `session_mut` must not be called
     /// meanwhile.
     pub unsafe fn session_static(&self) -> &'static Session<'static> {
         // SAFETY: the caller guarantees it.
         unsafe { self.session.as_ref() }
     }
 
-    /// Allocates by calling `alloc`. The block from which the session allocates, or one in which others left
-    /// room, may turn out to be damaged: then a new session begins, with other blocks. The session must not be
-    /// lent for longer (`session_static`).
+    /// Allocates by calling `alloc`. If the block from which the session allocates, or one in which others
+    /// left room, is damaged, a new session with other blocks replaces the session. So nothing may borrow the
+    /// old one for longer (`session_static`).
     pub fn alloc(
         &mut self,
         alloc: impl Fn(&Session<'static>) -> Result<Handle, Error>,

@@ -1,5 +1,5 @@
-//! Times what probes stand at, nanoseconds of CPU for each operation, the least of some rounds: for
-//! `bench/probe-cost`, which compares builds with and without probes.
+//! Times the operations that have probes, in nanoseconds of CPU time for each: the least of some rounds.
+//! `bench/probe-cost` compares builds with and without probes by it.
 //!
 //! `cargo run --release --example probe_cost`
 
@@ -21,7 +21,7 @@ mod unix {
     use memfold::collections::SlabList;
     use memfold::heap::{Heap, Limit, Options};
 
-    /// Nodes that are alive at the same time, and how often they are made anew.
+    /// Nodes that are live at the same time, and how often they are made and freed.
     const NODES: usize = 10_000;
     const ROUNDS: usize = 200;
     /// Elements of a list.
@@ -31,7 +31,7 @@ mod unix {
     /// CPU time of this thread, ns.
     fn now() -> u64 {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: writes to `time` alone.
+        // SAFETY: writes to `time` only.
         unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
         time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
     }
@@ -80,7 +80,7 @@ mod unix {
             remove.note(since, ELEMENTS);
         }
         drop(session);
-        // Each read is of a block that is not there.
+        // Each read is from a block that is not resident.
         let heap = Heap::new(Options::new().limit(Limit::Blocks(3)).block_size(4 << 10))?;
         let session = heap.session()?;
         let nodes: Vec<_> = (0..200).map(|_| session.alloc(2000)).collect::<Result<_, _>>()?;

@@ -1,10 +1,10 @@
-//! Does known numbers of things with a slab list on a small heap, and says how many: for `tests/probes`,
-//! which counts the probes that fire meanwhile, and to try the scripts in `tools/` with.
+//! Does known numbers of operations on slab lists in a small heap, and prints the numbers. `tests/probes`
+//! compares them with the probes that fire; the scripts in `tools/` can be tried with it.
 //!
-//! `cargo run --release --example probes -- [ELEMENTS] [ROUNDS] [LIES]`: each round adds so many numbers (one
-//! in ten is there already), looks for all, removes half of them and packs the list. A few are removed as a
-//! range, and put into an ordered list. So many elements are added at last to a list whose comparison lies
-//! meanwhile: test probes see that.
+//! `cargo run --release --example probes -- [ELEMENTS] [ROUNDS] [LIES]`: each round adds ELEMENTS numbers
+//! (one in ten is already there), searches for all of them, removes half and packs the list. Afterwards a
+//! range is removed, and a few operations are done on an ordered list. At the end, LIES elements are added to
+//! a list while its comparison lies, which the test probes notice.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -12,7 +12,7 @@ use std::error::Error;
 use memfold::collections::SlabList;
 use memfold::heap::{Heap, Limit, Options};
 
-/// Numbers in no order, and at no regular distances.
+/// Numbers in no order, at irregular distances.
 fn mixed(number: u64) -> u64 {
     let mixed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9)
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut list = SlabList::new(&session);
     for round in 0..rounds {
         for number in 0..elements {
-            // Every tenth is the one before.
+            // Every tenth number equals the one before it.
             let number = number - u64::from(number % 10 == 9);
             added += u64::from(list.insert(&mixed(number + round * elements))?);
             adds += 1;
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let lying = Cell::new(false);
     let mut list = SlabList::by(&session, |a: &u64, b: &u64| if lying.get() { b.cmp(a) } else { a.cmp(b) });
     for number in 0..lies {
-        // Two that are right, in the opposite order.
+        // Two elements in the right order, and a third one by the opposite order.
         list.clear()?;
         lying.set(false);
         list.insert(&number)?;
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         (adds, added) = (adds + 3, added + 3);
     }
     drop(list);
-    // Some nodes, of which one is freed twice.
+    // Some nodes, one of which is freed twice.
     let mut nodes = Vec::new();
     for len in [1, 100, 1000] {
         nodes.push(session.alloc(len)?);

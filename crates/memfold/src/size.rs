@@ -71,7 +71,7 @@ fn shift_of(unit: &str) -> Option<u32> {
     let unit = unit.to_ascii_lowercase();
     let letter = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
     match letter {
-        // "ib" alone is no unit.
+        // "ib" alone is not a unit.
         "" if unit == "ib" => None,
         "" => Some(0),
         "k" => Some(10),

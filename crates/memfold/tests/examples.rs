@@ -1,20 +1,20 @@
-//! Examples are compiled, and run, as a user would: in a crate outside of this workspace, which depends on
-//! nothing but memfold.
+//! Compiles and runs the examples as a user would: in a crate outside of this workspace that depends only on
+//! memfold and on the crates that the examples name.
 //!
-//! Those are all blocks of Rust in README.md, docs/*.md and the crate's documentation. A block is the body of a
-//! function that returns a `Result`, if it has no `main`; `no_run` compiles it only, and `ignore` leaves it out
-//! (for pieces of memfold's own sources). Documentation tests would not do: they see what memfold depends on as
-//! if they did themselves.
+//! Examples are all blocks of Rust in README.md, docs/*.md and the crate's documentation. A block without a
+//! `main` is the body of a function that returns a `Result`. `no_run` only compiles a block, and `ignore`
+//! leaves it out (for pieces of memfold's own sources). Documentation tests would not do: they can use all
+//! dependencies of memfold.
 
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An example, and where it stands.
+/// An example and its place.
 struct Example {
     file: PathBuf,
-    /// Of its first line.
+    /// The number of its first line.
     line: usize,
     text: String,
     runs: bool,
@@ -24,7 +24,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
 }
 
-/// All blocks of a text. In Markdown those without a language are no Rust, in documentation comments they are.
+/// All examples in a text. A block without a language is Rust in documentation comments, but not in Markdown.
 fn examples(file: &Path, text: &str) -> Vec<Example> {
     let is_source = file.extension().is_some_and(|name| name == "rs");
     let mut found: Vec<Example> = Vec::new();
@@ -74,7 +74,7 @@ fn examples(file: &Path, text: &str) -> Vec<Example> {
     found
 }
 
-/// The names of all files below a directory that end so, in order.
+/// All files below a directory with this extension, in order.
 fn files(directory: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
@@ -99,7 +99,7 @@ fn all() -> Vec<Example> {
         .collect()
 }
 
-/// The module of an example: its lines have the numbers that they have in the file, so that the compiler's words
+/// The module of an example. Its lines have the same numbers as in the file, so that the compiler's messages
 /// lead there.
 fn module(example: &Example) -> String {
     let Example { text, line, .. } = example;
@@ -150,7 +150,7 @@ fn features() -> Vec<String> {
     list.split(',').map(|name| name.trim().trim_matches('"').to_owned()).collect()
 }
 
-/// The profile in which this test was built, and the directory of all that was built.
+/// The profile with which this test was built, and the target directory.
 fn built() -> (String, PathBuf) {
     let program = std::env::current_exe().unwrap();
     let directory = program.ancestors().nth(2).unwrap();
@@ -163,7 +163,7 @@ fn built() -> (String, PathBuf) {
 fn all_examples_compile_in_a_users_crate_and_run() {
     let (root, examples) = (root(), all());
     let of = |name: &str| examples.iter().filter(|example| example.file.starts_with(name)).count();
-    // So that none is lost when this file reads them in another way.
+    // Notices if this file no longer finds all examples.
     assert!(of("README.md") >= 2 && of("docs") >= 7 && of("crates") >= 15, "{}", examples.len());
 
     let (profile, target) = built();
@@ -183,8 +183,8 @@ fn all_examples_compile_in_a_users_crate_and_run() {
     write!(main, "fn main() {{\n{calls}}}\n").unwrap();
     fs::write(source.join("main.rs"), main).unwrap();
 
-    // The same profiles and versions as here, so that what is built already serves: only memfold's crates are
-    // built once more, and fast.
+    // The same profiles and versions as in the workspace, so that its dependencies need not be built again.
+    // Only memfold's crates are, without optimisation.
     let workspace = fs::read_to_string(root.join("Cargo.toml")).unwrap();
     let profiles = &workspace[workspace.find("[profile.").unwrap()..];
     let path = |name: &str| root.join("crates").join(name).display().to_string();

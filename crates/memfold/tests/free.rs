@@ -16,8 +16,7 @@ const MIB: u64 = 1 << 20;
 const LIMIT: u64 = 64 * MIB;
 type Node = [u64; 128];
 
-/// A cgroup with that limit, and the directory of the group in which the process is to be: it, or one below it
-/// that has no limit of its own.
+/// A cgroup with `LIMIT` and, if nested, a group below it that has no limit of its own, for the process.
 fn limited(name: &str, is_nested: bool) -> Option<(Group, Option<Group>)> {
     let version_1 = || Group::limited(&["/sys/fs/cgroup/memory"], name, ("memory.limit_in_bytes", LIMIT));
     let group = version_1().or_else(|| Group::limited(&["/sys/fs/cgroup"], name, ("memory.max", LIMIT)))?;
@@ -39,7 +38,7 @@ fn run(child: &str, is_nested: bool) {
     let output = inside.enter(&command).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}: {said}{}", output.status, String::from_utf8_lossy(&output.stderr));
-    // It was there: nothing else is in the group.
+    // The memory shows that the process was in the group: nothing else is in there.
     assert!(said.contains("1 passed"), "{said}");
     assert!(peak(&group.0) > LIMIT / 2, "only {} MiB were used", peak(&group.0) / MIB);
     drop((inner, group));
@@ -47,7 +46,7 @@ fn run(child: &str, is_nested: bool) {
 
 fn peak(directory: &Path) -> u64 {
     let read = |file: &str| std::fs::read_to_string(directory.join(file)).ok()?.trim().parse().ok();
-    // The second one is there since Linux 5.19.
+    // memory.peak exists since Linux 5.19.
     read("memory.max_usage_in_bytes").or_else(|| read("memory.peak")).unwrap_or(LIMIT)
 }
 
@@ -127,7 +126,7 @@ fn is_refused_what_does_not_compress() {
         assert_eq!(refused, Error::Limit);
         assert!(handles.len() as u64 * 1024 > LIMIT / 2, "{} MiB", handles.len() >> 10);
         are_all_there(&session, &handles, node);
-        // There is room again when something goes.
+        // Freed nodes leave room for others.
         handles.drain(..1000).for_each(|handle| session.free(handle).unwrap());
         session.put(&node(0)).unwrap();
     }

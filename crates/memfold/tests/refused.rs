@@ -1,4 +1,4 @@
-//! Memory is refused to the thread that looks at a collection: it says so, and the program goes on.
+//! The system refuses memory while a collection is checked: the check says so, and the program goes on.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -9,15 +9,15 @@ use memfold::collections::tree::At;
 use memfold::collections::{Table, Tree};
 use memfold::heap::{Heap, Limit, Options};
 
-/// Allocations of as many bytes are large: a heap of small blocks makes none while it is read.
+/// Allocations of this many bytes or more are large: a heap with small blocks makes none while it is read.
 const LARGE: usize = 64 << 10;
 
 thread_local! {
-    /// Large allocations that this thread gets before all others are refused.
+    /// Large allocations that this thread still gets before all further ones are refused.
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// The system's allocator, which refuses when it is told to.
+/// The system's allocator, except that it refuses large allocations when told to.
 struct Refusing;
 
 fn is_refused(bytes: usize) -> bool {
@@ -26,20 +26,20 @@ fn is_refused(bytes: usize) -> bool {
     left == 0
 }
 
-// SAFETY: what is not refused is the system's.
+// SAFETY: the system's allocator serves every call that is not refused, and a refusal is null.
 unsafe impl GlobalAlloc for Refusing {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         if is_refused(layout.size()) { null_mut() } else { unsafe { System.alloc(layout) } }
     }
 
     unsafe fn dealloc(&self, start: *mut u8, layout: Layout) {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         unsafe { System.dealloc(start, layout) }
     }
 
     unsafe fn realloc(&self, start: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         if is_refused(bytes) { null_mut() } else { unsafe { System.realloc(start, layout, bytes) } }
     }
 }
@@ -47,8 +47,8 @@ unsafe impl GlobalAlloc for Refusing {
 #[global_allocator]
 static ALLOCATOR: Refusing = Refusing;
 
-/// Looks with ever more large allocations that are granted, until there is nothing to complain of. Returns how
-/// often memory was refused.
+/// Calls `look` with ever more large allocations granted, until it succeeds. Returns how often memory was
+/// refused.
 fn refusals(look: impl Fn() -> Result<(), String>) -> u64 {
     let mut granted = 0;
     loop {
@@ -82,7 +82,7 @@ fn a_table_that_can_not_be_looked_at() {
         table.set(row, name, "name").unwrap();
     }
     assert_eq!(table.check(), Ok(()));
-    // The rows, and then the names: each list of them is made longer several times.
+    // The check lists the rows, and then the names: each list grows several times.
     let refused = refusals(|| table.check());
     assert!(refused >= 4, "{refused}");
     assert_eq!((table.len(), table.check()), (20_000, Ok(())));
@@ -98,7 +98,7 @@ fn a_tree_that_can_not_be_looked_at() {
         assert_eq!(tree.link(a.unwrap(), b.unwrap()), Ok(true));
     }
     assert_eq!(tree.check(), Ok(()));
-    // Entries, and those to which they lead.
+    // The check lists entries, and the entries to which they link.
     let refused = refusals(|| tree.check());
     assert!(refused >= 4, "{refused}");
     assert_eq!((tree.len(), tree.check()), (20_000, Ok(())));

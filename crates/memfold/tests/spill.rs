@@ -1,4 +1,4 @@
-//! A heap that is larger than its limit, with a file behind it.
+//! Heaps larger than their limit that spill to a file.
 
 use memfold::heap::{Error, Heap, Limit, Options};
 use memfold::spill::{Spilled, Target, Terms};
@@ -70,7 +70,7 @@ fn a_full_file_is_the_limit_again() {
     }
 }
 
-/// Their compressed form is longer than the batches in which the tier gets the others.
+/// The compressed form of these blocks is longer than a usual batch.
 #[test]
 fn long_blocks_go_to_the_file_too() {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

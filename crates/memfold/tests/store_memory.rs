@@ -1,5 +1,4 @@
-//! The store over the system's memory, with its real constants: what it says
-//! about itself is what the kernel says.
+//! The store over the system's memory, with its real constants: its statistics agree with the kernel's.
 #![cfg(target_os = "linux")]
 
 use std::fs::File;
@@ -13,11 +12,11 @@ use memfold::store::{Memory, Owners, Ref, Store};
 
 const PAGE: usize = 4096;
 
-/// The system's memory, with a list of what was reserved.
+/// The system's memory, with a list of the reservations.
 #[derive(Default)]
 struct Listed(Mutex<Vec<(usize, usize)>>);
 
-// SAFETY: the system's memory.
+// SAFETY: `SystemMemory` serves every call.
 unsafe impl Memory for Listed {
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
         let start = SystemMemory.reserve(bytes)?;
@@ -26,30 +25,29 @@ unsafe impl Memory for Listed {
     }
 
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         unsafe { SystemMemory.commit(start, bytes) }
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         unsafe { SystemMemory.release(start, bytes) }
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: handed on.
+        // SAFETY: as the caller guarantees.
         unsafe { SystemMemory.unreserve(start, bytes) }
     }
 }
 
 impl Listed {
-    /// Bytes of the pages that the kernel has put there.
+    /// Bytes of the reserved pages that have memory or are swapped out, by the kernel's account.
     fn resident(&self) -> usize {
         let pagemap = File::open("/proc/self/pagemap").unwrap();
         let present = |&(start, bytes): &(usize, usize)| {
             let mut entries = vec![0u8; bytes / PAGE * 8];
             pagemap.read_exact_at(&mut entries, (start / PAGE * 8) as u64).unwrap();
-            // The highest bit of an entry says that the page is present, the
-            // one below that it is swapped out.
+            // The highest bit of an entry says that the page is present, the next one that it is swapped out.
             entries.chunks(8).filter(|entry| entry[7] & 0xc0 != 0).count() * PAGE
         };
         self.0.lock().unwrap().iter().map(present).sum()
@@ -97,7 +95,7 @@ fn store_of(n: usize) -> (Store<Listed>, Slots) {
     (store, slots)
 }
 
-/// In this proportion to the payload.
+/// Resident bytes per byte of payload, after a comparison with the kernel's account.
 fn takes(store: &Store<Listed>) -> f64 {
     let stats = store.stats();
     assert_eq!(stats.resident_bytes as usize, store.memory().resident(), "the kernel has another opinion");
@@ -134,8 +132,8 @@ fn stays_dense_through_rounds_of_deletion_and_gives_memory_back() {
 fn a_forked_child_has_a_store_of_its_own() {
     let n = 3000;
     let (store, slots) = store_of(n);
-    // SAFETY: the child uses the store and its own memory only, calls nothing
-    // that other threads of this test process may have locked, and leaves by _exit.
+    // SAFETY: the child uses only the store and its own memory, takes no lock that another thread of this
+    // test process may have held, and ends with _exit.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {

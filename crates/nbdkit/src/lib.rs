@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   config, config_complete   settings, checked
-//!   get_ready                 the device: memory that cannot be had is told before nbdkit goes to the background
+//!   get_ready                 the device: a lack of memory is reported before nbdkit goes to the background
 //!   after_fork                its thread
 //!   open, pread, pwrite ...   from any number of threads at once
 //!   cleanup                   the thread ends
@@ -43,7 +43,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Tells the user who started nbdkit, or writes to its log.
+/// Prints a message where nbdkit was started, or writes it to nbdkit's log.
 fn say(text: &str) {
     let text = CString::new(&*memfold_escape::line(text)).unwrap_or_default();
     // SAFETY: a format with one string, and that string.
@@ -55,7 +55,7 @@ fn answer(call: impl FnOnce() -> Result<(), Error>) -> c_int {
     let errno = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(())) => return 0,
         Ok(Err(error)) => {
-            // At the limit every write would print it.
+            // At the limit every write would print this error.
             if error != Error::Full {
                 say(&error.to_string());
             }
@@ -264,8 +264,8 @@ unsafe extern "C" fn extents(
     let mut failed = false;
     let answered = answer(|| {
         let (mut at, end) = (offset, offset + u64::from(len));
-        // The reply may include extents beyond the requested range, which saves a client that asks for them next
-        // a request.
+        // The reply may include extents beyond the requested range: a client that needs them next saves a
+        // request.
         let until = if flags & ffi::FLAG_REQ_ONE != 0 { end } else { disk().size() };
         while let Some(extent) = disk().extent(at, until) {
             let kind = if extent.is_hole { ffi::EXTENT_HOLE | ffi::EXTENT_ZERO } else { 0 };

@@ -1,4 +1,4 @@
-//! What the fuzzer gives, read from the front. After its end come zeros.
+//! The fuzzer's input, read from the front. After its end, zeros are read.
 
 /// The bytes that are left.
 pub struct Input<'d>(pub &'d [u8]);

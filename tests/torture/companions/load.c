@@ -92,13 +92,14 @@ void source_parse_mix(struct source *source, const char *text)
         die_usage("--ratio: more than 100 percent", text);
 }
 
-/* One copy of fixed length, partly overwritten by the next: filling must not be slower than paging. */
+/* Each copy has a fixed length, and the next one partly overwrites it: filling must not be slower than
+ * paging. */
 struct word {
     char text[15];
     uint8_t length;
 };
 
-/* `out` has room for a whole word behind its end, whatever the length. */
+/* `out` has room for a whole word after its end, whatever the length. */
 static inline size_t put_word(char *out, size_t at, const struct word *word)
 {
     memcpy(out + at, word, sizeof *word);
@@ -189,7 +190,7 @@ void source_page(const struct source *source, uint64_t number, uint64_t out[PAGE
         }
     }
     out[2 + hash % 500] = number ^ mix64(source->seed);
-    /* The second may fall on the first; it is then the only one. */
+    /* The second stamp word may be the same word as the first, and then replaces it. */
     if (source_stamp(source, number, &word, &value))
         out[word] = value;
 }

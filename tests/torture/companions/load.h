@@ -1,13 +1,13 @@
 /*
- * What memeater and touch have in common: pages of known kinds, sizes on the command line, clocks.
+ * Shared by memeater and touch: pages of known kinds, sizes on the command line, clocks.
  *
- * A loaded page is a source page (from a file, or made) with two stamp words in it, so that every
- * page of the load is unique and a page that comes back in another's place is recognised:
+ * A loaded page is a source page (from a file, or made) with two stamp words in it, so that every page of the
+ * load is unique, and a page that is restored in another's place is recognised:
  *
  *   word 2 + h % 500         page number, mixed with the seed
  *   word 2 + (h >> 32) % 500 its complement (h: a hash of the page number)
  *
- * Word 0 and 1 belong to the user of the page (touch counts its writes there).
+ * Words 0 and 1 belong to the user of the page (touch counts its writes there).
  */
 #ifndef TORTURE_LOAD_H
 #define TORTURE_LOAD_H
@@ -36,7 +36,7 @@ void source_parse_mix(struct source *source, const char *text);
 /* The bytes of page `number` of the load, words 0 and 1 included as they are in the source. */
 void source_page(const struct source *source, uint64_t number, uint64_t out[PAGE_WORDS]);
 
-/* A word of the stamp and its value; false for a zero page, which bears none. */
+/* A word of the stamp and its value; false for a zero page, which has no stamp. */
 bool source_stamp(const struct source *source, uint64_t number, size_t *word, uint64_t *value);
 
 /* Ends the program with status 2 (wrong usage) or 1 (anything else). */

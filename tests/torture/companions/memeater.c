@@ -1,11 +1,11 @@
 /*
- * memeater: how much memory is there? After the program of that name in the CRAMES paper (section
- * 6.2): asks for memory in blocks of 1 MiB, fills each with unique pages, goes on until it has the
- * amount it was told or a request fails; then reads all of it back and compares every byte.
+ * memeater: how much memory is there? Like the program of that name in the CRAMES paper (section 6.2), it
+ * requests memory in blocks of 1 MiB and fills each with unique pages, until it has the given amount or a
+ * request fails; then it reads everything back and compares every byte.
  *
- * Prints lines for people on stderr and one JSON object on stdout. Exit status: 0 when everything
- * read back was right (and the amount was reached, if one was given), 1 when a byte was wrong, 3
- * when memory ended before the amount.
+ * Prints lines for people on stderr and one JSON object on stdout. Exit status: 0 if everything that was
+ * read back was right (and the amount was reached, if one was given), 1 if a byte was wrong, 3 if memory
+ * ended before the amount.
  */
 #include "load.h"
 
@@ -31,7 +31,7 @@ static struct eater {
     _Atomic bool refused;
 } eater = { .threads = 1, .rounds = 1 };
 
-/* Touched only as far as blocks are made. */
+/* Only the entries of blocks that are made are ever touched. */
 static uint8_t *blocks[BLOCKS_MOST];
 
 static void fill(unsigned index, void *shared)
@@ -83,7 +83,7 @@ static void verify(unsigned index, void *shared)
         size_t block = atomic_fetch_add(&eater.next, 1);
         if (block >= eater.wanted || block >= BLOCKS_MOST)
             break;
-        /* With several threads a refused block may lie before granted ones. */
+        /* With several threads, a refused block may come before granted ones. */
         if (blocks[block] == NULL)
             continue;
         for (size_t i = 0; i < BLOCK_PAGES; i++) {

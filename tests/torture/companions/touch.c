@@ -1,14 +1,14 @@
 /*
- * touch: what does it cost to touch memory? Fills N MiB with pages (of files, or made), then touches
- * single pages in a pattern and measures each touch in the thread that does it. One JSON object on
+ * touch: what does it cost to touch memory? It fills N MiB with pages (of files, or made), then touches
+ * single pages in a pattern and measures each touch in the thread that does it. It prints one JSON object on
  * stdout.
  *
- * Each thread has a contiguous part of the pages to itself. The order of touches is made before the
- * clock starts and kept in an unlinked file, so that it is neither private memory nor part of the
- * time. Afterwards every page is verified in full (not timed).
+ * Each thread has a contiguous part of the pages to itself. The order of touches is made before the clock
+ * starts and kept in an unlinked file, so that it takes no private memory and no measured time. Afterwards
+ * every page is verified in full (not timed).
  *
  * zipf:S draws ranks from a zipf distribution and maps them through a random permutation of the
- * thread's pages, so that hot pages lie scattered, not side by side.
+ * thread's pages, so that hot pages are scattered, not side by side.
  */
 #include "load.h"
 #include "zipf.h"
@@ -31,7 +31,7 @@ enum pattern { SEQUENTIAL, UNIFORM, ZIPF };
 
 /*
  * A histogram of ticks: 16 buckets in each power of two, so a percentile is right within 6 %.
- *   bucket = 16 * exponent + the 4 bits behind the leading one
+ *   bucket = 16 * exponent + the 4 bits after the leading one
  */
 #define BUCKETS (64 * 16)
 struct histogram {
@@ -65,7 +65,7 @@ static struct histogram *histograms; /* one a thread */
 static inline uint64_t ticks(void)
 {
 #if defined(__x86_64__)
-    /* The fences keep the touch between its two readings of the clock. */
+    /* The fences keep the touch between the two readings of the clock. */
     _mm_lfence();
     uint64_t now = __rdtsc();
     _mm_lfence();
@@ -104,7 +104,7 @@ static uint64_t bucket_end(size_t bucket)
     return exponent == 0 ? bucket : (((uint64_t)16 + bucket % 16 + 1) << (exponent - 1)) - 1;
 }
 
-/* Of the values in buckets that end at `least` or later. */
+/* Only counts values in buckets that end at `least` or later. */
 static double percentile(const struct histogram *h, double share, uint64_t least, uint64_t *count)
 {
     uint64_t all = 0, seen = 0;
@@ -189,7 +189,7 @@ static void fill(unsigned index, void *shared)
         source_page(&load.source, page, (uint64_t *)(load.base + page * PAGE));
 }
 
-/* Memory that has been needed for a while, and is not any more. */
+/* Uses memory for a while and returns it. */
 static void make_room(void)
 {
     if (load.room == 0)

@@ -1,7 +1,7 @@
 /*
  * Zipf-distributed ranks: rank k (1..n) with probability proportional to 1 / k^s, by rejection
  * inversion (W. Hoermann, G. Derflinger, "Rejection-inversion to generate variates from monotone
- * discrete distributions", 1996). Exact for any n and s > 0, no tables, a few logarithms a draw.
+ * discrete distributions", 1996). Exact for any n and s > 0, without tables; a few logarithms per draw.
  */
 #ifndef TORTURE_ZIPF_H
 #define TORTURE_ZIPF_H
@@ -14,7 +14,7 @@ struct zipf {
     double n, s, first, last, sure;
 };
 
-/* (exp(x) - 1) / x and log(1 + x) / x, whole also around 0. */
+/* (exp(x) - 1) / x and log(1 + x) / x, also accurate near 0. */
 static inline double zipf_expm1(double x)
 {
     return fabs(x) > 1e-8 ? expm1(x) / x : 1 + x / 2 * (1 + x / 3);

@@ -3,7 +3,7 @@
 
 #include <sys/syscall.h>
 
-/* Before the board exists, and in a thread without a slot, moves go here. */
+/* Used for moves before the board exists, and in threads without a slot. */
 static struct slot nowhere;
 
 struct board *board;
@@ -32,7 +32,7 @@ void board_make(void)
 
 static void copy_name(char *to, size_t size, const char *from)
 {
-    /* Readers may look at any time: the last byte stays zero. */
+    /* Others may read at any time, so the last byte stays zero. */
     size_t i = 0;
     for (; from[i] && i + 1 < size; i++)
         to[i] = from[i];

@@ -20,7 +20,7 @@ void child_begin(struct slot *slot)
 {
     struct rlimit none = { 0, 0 };
     in_child = true;
-    /* A child never outlives the thread that waits for it, whatever becomes of the run. */
+    /* A child must not outlive the thread that waits for it, whatever happens to the run. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setrlimit(RLIMIT_CORE, &none);
     slot_become(slot);
@@ -152,7 +152,8 @@ void child_exec(struct slot *slot, const char *mode, const char *arg)
 {
     struct command_line line;
     command_line_make(&line, slot, mode, arg);
-    /* The board must stay open over the exec; this process is a child already and has no rivals. */
+    /* The board must stay open across the exec. No other thread of this child starts a program that would
+     * inherit the descriptor. */
     int fd = dup(board_fd);
     if (fd < 0)
         fail_errno("dup of the board");

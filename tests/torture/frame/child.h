@@ -1,7 +1,7 @@
 /*
- * Children: forked copies that go on with the memory they inherited, and executed ones that start
- * afresh. Each has a slot on the board, so that a child that hangs is seen as such; each ends with
- * 0, or with CHILD_FAILED after it has described its failure itself.
+ * Children: forked copies that continue with inherited memory, and executed ones that start anew. Each has a
+ * slot on the board, so that a hung child is noticed; each ends with 0, or with CHILD_FAILED after it has
+ * described its failure itself.
  */
 #ifndef TORTURE_CHILD_H
 #define TORTURE_CHILD_H
@@ -22,16 +22,16 @@ extern bool in_child;
 /* fork(). Returns true in the child, which must end with child_end() or an exec. */
 bool child_fork(struct child *child, const char *name);
 
-/* What a child made by other means (clone, vfork in a helper) calls first. */
+/* A child made by other means (clone, vfork in a helper) must call this first. */
 void child_begin(struct slot *slot);
 
 /* _exit(0), without atexit handlers: they belong to the parent. */
 _Noreturn void child_end(void);
 
-/* Waits, moving as long as the child moves. Returns the wait status. */
+/* Waits for a child, and moves as long as it moves. Returns the wait status. */
 int child_wait(struct child *child);
 
-/* Waits and insists on an exit status; on death by a signal. */
+/* Waits and requires an exit status, or death by a signal. */
 void child_expect(struct child *child, int exit_status);
 void child_expect_signal(struct child *child, int signal);
 void status_expect(int status, int exit_status, const char *what);
@@ -40,7 +40,7 @@ void status_expect(int status, int exit_status, const char *what);
 void child_spawn(struct child *child, const char *mode, const char *arg);
 _Noreturn void child_exec(struct slot *slot, const char *mode, const char *arg);
 
-/* Runs what the command line of such a child asks for. */
+/* Runs the mode on the command line of such a child. */
 struct exec_mode {
     const char *name;
     int (*run)(const char *arg);
@@ -48,7 +48,7 @@ struct exec_mode {
 void exec_mode_add(const struct exec_mode *mode);
 int exec_mode_run(const char *name, const char *arg);
 
-/* What stood behind "--" on the command line of an executed child. */
+/* What follows "--" on the command line of an executed child. */
 extern int exec_argc;
 extern char **exec_argv;
 

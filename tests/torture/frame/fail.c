@@ -23,7 +23,7 @@ static _Noreturn void fail_with(const char *message)
     char text[6144];
     uint32_t nobody = 0;
     bool first = board == NULL || atomic_compare_exchange_strong(&board->failed, &nobody, 1);
-    /* Any further failure is most likely an echo of the first; it gets one line. */
+    /* A further failure is most likely a consequence of the first; it gets one line. */
     int n = snprintf(text, sizeof text,
                      first ? "torture: FAIL seed=%llu case=%s step=\"%s\" pid=%d tid=%ld\n%s\n"
                            : "torture: also: seed=%llu case=%s step=\"%s\" pid=%d tid=%ld: %s\n",
@@ -35,7 +35,7 @@ static _Noreturn void fail_with(const char *message)
         raise(SIGSTOP);
     }
     if (!first) {
-        /* Leave the first one time to finish its report. */
+        /* Leave the first failure time to finish its report. */
         struct timespec second = { 1, 0 };
         nanosleep(&second, NULL);
     }

@@ -1,4 +1,4 @@
-/* How the program says that something is wrong. Uses neither stdio nor malloc: it must work anywhere. */
+/* Reports of failures. They use neither stdio nor malloc, so that they work anywhere. */
 #ifndef TORTURE_FAIL_H
 #define TORTURE_FAIL_H
 
@@ -14,7 +14,7 @@ _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)
 /* The same with the text of errno. */
 _Noreturn void fail_errno(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Ends a call that must succeed. */
+/* Wraps a call that must succeed. */
 #define must(call)                                                                                 \
     ({                                                                                             \
         __typeof__(call) must_result_ = (call);                                                    \
@@ -34,7 +34,7 @@ _Noreturn void fail_errno(const char *format, ...) __attribute__((format(printf,
 /* One line on stderr, in one write, so that lines of several threads do not mix. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Says once why a case or a part of it cannot run here. */
+/* Prints once why a case or a part of it cannot run here. */
 void say_skipped(_Atomic bool *said, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Appends the line of /proc/self/maps that holds `address`. Returns what was written. */

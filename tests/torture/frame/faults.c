@@ -19,7 +19,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     if (signal == SIGSEGV && at >= expected.low && at < expected.high) {
         if (expected.jump)
             siglongjmp(expected.back, 1);
-        /* mprotect is no async-signal-safe function by the book, but a plain system call here. */
+        /* By the standard, mprotect is not async-signal-safe, but here it is a plain system call. */
         if (mprotect((void *)(at & ~(PAGE - 1)), PAGE, expected.protection) != 0)
             fail_errno("mprotect in the SIGSEGV handler at %p", info->si_addr);
         expected.repaired++;
@@ -40,7 +40,7 @@ void faults_install(void)
     must(sigaction(SIGBUS, &action, NULL));
 }
 
-/* No inlining: nothing of the caller may live in registers over the jump back. */
+/* Not inlined: no variable of the caller may be in a register across the jump back. */
 static __attribute__((noinline)) bool faults_on(volatile uint8_t *at, bool write, uint8_t value)
 {
     expected.low = (uintptr_t)at;

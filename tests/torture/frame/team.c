@@ -10,7 +10,7 @@ static void *helper_main(void *arg)
     step("helper runs");
     helper->run(helper);
     step("helper ends");
-    /* The slot is given back by whoever joins: until then the watchdog sees where a thread hangs. */
+    /* The joining thread returns the slot: until then the watchdog sees where this thread hangs. */
     return helper->result;
 }
 

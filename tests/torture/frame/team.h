@@ -1,4 +1,4 @@
-/* Helper threads of a case: each with a slot on the board and choices of its own. */
+/* Helper threads of a case: each has a slot on the board and makes its own choices. */
 #ifndef TORTURE_TEAM_H
 #define TORTURE_TEAM_H
 
@@ -19,7 +19,7 @@ struct helper {
     void *result;
 };
 
-/* Starts one helper (attr may be NULL); waits for it, moving as it moves. */
+/* Starts one helper (attr may be NULL); waits for it, and moves as it moves. */
 void helper_start(struct helper *helper, const char *name, const pthread_attr_t *attr);
 void *helper_join(struct helper *helper);
 
@@ -27,7 +27,7 @@ void *helper_join(struct helper *helper);
 void team_run(unsigned count, const char *name, struct rng *rng, void (*run)(struct helper *),
               void *shared);
 
-/* Joins any thread, moving as `slot` moves. Returns what the thread returned. */
+/* Joins any thread, and moves as `slot` moves. Returns the thread's result. */
 void *thread_join(pthread_t thread, struct slot *slot);
 
 #endif

@@ -4,7 +4,7 @@
 #define CASES_MOST 64
 #define TRIALS_MOST 512
 
-/* Half of the memory is one case's: the big regions, which push everything else out. */
+/* One case has half of the memory: the big regions, which cause everything else to be evicted. */
 #define BALLAST "random"
 
 static const struct torture_case *cases[CASES_MOST];
@@ -12,7 +12,7 @@ static size_t case_count;
 
 static struct trial *trials[TRIALS_MOST];
 static size_t trial_count, ballast_count;
-/* For each choosable case its trials: a row in `trials`, and its weight summed up so far. */
+/* For each case that can be chosen: its trials, a row in `trials`, and the sum of the weights so far. */
 static struct row {
     size_t first, count;
     unsigned weight_end;

@@ -1,10 +1,9 @@
 /*
  * Cases and trials. A case is one way of using memory; a trial is one case with memory of its own.
  *
- * A worker takes a free trial at random, does one operation on it and lets it go, so the memory of
- * a trial rests between two operations (and becomes old), and wanders from thread to thread.
- * Whoever forks may take further trials along: nobody changes them meanwhile, so the child can
- * verify them all.
+ * A worker takes a free trial at random, does one operation on it and releases it. So the memory of a trial
+ * rests between two operations (it becomes old), and moves from thread to thread. A worker that forks may
+ * freeze further trials: no other worker changes them meanwhile, so the child can verify them all.
  */
 #ifndef TORTURE_TRIAL_H
 #define TORTURE_TRIAL_H
@@ -20,7 +19,7 @@ struct trial;
 
 enum case_flags {
     OFF_BY_DEFAULT = 1, /* only when named by --only */
-    NOT_UNDER_ASAN = 2, /* does what the sanitizer's own runtime does not survive */
+    NOT_UNDER_ASAN = 2, /* does something that the sanitizer's runtime does not survive */
     NEEDS_ROOT = 4,
 };
 
@@ -31,7 +30,7 @@ struct torture_case {
     unsigned share;     /* how much of the memory, compared with others */
     unsigned instances; /* trials of this case; 0: half as many as threads, at least two */
     unsigned flags;
-    /* Makes trial->state, or says why not and sets trial->skipped. */
+    /* Makes trial->state, or prints why not and sets trial->skipped. */
     void (*setup)(struct trial *trial);
     /* One operation, some milliseconds. */
     void (*op)(struct trial *trial);
@@ -64,12 +63,12 @@ void case_add(const struct torture_case *kind);
 void cases_list(void);
 void trials_make(const char *only);
 
-/* Takes a free trial, lets it go, runs one operation on it. */
+/* Takes a free trial; releases it; runs one operation on it. */
 struct trial *trial_take(struct rng *rng);
 void trial_release(struct trial *trial);
 void trial_op(struct trial *trial);
 
-/* Takes up to `most` resting trials along. */
+/* Takes up to `most` resting trials, so that no other worker changes them. */
 #define FREEZE_MOST 16
 struct frozen {
     struct trial *trials[FREEZE_MOST];
@@ -79,7 +78,7 @@ void trials_freeze(struct frozen *frozen, unsigned most, struct rng *rng);
 void trials_thaw(struct frozen *frozen);
 void trials_check(struct frozen *frozen);
 
-/* At the end, in one thread: verifies all that is left and frees it. */
+/* At the end, in one thread: verifies all remaining trials and frees them. */
 void trials_finish(void);
 
 /* Zeroed memory for a trial's state. */

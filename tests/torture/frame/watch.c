@@ -1,8 +1,8 @@
 /*
  * The watchdog; see watch.h.
  *
- * It is started by posix_spawn, without LD_PRELOAD, so that it shares neither memory nor threads
- * nor any library with what it watches: when every thread of the program hangs, it still speaks.
+ * It is started by posix_spawn, without LD_PRELOAD, so that it shares no memory, thread or preloaded library
+ * with the program that it watches: if every thread of the program hangs, it can still report.
  * It prints the position of all threads (case and step from the board; state, system call and wait
  * channel from /proc), then kills the program with SIGABRT.
  */
@@ -56,7 +56,7 @@ static size_t read_small(char *out, size_t size, const char *format, uint32_t pi
     return (size_t)n;
 }
 
-/* R, S, D, ...; 0 when there is no such thread (any more). */
+/* R, S, D, ...; 0 if there is no such thread. */
 static char thread_state(uint32_t pid, uint32_t tid)
 {
     char stat[512];
@@ -117,11 +117,11 @@ static struct slot *find_stuck(void)
         }
         if (++seen[i].still < 5)
             continue;
-        /* About to start, or resting with leave; whoever waits for it is watched. */
+        /* The thread is about to start, or rests on purpose; a thread that waits for it is watched. */
         if (tid == 0)
             continue;
         char state = thread_state(pid, tid);
-        /* Killed children leave their slots behind; nobody moves in a stopped process. */
+        /* Killed children leave their slots behind; no thread moves in a stopped process. */
         if (state == 0 || state == 'Z' || state == 'X') {
             atomic_compare_exchange_strong(&slot->pid, &pid, 0);
             continue;
@@ -136,7 +136,7 @@ static struct slot *find_stuck(void)
 
 int watch_main(pid_t pid)
 {
-    /* Whatever ends the program with the keyboard ends it; the watchdog ends by itself. */
+    /* Signals from the keyboard end the program; then the watchdog ends by itself. */
     signal(SIGINT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);

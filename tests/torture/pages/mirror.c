@@ -11,7 +11,7 @@ void mirror_make(struct mirror *mirror, size_t pages, size_t shift)
     mirror->base = at + shift;
     mirror->pages = pages;
     mirror->shift = shift;
-    /* All keys zero: version 0 of nothing, zeros. */
+    /* All keys are zero, which means version 0: zeros. */
     mirror->keys = calloc(pages, sizeof *mirror->keys);
     if (mirror->keys == NULL)
         fail_errno("calloc");

@@ -1,7 +1,6 @@
 /*
- * A mirror: pages that received what other pages hold, by way of the kernel. It remembers of each
- * page which contents arrived, so that they can be verified long after, and it need not begin at a
- * page boundary.
+ * A mirror: pages that received the contents of other pages by way of the kernel. It remembers for each page
+ * which contents arrived, so that they can be verified much later. It need not begin at a page boundary.
  */
 #ifndef TORTURE_MIRROR_H
 #define TORTURE_MIRROR_H
@@ -27,7 +26,7 @@ static inline uint8_t *mirror_at(const struct mirror *mirror, size_t page)
     return mirror->base + page * PAGE;
 }
 
-/* System calls to the end: all bytes, whatever interrupts. They insist on success. */
+/* Complete system calls: they transfer all bytes, in spite of interruptions, and must succeed. */
 void write_all(int fd, const void *from, size_t length);
 void read_all(int fd, void *to, size_t length);
 void pwrite_all(int fd, const void *from, size_t length, off_t at);

@@ -37,15 +37,15 @@ static enum kind key_kind(struct page_key key, uint64_t hash)
 }
 
 /*
- * Words are stored with one copy of fixed length and then partly overwritten by the next: a byte at a
- * time would make this the slowest part of the program.
+ * Each word is stored by a copy of fixed length, and the next word partly overwrites it: a byte at a time
+ * would make this the slowest part of the program.
  */
 struct word {
     char text[15];
     uint8_t length;
 };
 
-/* `out` has room for a whole word behind its end, whatever the length. */
+/* `out` has room for a whole word after its end, whatever the length. */
 static inline size_t put_word(char *out, size_t at, const struct word *word)
 {
     memcpy(out + at, word, sizeof *word);
@@ -75,7 +75,7 @@ static void make_text(void *page, struct rng *rng, struct page_key key)
         uint64_t bits = rng_next(rng);
         for (int i = 0; i < 8; i++, bits >>= 6)
             at = put_word(out, at, &words[bits & 63]);
-        /* A number now and then: text is not made of a dictionary alone. */
+        /* Sometimes a number: text does not consist of dictionary words alone. */
         struct word number = { "", 5 };
         for (int i = 0; i < 5; i++, bits >>= 3)
             number.text[i] = (char)('0' + (bits & 7));
@@ -84,7 +84,7 @@ static void make_text(void *page, struct rng *rng, struct page_key key)
     memcpy(page, out, PAGE);
 }
 
-/* Nodes of 64 bytes as a program's heap has them: pointers near one another, small numbers, flags. */
+/* Nodes of 64 bytes as in a program's heap: pointers to addresses near each other, small numbers, flags. */
 static void make_pointers(uint64_t out[PAGE_WORDS], struct rng *rng, uint64_t hash)
 {
     uint64_t heap = 0x7f0000000000u | ((hash & 0xffff) << 20);
@@ -154,7 +154,7 @@ static size_t hex(char *out, size_t size, const char *name, const uint8_t *bytes
     return n;
 }
 
-/* Which state of which page is it that was found? Knowing that names the bug. */
+/* Finds out which state of which page was found: this identifies the bug. */
 static size_t guess(char *out, size_t size, const uint8_t *got, struct page_key key, size_t length)
 {
     bool zero = true, same = true;

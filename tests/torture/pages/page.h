@@ -1,8 +1,8 @@
 /*
- * What a page must hold.
+ * What a page must contain.
  *
- * Every byte of a page follows from its key and --seed, so that nothing need be remembered but the
- * key, and a page that comes back from elsewhere, or in an older state, is recognised as such.
+ * Every byte of a page follows from its key and --seed, so only the key need be remembered, and a page that
+ * is restored from another page, or in an older state, is recognised as such.
  *
  *   version 0      never written: zeros
  *   version n      one of the kinds below, chosen by a hash of the key
@@ -38,10 +38,10 @@ void page_check(const void *at, struct page_key key, size_t length);
 /* The same as a question. */
 bool page_holds(const void *at, struct page_key key, size_t length);
 
-/* Must be zeros. */
+/* Checks for zeros. */
 void zeros_check(const void *at, size_t length, const char *why);
 
-/* Any length, as it were a row of pages of one version: for buffers that are no pages. */
+/* Any length, like consecutive pages of one version: for buffers that are not pages. */
 void bytes_make(void *out, size_t length, uint64_t region, uint32_t version);
 void bytes_check(const void *at, size_t length, uint64_t region, uint32_t version);
 

@@ -145,7 +145,7 @@ void region_churn(struct region *region, struct rng *rng, size_t touches, unsign
 {
     for (size_t i = 0; i < touches; i++) {
         size_t page = rng_below(rng, region->pages);
-        /* Half of the writes go to a page that was not read before: a write fault of its own. */
+        /* Half of the writes go to a page that was not read before, and so cause a write fault. */
         bool write = rng_chance(rng, write_percent);
         if (!write || rng_chance(rng, 50))
             region_check(region, page);

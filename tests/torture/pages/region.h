@@ -28,22 +28,22 @@ struct region {
 /* Maps `pages` fresh private anonymous pages, none written yet. */
 void region_make(struct region *region, size_t pages, struct rng *rng);
 
-/* Takes over zeroed memory that the case has mapped or allocated itself. */
+/* Uses zeroed memory that the case has mapped or allocated itself. */
 void region_adopt(struct region *region, void *base, size_t pages, struct rng *rng);
 
-/* Unmaps and forgets; forgets only. */
+/* Unmaps the region and forgets it; only forgets it. */
 void region_drop(struct region *region);
 void region_abandon(struct region *region);
 
 /* The pages are now at `base`, and there are `pages` of them; new ones must read as zeros. */
 void region_resize(struct region *region, void *base, size_t pages);
 
-/* Writes the next version, in one of several manners; changes one word; writes all pages. */
+/* Writes the next version, in one of several ways; changes one word; writes all pages. */
 void region_write(struct region *region, size_t page, struct rng *rng);
 void region_patch(struct region *region, size_t page);
 void region_fill(struct region *region, struct rng *rng);
 
-/* Some pages at random: checks each, and then writes `write_percent` of them. */
+/* Checks some random pages, and then writes `write_percent` of them. */
 void region_churn(struct region *region, struct rng *rng, size_t touches, unsigned write_percent);
 
 /* Verifies one page, a run, all. */
@@ -54,11 +54,11 @@ void region_check_all(const struct region *region);
 /* From now on `count` pages must be zeros. */
 void region_zeroed(struct region *region, size_t page, size_t count);
 
-/* The state of a page is that of another one (of this or another region): what a copy needs. */
+/* Gives a page the state of another one (of this or another region), after its contents were copied. */
 struct page_key region_key(const struct region *region, size_t page);
 void region_set(struct region *region, size_t page, uint32_t version, unsigned patches);
 
-/* Another thread or system call writes the next version: the bytes it must write. */
+/* The bytes of the next version, for another thread or system call to write. */
 void region_next(struct region *region, size_t page, uint64_t out[PAGE_WORDS]);
 
 static inline uint8_t *region_at(const struct region *region, size_t page)

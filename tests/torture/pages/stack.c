@@ -5,15 +5,15 @@
 #include <alloca.h>
 
 /*
- * Not inlined, and with volatile data: every frame must really lie in memory. Only the page's key is
- * kept in registers over the call below.
+ * Not inlined, and with volatile data, so that every frame is really in memory. Only the page's key is kept
+ * in registers across the call below.
  */
 __attribute__((noinline)) uint64_t stack_dive(uint64_t id, unsigned depth, void (*bottom)(void *arg), void *arg)
 {
     size_t length = PAGE + mix64(id ^ depth) % (2 * PAGE);
     uint8_t *frame = alloca(length);
     bytes_make(frame, length, id, depth + 1);
-    /* The compiler may not believe that it knows what is in there. */
+    /* The compiler must not assume that it knows the contents. */
     __asm__ volatile("" : : "r"(frame) : "memory");
     uint64_t below = 0;
     if (depth > 0)

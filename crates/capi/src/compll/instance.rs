@@ -17,12 +17,12 @@ use crate::heap::callbacks::{Callbacks, Pair, compll_compress_callback, compll_d
 const LEFT: usize = 2;
 /// The minimum for a single thread, whatever uncomp_count says: programs keep pointers across a few calls.
 const LEAST: usize = 4;
-/// With any number of threads, `W(a)->x += R(b)->y` works.
+/// The minimum for each of several threads: `W(a)->x += R(b)->y` must work.
 const LEAST_SHARED: usize = 2;
 
-/// How long a call waits for a frame if pins leave some, so that it is only a matter of time,
+/// How long a call waits for a frame if pins leave some, so that one becomes free soon.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// and if idle threads may hold all of them by their pins.
+/// How long it waits if the pins of idle threads may hold all frames.
 const CROWDED: Duration = Duration::from_millis(200);
 
 /// The arguments of `compll_init`.
@@ -107,7 +107,7 @@ impl Mine {
         let mut threads = locked(&instance.threads);
         instance.count.store(threads.len() + 1, Release);
         let quota = instance.quota();
-        // Now, not at their next call: an idle thread still holds its pins.
+        // Trims other threads' pins now: an idle thread would keep them until its next call.
         for other in threads.iter() {
             locked(other).trim(quota.blocks);
         }
@@ -194,7 +194,7 @@ pub unsafe fn init(request: &Request) -> Result<(), Failure> {
     let old = current.replace(Arc::new(instance));
     ROUND.store(round, Release);
     drop(current);
-    // Threads that used it release it at their next call, or when they end.
+    // Threads that used the old instance release it at their next call, or when they end.
     drop(old);
     Ok(())
 }

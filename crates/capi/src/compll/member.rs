@@ -29,35 +29,35 @@ const SLEEP: Duration = Duration::from_micros(100);
 pub struct Member {
     /// They are dropped before the session that they borrow.
     pinned: Vec<Pinned>,
-    /// How often a pointer was asked for.
+    /// How often a pointer was requested.
     now: u64,
     pinning: Bound,
     /// For everything else.
     bound: Bound,
 }
 
-/// A block that stays in place, by the node in it that was last asked for.
+/// A block that stays in place, with the node in it that was requested last.
 struct Pinned {
     block: u32,
-    /// When.
+    /// When the block was last used.
     last: u64,
     node: Handle,
     bytes: *mut u8,
-    /// The block counts as changed since it was pinned.
+    /// The pin is for writing, so the block counts as changed.
     to_write: bool,
-    /// Only held.
+    /// Never read: it holds the block in place.
     _pin: Pin<'static>,
 }
 
 // SAFETY: a pin is a part of its session, and both move together; what they refer to in the heap is atomic.
-// Pointers are only handed out.
+// This type does not follow the pointers: it only returns them.
 unsafe impl Send for Member {}
 
 /// The block that a node is in.
 ///
 /// The heap pins blocks, but has no name for them. This function knows how handles are made
-/// (`memfold::heap::Handle`); a test compares it with what a session can pin. If it were wrong, pointers would be
-/// valid for less time than they should be, but never for less than compll says.
+/// (`memfold::heap::Handle`); a test compares it with what a session can pin. If it were wrong, pointers
+/// would become invalid too early, but never before the time that compll promises.
 fn block_of(handle: Handle) -> u32 {
     (handle.to_bits() >> 16) as u32
 }
@@ -99,7 +99,7 @@ impl Member {
                 return Ok(bytes);
             }
         } else {
-            // It needs a frame.
+            // The block may need a frame.
             self.trim(quota.blocks - 1);
         }
         // SAFETY: pins are kept in `pinned`, which is dropped before `pinning`; nothing else uses that.
@@ -108,7 +108,7 @@ impl Member {
         let bytes = if to_write { pin.as_mut_ptr()? } else { pin.as_ptr().cast_mut() };
         let new = Pinned { block, last: now, node, bytes, to_write, _pin: pin };
         match self.pinned.iter_mut().find(|pinned| pinned.block == block) {
-            // The new pin holds the block by now.
+            // The new pin holds the block already, so the old one can go.
             Some(known) => *known = Pinned { to_write: to_write || known.to_write, ..new },
             None => self.pinned.push(new),
         }

@@ -136,7 +136,7 @@ pub extern "C" fn memfold_heap_destroy(heap: *mut memfold_heap) -> c_int {
         }
         let last = heaps.live.remove(&heap.addr());
         drop(heaps);
-        // If another thread is just using it, that thread frees it.
+        // If another thread is using it at the moment, that thread frees it.
         drop(last);
         Ok(())
     })

@@ -83,7 +83,7 @@ pub fn limit(bytes: u64, blocks: u32) -> Result<Limit, Failure> {
 }
 
 impl memfold_options {
-    /// What is restored ahead of its use.
+    /// Which blocks are restored ahead of use.
     ///
     /// # Safety
     /// `ahead_links` points to as many numbers as `ahead_links_count` says.
@@ -126,7 +126,7 @@ impl memfold_options {
         let name = OsStr::from_bytes(unsafe { CStr::from_ptr(self.spill) }.to_bytes());
         let target = Target::named(name).map_err(|e| bad(format!("spill: {e}")))?;
         let terms = Terms { most: (self.spill_bytes > 0).then_some(self.spill_bytes), ..Terms::default() };
-        // The statistics say whether it accepts blocks: a callback would come from other threads.
+        // The tier's health is in the statistics: a callback would be called by other threads.
         let spilled = Spilled::open(&target, terms, |_| {});
         spilled.map(Some).map_err(|e| bad(format!("spill: {e}")))
     }

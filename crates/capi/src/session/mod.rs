@@ -39,7 +39,7 @@ const PLACE: u32 = 10;
 static MADE: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// Nothing in here needs to be dropped, which keeps access short; `END` does the dropping.
+    /// Has no destructor, which makes access fast; `END` closes the sessions.
     static SESSIONS: RefCell<ManuallyDrop<Table>> = const { RefCell::new(ManuallyDrop::new(Table(Vec::new()))) };
     static END: End = const { End };
 }

@@ -37,7 +37,7 @@ fn list(session: *mut memfold_session) -> *mut memfold_slablist {
     // SAFETY: no options, and a place for the list.
     assert_eq!(unsafe { memfold_slablist_new(session, ptr::null(), &mut list) }, 0);
     for number in 0..1000 {
-        // SAFETY: a null pointer means that nobody asks whether it was added.
+        // SAFETY: the last pointer may be null.
         assert_eq!(unsafe { memfold_slablist_add_u64(list, number, ptr::null_mut()) }, 0);
     }
     list
@@ -106,7 +106,7 @@ fn callbacks_cannot_come_in_again() {
     let one = session(heap);
     let refused = Code::Callback as i32;
     callback(|| {
-        // SAFETY: places for what is asked for.
+        // SAFETY: all pointers point to places for the results.
         unsafe {
             assert_eq!(memfold_alloc(one, 1, &mut 0), refused);
             assert_eq!(memfold_heap_new(ptr::null(), &mut ptr::null_mut()), refused);

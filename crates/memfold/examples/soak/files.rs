@@ -1,4 +1,4 @@
-//! Heaps into files and back, and files that somebody has changed.
+//! Saves and loads heaps, and loads files that were changed.
 
 use memfold::heap::{Error, Handle, Heap, LoadError, Options, SaveError};
 use twox_hash::XxHash3_64;
@@ -8,16 +8,16 @@ use crate::random::Random;
 use crate::shape::Shape;
 use crate::{Counts, count, holds};
 
-/// Bytes of a file's start, and before and behind a chunk's body: see docs/formats/heap.md.
+/// Bytes of a file before its chunks, and of a chunk before and after its body: see docs/formats/heap.md.
 const START: usize = 16;
 const BEFORE: usize = 8;
 const AFTER: usize = 8;
-/// Bytes of changed files that are loaded in one turn, about, and how many files at most.
+/// Approximate bytes of changed files per turn, and the most files.
 const CHANGED_BYTES: usize = 2 << 20;
 const CHANGED: usize = 30;
 
-/// Saves a heap, loads it with other options, compares both with the models; the file and the loaded heap. `None`
-/// if saving takes more memory than may be.
+/// Saves a heap, loads it with other options and compares both with the models. Returns the file and the
+/// loaded heap, or `None` if the limit leaves no memory for saving.
 pub(crate) fn save_and_load(
     heap: &mut Heap,
     models: &[Model],
@@ -44,8 +44,8 @@ pub(crate) fn save_and_load(
     Ok(Some((file, loaded)))
 }
 
-/// Changes a file in many ways. Without right checksums each is refused. With them, what is loaded may be wrong,
-/// but not unsound, and can be saved and loaded.
+/// Changes a file in many ways. A file with wrong checksums must be refused. With corrected checksums, the
+/// loaded heap may have wrong contents, but must be sound, and a file that it saves must load.
 pub(crate) fn change(
     file: &[u8],
     models: &[Model],
@@ -61,7 +61,7 @@ pub(crate) fn change(
             }
             which => {
                 for _ in 0..1 + random.below(3) {
-                    // Half of them where there is more than payloads.
+                    // Half of the changes go to the first 2000 bytes, where there is more than payloads.
                     let most = if random.one_in(2) { file.len() } else { file.len().min(2000) };
                     let at = random.below(most);
                     changed[at] = match random.below(3) {
@@ -91,7 +91,7 @@ pub(crate) fn change(
     Ok(())
 }
 
-/// Uses a heap of which nothing is sure: errors are right, other things than errors must be sound.
+/// Uses a heap whose contents may be wrong: operations may return errors, but must not do anything unsound.
 fn use_up(mut heap: Heap, models: &[Model], random: &mut Random) -> Result<(), String> {
     let was_whole = heap.check().is_ok();
     save_what_can_be(&mut heap)?;
@@ -121,7 +121,7 @@ fn use_up(mut heap: Heap, models: &[Model], random: &mut Random) -> Result<(), S
     save_what_can_be(&mut heap)
 }
 
-/// What is saved can be loaded, whatever the heap was.
+/// Whatever state the heap is in, a file that it saves must load.
 fn save_what_can_be(heap: &mut Heap) -> Result<(), String> {
     let mut file = vec![];
     if heap.save_to(&mut file).is_err() {
@@ -131,7 +131,7 @@ fn save_what_can_be(heap: &mut Heap) -> Result<(), String> {
     loaded.map(drop).map_err(|error| format!("a changed heap was saved, and is refused: {error}"))
 }
 
-/// Makes checksums right, as somebody would who wants the file to be believed; false if there is none to be made.
+/// Corrects the checksums, as an attacker would; false if the file is too short to have any.
 fn repair(file: &mut [u8]) -> bool {
     let Some(start) = file.get(..START) else { return false };
     let (mut sum, mut at) = (XxHash3_64::oneshot_with_seed(0, start), START);

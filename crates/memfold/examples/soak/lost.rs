@@ -1,4 +1,4 @@
-//! What a tier has lost, or does not give back for now.
+//! Blocks that a tier has lost, or cannot return at the moment.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,15 @@ use crate::model::Model;
 use crate::random::Random;
 use crate::{Counts, count, holds};
 
-/// Nodes that are asked for while the tier does not answer: each waits.
+/// Nodes of each model that are read while the tier does not answer: each read waits.
 const ASKED: usize = 30;
 /// How long the tier may take to answer again.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What is read ahead may hide for a while that something is lost.
+/// The most attempts to free everything lost: data that were read ahead may hide a loss for a while.
 const TURNS: usize = 20;
 
-/// What can be done while the tier does not answer: each node is right, or away, and nothing is said to be lost.
+/// Reads, writes and saves while the tier does not answer: each node is right, or away, and none is reported
+/// as lost.
 pub(crate) fn while_away(heap: &mut Heap, models: &[Model]) -> Result<(), String> {
     let mut session = heap.session().map_err(|error| format!("session: {error}"))?;
     for (node, bytes) in models.iter().flat_map(|model| model.nodes().take(ASKED)) {
@@ -23,7 +24,7 @@ pub(crate) fn while_away(heap: &mut Heap, models: &[Model]) -> Result<(), String
             Ok(read) => holds(read == *bytes, || format!("{node:?} differs while the tier is away"))?,
             Err(error) => holds(error == Error::Away, || format!("{node:?}: {error}, not away"))?,
         }
-        // The same bytes: the node stays as it is, whatever becomes of that.
+        // Writes the byte that is there, so the node is the same whether or not this succeeds.
         let wrote = session.write_at(node, 0, &bytes[..1]);
         let may = matches!(wrote, Ok(()) | Err(Error::Away | Error::Limit));
         holds(may, || format!("{node:?}: write_at: {wrote:?} while the tier is away"))?;
@@ -47,7 +48,7 @@ pub(crate) fn wait(heap: &mut Heap) -> Result<(), String> {
     }
 }
 
-/// Frees what the tier has lost, one node after the other or all at once, until the heap can be saved.
+/// Frees the lost nodes, one by one or all at once, until the heap can be saved.
 pub(crate) fn mend(
     heap: &mut Heap,
     models: &mut [Model],
@@ -87,7 +88,7 @@ pub(crate) fn mend(
     Err(format!("something is still lost after {TURNS} turns"))
 }
 
-/// Each node is right, or lost.
+/// Checks that each node is right, or lost.
 fn read_all(heap: &Heap, models: &[Model]) -> Result<(), String> {
     let session = heap.session().map_err(|error| format!("session: {error}"))?;
     for (node, bytes) in models.iter().flat_map(Model::nodes) {
@@ -99,7 +100,7 @@ fn read_all(heap: &Heap, models: &[Model]) -> Result<(), String> {
     Ok(())
 }
 
-/// New nodes have nothing to do with what is lost.
+/// Checks that new nodes can be made, read and freed while others are lost.
 fn new_nodes(heap: &Heap) -> Result<(), String> {
     let mut session = heap.session().map_err(|error| format!("session: {error}"))?;
     for len in [1, 16, 16, 100, 900, 5000, 40_000].into_iter().cycle().take(60) {

@@ -1,14 +1,15 @@
-//! Attacks on heaps: random operations of several sessions beside models, blocks that a tier loses, files that
-//! were changed.
+//! A soak test of heaps: random operations of several sessions, compared with models; tiers that fail; files
+//! that were changed.
 //!
 //! `cargo run --release --features spill --example soak -- [--seconds N] [--seed N] [--rounds N]`: each round
-//! makes a heap of a shape of its own (`shape.rs`) and plays with it in turns. After each turn all is compared
-//! (`model.rs`), and then, by chance, the heap is saved, loaded and compared (`files.rs`), files of it are
-//! changed and loaded, and the tier loses some of what it has (`tier.rs`).
+//! makes a heap with random options (`shape.rs`) and uses it in several turns. After each turn everything is
+//! compared with the models (`model.rs`). Then, at random, the tier does not answer for a while or loses some
+//! of its data (`tier.rs`, `lost.rs`), and the heap is saved, loaded and compared, and changed copies of the
+//! file are loaded (`files.rs`).
 //!
-//! All choices follow from the seed. When something differs, the round's seed is printed and the program ends
-//! with 1: `--rounds 1 --seed` that plays it again. With one thread the same happens again; where there are
-//! several, or a tier, which has threads of its own, it may not.
+//! All choices follow from the seed. If something differs, the program prints the round's seed and ends with
+//! status 1; `--rounds 1 --seed SEED` repeats the round. With one thread and no tier it does the same again;
+//! with several threads, or a tier, which has threads of its own, it may not.
 
 mod files;
 mod lost;
@@ -29,10 +30,10 @@ use model::Model;
 use random::Random;
 use shape::Shape;
 
-/// A round that takes longer hangs.
+/// A round that takes longer counts as hung.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// What happened.
+/// Totals of all rounds.
 #[derive(Default)]
 struct Counts {
     operations: AtomicU64,
@@ -48,12 +49,12 @@ fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Relaxed);
 }
 
-/// An error of these words unless it holds.
+/// Returns an error with this text unless `what` holds.
 fn holds(what: bool, else_say: impl FnOnce() -> String) -> Result<(), String> {
     if what { Ok(()) } else { Err(else_say()) }
 }
 
-/// Plays with one heap.
+/// Runs a round, with one heap.
 fn round(seed: u64, counts: &Counts) -> Result<(), String> {
     let mut random = Random(seed);
     let shape = Shape::random(&mut random);
@@ -65,7 +66,7 @@ fn round(seed: u64, counts: &Counts) -> Result<(), String> {
         thread::scope(|scope| {
             let play = |model: &mut Model| model.play(&heap, &shape, counts);
             let threads: Vec<_> = models.iter_mut().map(|model| scope.spawn(move || play(model))).collect();
-            // A thread that panicked has said why.
+            // A thread that panicked has printed why.
             threads
                 .into_iter()
                 .try_for_each(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
@@ -94,7 +95,7 @@ fn round(seed: u64, counts: &Counts) -> Result<(), String> {
                 }
             }
         }
-        // Nodes go on in other sessions than those that made them.
+        // Nodes are dealt out again, so that sessions also use nodes that others made.
         if models.len() > 1 {
             let all = models.iter_mut().flat_map(Model::take_nodes).collect::<Vec<_>>();
             for (at, node) in all.into_iter().enumerate() {
@@ -110,7 +111,7 @@ fn round(seed: u64, counts: &Counts) -> Result<(), String> {
     holds(left == (0, 0, 0, 0, 0), || what(format!("something is left: {stats:?}")))
 }
 
-/// The number behind an argument.
+/// The number after an argument.
 fn number(name: &str) -> Option<u64> {
     let mut arguments = std::env::args().skip_while(|argument| argument != name);
     let value = arguments.nth(1)?;
@@ -119,13 +120,13 @@ fn number(name: &str) -> Option<u64> {
 
 fn main() -> ExitCode {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_secs());
-    // Seeds of runs that begin one after the other have nothing in common.
+    // Runs that begin in different seconds have no seed in common.
     let first = number("--seed").unwrap_or(time << 20);
     let seconds = Duration::from_secs(number("--seconds").unwrap_or(10));
     let rounds = number("--rounds").unwrap_or(u64::MAX);
     let (begin, counts) = (Instant::now(), Counts::default());
     let watch = Watch::start();
-    // Where panics end the program at once, the seed must be told before.
+    // If the build aborts on panics, the seed must be printed before.
     let (seed, usual) = (Arc::clone(&watch.0), panic::take_hook());
     panic::set_hook(Box::new(move |why| {
         usual(why);
@@ -163,12 +164,12 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Says how a round is played again.
+/// Prints how to repeat a round.
 fn again(seed: u64) {
     eprintln!("soak: again: --rounds 1 --seed {seed}");
 }
 
-/// Ends the program if one of its rounds, whose seed is told each time, hangs.
+/// Ends the program if a round hangs; has the seed of the current round.
 struct Watch(Arc<AtomicU64>);
 
 impl Watch {

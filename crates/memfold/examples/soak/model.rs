@@ -1,4 +1,4 @@
-//! What a session's nodes are, by handle, and random operations on both.
+//! Models: the expected content of a session's nodes, by handle, and random operations on both.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use crate::random::Random;
 use crate::shape::Shape;
 use crate::{Counts, count, holds};
 
-/// Handles that are remembered after their nodes are gone.
+/// The most handles of freed nodes that are remembered.
 const STALE: usize = 500;
 
 /// See the module.
@@ -17,7 +17,7 @@ pub(crate) struct Model {
     /// The same handles, in an order that follows from the seed.
     order: Vec<Handle>,
     stale: Vec<Handle>,
-    /// All that there ever were, in a paranoid heap.
+    /// All handles that this model's session was ever given, in a paranoid heap.
     ever: HashSet<Handle>,
     bytes: usize,
     random: Random,
@@ -53,7 +53,7 @@ impl Model {
         self.order.drain(..).map(|node| (node, nodes.remove(&node).expect("both have it"))).collect()
     }
 
-    /// The node at this place of the order is gone.
+    /// Removes the node at this place of the order.
     fn forget(&mut self, at: usize) -> Handle {
         let node = self.order.swap_remove(at);
         self.bytes -= self.nodes.remove(&node).map_or(0, |bytes| bytes.len());
@@ -65,7 +65,7 @@ impl Model {
         node
     }
 
-    /// Nodes of which that is so are gone.
+    /// Removes the nodes for which `is_gone` holds.
     pub(crate) fn forget_all(&mut self, mut is_gone: impl FnMut(Handle) -> bool) {
         for at in (0..self.order.len()).rev() {
             if is_gone(self.order[at]) {
@@ -76,13 +76,13 @@ impl Model {
 
     fn put(&mut self, node: Handle, bytes: Vec<u8>, shape: &Shape) -> Result<(), String> {
         holds(!self.nodes.contains_key(&node), || format!("{node:?} was given out twice"))?;
-        // Others' nodes go on in this model, too, so this is only a part of them.
+        // The check is partial: `ever` lacks the handles that other models' sessions were given.
         holds(!shape.paranoid || self.ever.insert(node), || format!("{node:?} is used again"))?;
         self.give_node((node, bytes));
         Ok(())
     }
 
-    /// Random operations in a session of the model's own.
+    /// Does random operations in a session of the model's own.
     pub(crate) fn play(&mut self, heap: &Heap, shape: &Shape, counts: &Counts) -> Result<(), String> {
         let mut session = heap.session().map_err(|error| format!("session: {error}"))?;
         let mut grows = true;
@@ -97,7 +97,7 @@ impl Model {
         Ok(())
     }
 
-    /// One operation: false if it was refused, which it may be.
+    /// Does one operation; false if it was refused for a permitted reason.
     fn step(&mut self, session: &mut Session<'_>, shape: &Shape, grows: bool) -> Result<bool, String> {
         let is_full = self.bytes > shape.most_bytes();
         let some = (!self.order.is_empty()).then(|| self.random.below(self.order.len()));
@@ -114,7 +114,8 @@ impl Model {
                 if done.is_some() {
                     self.forget(at);
                     let again = session.free(node);
-                    // Others may have it again. Its block may need a frame, as for any operation.
+                    // Another session may have been given the handle again. The block may need a frame, as
+                    // for any operation.
                     let is_alone = shape.threads == 1 || shape.paranoid;
                     let is_refused = matches!(again, Err(Error::Stale | Error::Pinned | Error::Busy));
                     holds(!is_alone || is_refused, || format!("freed again: {again:?}"))?;
@@ -180,7 +181,7 @@ impl Model {
         self.wrote(session, shape, node, wrote, (old, bytes))
     }
 
-    /// After a node was written, or not, or in part.
+    /// Updates the model after a write, which may have failed, or been done in part.
     fn wrote(
         &mut self,
         session: &Session<'_>,
@@ -246,7 +247,7 @@ impl Model {
         // SAFETY: only this session knows the node, and it does not write meanwhile.
         let bytes = unsafe { pin.bytes() };
         self.is(node, bytes)?;
-        // Others come and go while it stays.
+        // Other blocks are restored and evicted while this one stays.
         for _ in 0..3 {
             let other = self.order[self.random.below(self.order.len())];
             if let Some(read) = refused(session.read(other), shape, "read")? {
@@ -266,7 +267,7 @@ impl Model {
         holds(read == bytes, differs)
     }
 
-    /// Bytes of all kinds: zeros, numbers that ascend, noise, words, handles.
+    /// Bytes of all kinds: zeros, ascending numbers, noise, words, handles.
     fn contents(&mut self, len: usize) -> Vec<u8> {
         self.number += 1;
         let (first, words) = (self.random.next(), b"the quick brown fox jumps over the lazy dog; ");
@@ -285,14 +286,14 @@ impl Model {
         }
     }
 
-    /// Frees everything.
+    /// Frees all nodes.
     pub(crate) fn end(&mut self, heap: &Heap) -> Result<(), String> {
         let session = heap.session().map_err(|error| format!("session: {error}"))?;
         self.order.iter().try_for_each(|node| session.free(*node)).map_err(|error| format!("free: {error}"))
     }
 }
 
-/// What an operation came to; `None` if it was refused as it may be.
+/// The result of an operation; `None` if it was refused for a permitted reason.
 fn refused<T>(done: Result<T, Error>, shape: &Shape, what: &str) -> Result<Option<T>, String> {
     match done {
         Ok(done) => Ok(Some(done)),
@@ -303,7 +304,7 @@ fn refused<T>(done: Result<T, Error>, shape: &Shape, what: &str) -> Result<Optio
     }
 }
 
-/// Every node of the models is in the heap as it should be, and no other.
+/// Checks that the heap has exactly the models' nodes, with the expected contents.
 pub(crate) fn compare_all(heap: &mut Heap, models: &[Model]) -> Result<(), String> {
     heap.check().map_err(|error| format!("check: {error}"))?;
     let stats = heap.stats();

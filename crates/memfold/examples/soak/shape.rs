@@ -1,4 +1,4 @@
-//! What a heap is like, and how long its nodes are.
+//! The options of a round's heap, and the lengths of its nodes.
 
 use memfold::heap::{Ahead, Heap, Limit, Options, PolicyKind};
 
@@ -36,7 +36,7 @@ pub(crate) struct Shape {
     ahead: Ahead,
     pub(crate) threads: usize,
     pub(crate) tier: Option<Faulty>,
-    /// Lengths from which those of nodes are drawn; repeated ones are more frequent. `None`: any up to a block.
+    /// Nodes get one of these lengths; repeated ones are more frequent. `None`: any length up to a block.
     lengths: Vec<Option<usize>>,
     pub(crate) steps: usize,
 }
@@ -63,7 +63,7 @@ impl Shape {
         let tier = random.of(&[None, Some(Faulty::Memory), Some(Faulty::File)]);
         let paranoid = random.one_in(4);
         let limit = match random.below(4) {
-            // Only what does not fit into a limit in bytes is spilled.
+            // A heap spills only if it has a limit in bytes.
             _ if tier.is_some() && !paranoid => Limit::Bytes(random.of(&[2, 2, 3]) << 20),
             0 => Limit::Share,
             1 => Limit::Bytes((2 + random.below(30) as u64) << 20),
@@ -79,7 +79,7 @@ impl Shape {
             0 => vec![Some(1 + random.below(64)); 2],
             1 => vec![None],
             2 => [1, block / 64, block / 16].into_iter().flat_map(around).collect(),
-            // Nodes just small enough to share a block, nodes that have one for themselves, and nodes in parts.
+            // Nodes just small enough to share a block, nodes with a block of their own, and nodes in parts.
             3 => [8, block / 4, block - 72, block - 64, block].into_iter().flat_map(around).collect(),
             4 => [24, 32_766, 3 * block, 60_000].into_iter().flat_map(around).collect(),
             _ => vec![Some(16), Some(16), Some(16), Some(40), None, Some(5 * block), Some(160), Some(160)],
@@ -126,7 +126,7 @@ impl Shape {
         }
     }
 
-    /// Options of a heap that is loaded from a file of such a heap.
+    /// Options for loading a file that a heap of this shape saved.
     pub(crate) fn other_options(&self, random: &mut Random) -> Options {
         let limit = if random.one_in(2) { Limit::Share } else { Limit::Blocks(5 + self.threads as u32) };
         Options::new()

@@ -15,24 +15,24 @@ use crate::random::Random;
 /// Bytes of a batch.
 const BATCH: usize = 160 << 10;
 
-/// Which tier.
+/// The kind of a tier.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Faulty {
     Memory,
     File,
 }
 
-/// What does harm to a tier.
+/// Makes a tier fail.
 pub(crate) enum Handle {
     Memory(Memory),
-    /// Its file, by way of the descriptor that this process has of it, and the directory.
+    /// The path of this process's descriptor of the file, and the file's directory.
     File {
         path: PathBuf,
         _directory: tempfile::TempDir,
     },
 }
 
-/// Batches in memory.
+/// A tier in memory.
 #[derive(Clone, Default)]
 pub(crate) struct Memory {
     batches: Arc<Mutex<HashMap<u64, Vec<u8>>>>,
@@ -85,7 +85,7 @@ impl Tier for Memory {
 }
 
 impl Faulty {
-    /// Such a tier, and what does harm to it.
+    /// Opens a tier of this kind, and returns the handle that makes it fail.
     pub(crate) fn open(self, random: &mut Random) -> (Spilled, Handle) {
         let sealer = Sealer::for_this_run().expect("the system has random numbers");
         let (tier, handle): (Box<dyn Tier>, _) = match self {
@@ -115,7 +115,8 @@ fn descriptors() -> Vec<PathBuf> {
 }
 
 impl Handle {
-    /// Loses some of what was spilled: batches that are not there any more, shortened ones, and changed ones.
+    /// Damages spilled data: removes, shortens and changes batches in memory; shortens the file, or
+    /// overwrites a part of it.
     pub(crate) fn lose(&self, random: &mut Random) {
         match self {
             Handle::Memory(memory) => {
@@ -146,7 +147,7 @@ impl Handle {
         }
     }
 
-    /// Does something while the tier does not answer, if it can be told not to.
+    /// Calls `f` while the tier does not answer. A file always answers: then `f` is not called.
     pub(crate) fn away(&self, f: impl FnOnce() -> Result<(), String>) -> Result<(), String> {
         let Handle::Memory(memory) = self else { return Ok(()) };
         memory.is_away.store(true, Relaxed);

@@ -10,7 +10,7 @@ use super::tree::At;
 use super::{List, SlabList, SlabMap, Table, Tree};
 use crate::heap::{Error, Heap, Options};
 
-/// Only leaves may have no room for them; the error says so, and no block size would help.
+/// Leaves have no room for elements of this length; the error must say so, and that no block size would help.
 fn may_be_an_element<T>(result: Result<T, Error>, len: usize) {
     match result {
         Ok(_) => panic!("leaves are shorter than that"),
@@ -74,7 +74,7 @@ fn errors_of_long_elements_name_the_reason() {
         let heap = Heap::new(Options::new().block_size(block).alignment(align)).unwrap();
         for len in 32_765..=32_768 {
             let mut session = heap.session().unwrap();
-            // So many that they might get blocks of their own.
+            // So many nodes of one length that they might get blocks of their own.
             for _ in 0..40 {
                 session.put_bytes(&vec![7; len]).unwrap();
             }

@@ -15,8 +15,8 @@ use crate::random::Random;
 
 const COUNT: u64 = 100_000;
 
-/// Prints the bytes per element, and fails if the compressed ones are `most` or more. Most of the tables are
-/// there in any heap, however few elements it has.
+/// Prints the bytes per element, and fails if `most` or more are compressed bytes. Most bytes of tables do
+/// not depend on the number of elements.
 fn report(what: &str, heap: &Heap, most: f64) {
     let (stats, each) = (heap.stats(), |bytes: u64| bytes as f64 / COUNT as f64);
     let (nodes, payload) = (each(stats.node_bytes), each(stats.payload_bytes));

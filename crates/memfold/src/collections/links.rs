@@ -21,13 +21,12 @@ pub struct Link {
     pub to: u64,
 }
 
-/// Links were not changed.
+/// A change of links that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Failure {
-    /// Why.
+    /// The reason.
     pub error: Error,
-    /// All are as they were. This is false if a node could be changed, and could not be changed back right
-    /// afterwards.
+    /// Whether all links are as they were; false if one was changed and could not be changed back afterwards.
     pub undone: bool,
 }
 

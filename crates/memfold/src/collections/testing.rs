@@ -8,13 +8,12 @@ use memfold_codec::{Codec, CodecId, Compressed, Malformed, Scratch, codec};
 use crate::heap::{Error, Heap, HeapKind, Limit, Options, Session};
 use crate::random::Random;
 
-/// Three blocks of 4 KiB are in frames.
+/// Options with frames for three blocks of 4 KiB.
 pub fn options() -> Options {
     Options::new().limit(Limit::Blocks(3)).block_size(4 << 10)
 }
 
-/// Heaps of all kinds that must give the same results; each with a number of rounds that does not take long
-/// there.
+/// Heaps of all kinds, which must give the same results; each with a number of rounds that it does quickly.
 pub fn heaps() -> [(Heap, usize); 3] {
     [
         (Heap::new(options()).unwrap(), 60),
@@ -25,7 +24,7 @@ pub fn heaps() -> [(Heap, usize); 3] {
 
 /// Takes random steps. In each one an error is injected: into the first node operation (make, change or
 /// free), then into the second and so on, and into every free after it, until the step succeeds. `look` sees
-/// the state after each failure, with its number. Returns how many there were.
+/// the state after each failure, with its number. Returns the number of failures.
 pub fn steps_that_fail<S>(
     session: &Session<'_>,
     subject: &mut S,

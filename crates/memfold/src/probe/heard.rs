@@ -20,7 +20,7 @@ pub(super) fn note(name: &'static str, arguments: &[u64]) {
     HEARD.with_borrow_mut(|heard| heard.iter_mut().for_each(|heard| heard.push((name, arguments.to_vec()))));
 }
 
-/// Listens to probes as long as it lives. Probes in other threads fire too, and are not recorded.
+/// Listens to probes as long as it lives. Probes in other threads fire too, but are not recorded.
 pub(crate) struct Listener {
     probes: &'static [&'static str],
     _one: MutexGuard<'static, ()>,

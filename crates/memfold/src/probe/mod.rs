@@ -1,20 +1,20 @@
 //! Probes: places where a tracer (bpftrace, perf, SystemTap, gdb) can observe memfold in a running program.
 //!
-//! They are USDT probes, notes in SystemTap's format (`note.rs`), of the provider `memfold`. They are all
-//! listed here, and described in `docs/probes.md`; a test compares that page with the notes in a real build.
+//! They are USDT probes of the provider `memfold`: notes in SystemTap's format (`note.rs`). All are listed
+//! here, and described in `docs/probes.md`; a test compares that page with the notes in a real build.
 //!
 //! Invariants:
-//! - If nobody listens to a probe, it costs a read of a word that is never written, and a branch that is
-//!   never taken. Its arguments are not computed.
+//! - If no tracer listens to a probe, it costs a read of a word that nothing writes, and a branch that is not
+//!   taken. Its arguments are not computed.
 //! - A probe fires at one place of a binary, out of line, whatever was inlined around it. It takes no lock,
-//!   allocates nothing and calls nothing, so it may be wherever memfold runs: in fault handlers, and in
-//!   forked children.
-//! - All arguments are unsigned 64-bit numbers; the address of a text is that of its bytes, which end with a
+//!   allocates nothing and calls nothing, so it may be anywhere in memfold: in fault handlers, and in forked
+//!   children.
+//! - All arguments are unsigned 64-bit numbers. A text is given by the address of its bytes, which end with a
 //!   zero.
-//! - Test probes (`test_...`) check the whole structure after each change, while a tracer listens to them,
-//!   and fire with the verdict (`verdict.rs`).
-//! - Probes exist only on Linux, x86-64 and aarch64; not under miri, and not in a build with `--cfg
-//!   memfold_no_probes`. Otherwise nothing is left of them.
+//! - While a tracer listens to a test probe (`test_...`), it checks the whole structure after each change and
+//!   fires with the verdict (`verdict.rs`).
+//! - Probes exist only on Linux, on x86-64 and aarch64, not under miri, and not in a build with `--cfg
+//!   memfold_no_probes`. In other builds they compile to nothing.
 
 #[cfg(test)]
 pub(crate) mod heard;
@@ -36,8 +36,8 @@ pub const PRESENT: bool = cfg!(all(
     not(any(miri, memfold_no_probes))
 ));
 
-/// Words of semaphores: one comparison of such a word says whether a tracer listens to any of up to four
-/// probes. For operations that take a few nanoseconds.
+/// Words of semaphores: one comparison of a word shows whether a tracer listens to any of up to four probes.
+/// For operations that take a few nanoseconds.
 macro_rules! words {
     ($($(#[$doc:meta])* $is_heard:ident of $word:ident;)*) => {
         $(
@@ -52,17 +52,17 @@ macro_rules! words {
 }
 
 words! {
-    /// Where nodes are made and freed.
+    /// Whether a tracer listens where nodes are made and freed.
     are_nodes_heard of nodes;
-    /// Where elements are added to lists.
+    /// Whether a tracer listens where elements are added to lists.
     are_adds_heard of adds;
-    /// Where elements are removed from lists.
+    /// Whether a tracer listens where elements are removed from lists.
     are_removes_heard of removes;
-    /// Where elements are searched for.
+    /// Whether a tracer listens where elements are searched for.
     are_finds_heard of finds;
 }
 
-/// Fires a probe, if a tracer listens: only then are the arguments computed, which are numbers or pointers.
+/// Fires a probe if a tracer listens; only then are its arguments computed. They are numbers or pointers.
 ///
 /// `probe!(heap_alloc, handle.to_bits(), len)`
 #[doc(hidden)]
@@ -104,7 +104,7 @@ macro_rules! probes {
                     })
                 }
 
-                /// Raises the semaphore as a tracer does.
+                /// Raises or lowers the semaphore as a tracer does.
                 #[cfg(test)]
                 pub(super) fn raise_by(by: i16) {
                     let (semaphores, offset) = probes!(@semaphore $name $($word $offset)?);
@@ -177,7 +177,7 @@ probes! {
     list_set(list, elements, outcome);
     /// All of a list is about to be packed.
     list_reap_begin(list, elements);
-    /// The list was packed, and has this many leaves fewer.
+    /// The list was packed, and has this many fewer leaves.
     list_reap(list, elements, leaves, outcome);
     /// All elements are about to be removed from a list.
     list_clear(list, elements);
@@ -216,10 +216,9 @@ probes! {
     heap_decompress_begin(block, bytes);
     /// The copy was read, or is damaged.
     heap_decompress(block, bytes, outcome);
-    /// A frame was taken for a block, with memory for it, and with or without memory for checks of its
-    /// places.
+    /// A frame and its memory were taken for a block; `checks`: with memory for checks of its places, too.
     heap_frame_take(frame, checks);
-    /// A frame was given back: it stays as a free one, or its memory is returned.
+    /// A frame was given back: it stays as a free frame, or its memory is returned.
     heap_frame_give(frame, stays);
 
     /// A blob was put into the store.
@@ -259,7 +258,7 @@ probes! {
     runtime_densify(address, outcome);
     /// A batch is about to be written to a tier.
     runtime_spill_begin(batch, pages, bytes);
-    /// The tier acknowledged the batch, or not; this many of its pages are only there now.
+    /// The tier acknowledged the batch, or not; this many of its pages are only on the tier now.
     runtime_spill(batch, pages, outcome);
     /// A page, and those that follow it, were requested from a tier.
     runtime_fetch_begin(address, batch, bytes, is_direct);

@@ -9,13 +9,12 @@
 //!   section .probes: the semaphores, 2 bytes each of a word of 8
 //! ```
 //!
-//! The `nop` is where tracers put their breakpoint. Only a reader of the file sees the notes: they are not
-//! loaded into memory.
+//! Tracers put their breakpoint on the `nop`. The notes are not loaded into memory: tracers read them from
+//! the file.
 //!
-//! Semaphores are defined here too, as `sys/sdt.h` defines the base: as hidden symbols, which each object
-//! that uses them has, and of which the linker keeps one. So code reads them directly, without the table by
-//! which it finds symbols that other libraries may define: that would double the cost. No two binaries share
-//! them, and each has its own notes.
+//! Semaphores are defined here as `sys/sdt.h` defines the base: as hidden symbols in each object that uses
+//! them, of which the linker keeps one. So code reads them directly; a read by way of the global offset table
+//! would cost twice as much. Each binary has semaphores and notes of its own.
 
 /// Assembly that defines eight bytes of semaphores, if the object does not have them yet.
 #[cfg(all(
@@ -60,8 +59,8 @@ macro_rules! definition {
     };
 }
 
-/// The present value of eight bytes of semaphores; 0 where there are no probes. One instruction, where
-/// `semaphore` takes two; but the compiler can reorder the code around it less freely.
+/// The current value of eight bytes of semaphores; 0 where there are no probes. This takes one instruction,
+/// and `semaphore` two; but the compiler can reorder the code around it less freely.
 #[cfg(feature = "std")]
 macro_rules! listeners {
     ($prefix:literal, $symbol:ident) => {{
@@ -72,7 +71,7 @@ macro_rules! listeners {
         ))]
         {
             let word: u64;
-            // SAFETY: reads the eight bytes that are defined here, which only tracers write, from outside the
+            // SAFETY: reads the eight bytes that are defined here. Only tracers write them, from outside the
             // program, and tests, atomically. Not `pure`: their value may differ each time.
             unsafe {
                 #[cfg(target_arch = "x86_64")]
@@ -112,7 +111,8 @@ macro_rules! semaphore {
         ))]
         {
             let address: *const core::sync::atomic::AtomicU64;
-            // SAFETY: the address of the eight bytes that are defined here, which is always the same.
+            // SAFETY: computes the address of the eight bytes that are defined here, which is always the
+            // same.
             unsafe {
                 #[cfg(target_arch = "x86_64")]
                 core::arch::asm!(
@@ -130,8 +130,8 @@ macro_rules! semaphore {
                     options(pure, nomem, nostack, preserves_flags),
                 );
             }
-            // SAFETY: they exist as long as the code does, are aligned, and are written by tracers, from
-            // outside the program, and by tests.
+            // SAFETY: the bytes exist as long as the code does and are aligned. Only tracers write them, from
+            // outside the program, and tests, atomically.
             unsafe { address.as_ref() }
         }
         #[cfg(not(all(

@@ -39,7 +39,7 @@ fn fires_only_while_somebody_listens() {
     {
         let listener = Listener::new(&["runtime_evict_begin"]);
         crate::probe!(runtime_evict_begin, argument(), 2);
-        // Where there are no probes, nothing is heard and nothing computed.
+        // In a build without probes nothing fires, and no argument is computed.
         let heard: &[_] = if PRESENT { &[("runtime_evict_begin", std::vec![1, 2])] } else { &[] };
         assert_eq!(listener.heard(), heard);
     }
@@ -204,8 +204,8 @@ fn heaps_that_are_wrong_or_not_alone() {
     // The next node begins within the bytes that follow.
     assert!(first < second);
     for at in 100..110 {
-        // SAFETY: within the frame of the block that both are in, which has not been evicted: there are three
-        // frames, and one block. The damage is intended.
+        // SAFETY: within the frame of the block that both nodes are in. It has not been evicted: there is one
+        // block, and there are three frames. The damage is intended.
         unsafe { end.add(at).write(0xff) };
     }
     session.alloc(10).unwrap();

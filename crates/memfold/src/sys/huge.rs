@@ -20,16 +20,17 @@ impl SystemMemory {
     /// the system can't do that; then nothing has changed.
     ///
     /// # Safety
-    /// They are part of one reservation.
+    /// The units are part of one reservation.
     pub(crate) unsafe fn prefer_huge(self, start: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: as the caller guarantees.
         unsafe { kernel::prefer_huge(start, bytes) }
     }
 
-    /// Makes whole units, all of whose pages have memory, huge pages now if possible; their content stays.
+    /// Turns whole units, all of whose pages have memory, into huge pages now if possible; their content
+    /// stays.
     ///
     /// # Safety
-    /// They are part of one reservation.
+    /// The units are part of one reservation.
     pub(crate) unsafe fn collapse(self, start: NonNull<u8>, bytes: usize) {
         // SAFETY: as the caller guarantees.
         unsafe { kernel::collapse(start, bytes) }
@@ -39,7 +40,7 @@ impl SystemMemory {
     /// may take their place; false if the system can't do that.
     ///
     /// # Safety
-    /// They are part of one reservation.
+    /// The units are part of one reservation.
     pub(crate) unsafe fn prefer_small(self, start: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: as the caller guarantees.
         unsafe { kernel::prefer_small(start, bytes) }
@@ -74,20 +75,20 @@ mod kernel {
     }
 
     /// # Safety
-    /// As of [`super::prefer_huge`].
+    /// As for [`super::SystemMemory::prefer_huge`].
     pub unsafe fn prefer_huge(start: NonNull<u8>, bytes: usize) -> bool {
         advise(start, bytes, libc::MADV_HUGEPAGE)
     }
 
     /// # Safety
-    /// As of [`super::collapse`].
+    /// As for [`super::SystemMemory::collapse`].
     pub unsafe fn collapse(start: NonNull<u8>, bytes: usize) {
-        // Before Linux 6.1 there is no such advice: then the kernel collapses them when it finds the time.
+        // Before Linux 6.1 there is no such advice: then khugepaged collapses the units later.
         advise(start, bytes, libc::MADV_COLLAPSE);
     }
 
     /// # Safety
-    /// As of [`super::prefer_small`].
+    /// As for [`super::SystemMemory::prefer_small`].
     pub unsafe fn prefer_small(start: NonNull<u8>, bytes: usize) -> bool {
         advise(start, bytes, libc::MADV_NOHUGEPAGE)
     }

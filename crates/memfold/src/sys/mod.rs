@@ -1,5 +1,4 @@
-//! The system's memory, for programs that have one: everything that this crate asks of an operating system is
-//! here.
+//! The system's memory, in builds with `std`.
 
 #[cfg(unix)]
 #[path = "unix.rs"]

@@ -68,7 +68,7 @@ unsafe impl Memory for SystemMemory {
 
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
         let start = map(ptr::null_mut(), bytes)?;
-        // A huge page would be resident although no more than a small one was asked for.
+        // A huge page would make more memory resident than was asked for.
         #[cfg(target_os = "linux")]
         // SAFETY: our own mapping; the call changes no contents.
         let _ = unsafe { libc::madvise(start.as_ptr().cast(), bytes, libc::MADV_NOHUGEPAGE) };

@@ -1,7 +1,7 @@
 /*
- * direct: O_DIRECT. The device reads and writes the program's pages themselves, which are pinned while
- * it does: by pread and pwrite of several threads at once, and by native asynchronous I/O, in flight
- * while the program goes on with its other pages.
+ * direct: O_DIRECT. The device reads and writes the program's pages themselves, which are pinned meanwhile:
+ * by pread and pwrite of several threads at once, and by native asynchronous I/O, during which the program
+ * uses its other pages.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -75,7 +75,7 @@ static void arrived(struct flights *flights, size_t i)
         mirror_took(&flights->direct->to, flights->target[i] + k, flights->direct->in_file[i * RUN + k]);
 }
 
-/* Each thread writes its run and reads it back, several at once. */
+/* Each thread writes its runs and reads them back, while the others do the same. */
 static void by_thread(struct helper *helper)
 {
     struct flights *flights = helper->shared;
@@ -130,7 +130,7 @@ static void submit(struct flights *flights, bool write)
     }
 }
 
-/* While requests fly, only pages that they do not touch are used. */
+/* While requests are in flight, uses only pages that they do not touch. */
 static void meanwhile(struct flights *flights, struct rng *rng)
 {
     struct direct *direct = flights->direct;

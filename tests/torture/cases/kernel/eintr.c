@@ -1,7 +1,7 @@
 /*
  * eintr: signals in the middle of system calls that touch old pages. A thread reads into and writes
- * from old memory while a timer interrupts it all the time, without SA_RESTART; partial transfers and
- * EINTR are continued, and every byte is verified.
+ * from old memory while a timer interrupts it all the time, without SA_RESTART. It continues after partial
+ * transfers and EINTR, and every byte is verified.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -53,7 +53,7 @@ static void setup(struct trial *trial)
     must(setsockopt(interrupted->stream[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room));
 }
 
-/* Index 0 writes, index 1 reads; both under a timer of their own. */
+/* Index 0 writes, index 1 reads; each has a timer of its own. */
 static void half(struct helper *helper)
 {
     struct interrupted *interrupted = helper->shared;

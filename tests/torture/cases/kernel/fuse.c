@@ -1,8 +1,8 @@
 /*
  * fuse: files of a FUSE server that asks for direct I/O (FOPEN_DIRECT_IO). The kernel pins the reader's
- * pages, waits for the server, and copies the answer into them by their physical place. Nothing in the
- * program's own calls says so: the file is opened and read like any other. The server is a child: were it
- * a thread, nobody could end the process while a reader waits.
+ * pages, waits for the server, and copies the answer to their physical addresses. The program's own calls
+ * do not show this: it opens and reads the file like any other. The server is a child process: if it were a
+ * thread, the process could not be ended while a reader waits.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -35,7 +35,7 @@ struct reading {
 
 static _Atomic bool said;
 
-/* What the server gets from the thread that makes it. One is made at a time. */
+/* Passed to a server by the thread that starts it. One server is started at a time. */
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static int device;
 static struct rng server_rng;
@@ -49,7 +49,7 @@ static void answer(uint64_t unique, int error, void *body, size_t length)
 {
     struct fuse_out_header head = { .len = (uint32_t)(sizeof head + length), .error = error, .unique = unique };
     struct iovec parts[2] = { { &head, sizeof head }, { body, length } };
-    /* A reader that was interrupted is gone: ENOENT. */
+    /* ENOENT: the reader was interrupted, and no longer waits. */
     if (writev(device, parts, length ? 2 : 1) < 0 && errno != ENOENT)
         fail_errno("an answer of %zu bytes to a FUSE request", length);
 }
@@ -114,7 +114,7 @@ static void serve(const uint8_t *request)
     }
 }
 
-/* The process that reads has ended, or would if it did not wait for this one. */
+/* Whether the reading process has ended, or is a zombie because it still waits for this one. */
 static bool is_forsaken(pid_t parent)
 {
     char path[40], text[64] = "";
@@ -131,9 +131,9 @@ static _Noreturn void serve_while(pid_t parent)
 {
     static uint8_t request[REQUEST_ROOM];
     step("serves files");
-    /* Not when the thread that made it ends: its readers are others. */
+    /* The server must not end with the thread that started it: other threads read the files. */
     must(prctl(PR_SET_PDEATHSIG, 0));
-    /* A pipe that another thread had just opened: its reader would wait for the end of this process. */
+    /* Close inherited descriptors: the reader of a pipe among them would wait for the end of this process. */
     if (device > 3)
         must(close_range(3, (unsigned)device - 1, 0));
     must(close_range((unsigned)device + 1, ~0U, 0));
@@ -142,7 +142,7 @@ static _Noreturn void serve_while(pid_t parent)
         if (poll(&wait_for, 1, 500) == 0) {
             if (is_forsaken(parent))
                 child_end();
-            /* Without a request for a minute it would look like one that hangs. */
+            /* Otherwise a server without requests for a minute would count as hung. */
             step("serves files");
             continue;
         }
@@ -161,7 +161,7 @@ static void skip(struct trial *trial, const char *what)
     trial->skipped = true;
 }
 
-/* Mounts, opens the one file, and unmounts: the file goes on without a place. */
+/* Mounts, opens the only file, and unmounts: the open file still works. */
 static bool open_file(struct fuse *fuse)
 {
     char place[300], path[310], mount_options[100];
@@ -204,7 +204,7 @@ static bool start_server(struct trial *trial, struct fuse *fuse)
     bool opened = open_file(fuse);
     if (!opened)
         skip(trial, "mounting");
-    /* Only the server may have it: when it dies, readers go on with an error. */
+    /* Only the server may have the device open: if it dies, readers get an error. */
     must(close(device));
     if (!opened)
         stop_server(fuse);
@@ -240,7 +240,7 @@ static void op(struct trial *trial)
     for (int i = 0; i < 4; i++) {
         struct reading reading = { .fuse = fuse, .count = rng_range(rng, 1, RUN_MOST) };
         reading.target = rng_below(rng, fuse->to.pages - reading.count + 1);
-        /* Pages that were never read before: what is old can't pass for new. */
+        /* Pages that were hardly ever read before, so that old contents can't pass for new ones. */
         reading.first = rng_below(rng, FILE_PAGES - RUN_MOST);
         struct helper helper = { .run = reader, .shared = &reading, .rng = rng_make(rng_next(rng)) };
         helper_start(&helper, "fuse reader", NULL);

@@ -1,7 +1,7 @@
 /*
- * io: the kernel reads from old pages and writes into old pages. Contents travel from a region into
- * a mirror through pipes, sockets and files, in pieces of odd sizes at odd addresses, and must
- * arrive byte for byte; also into a thread that waits in its system call for data to come.
+ * io: the kernel reads from old pages and writes into old pages. Contents go from a region into a mirror
+ * through pipes, sockets and files, in pieces of odd sizes at odd addresses, and must arrive byte for byte;
+ * also while a thread waits in its system call for data.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -53,7 +53,7 @@ static void arrived(struct run *run)
         mirror_took(&run->io->to, run->target + i, region_key(&run->io->from, run->source + i));
 }
 
-/* Alternately some bytes in and the same number out. */
+/* Writes some bytes and reads as many, alternately. */
 static void ping_pong(struct run *run, struct rng *rng, int in, int out)
 {
     uint8_t *source = region_at(&run->io->from, run->source), *target = mirror_at(&run->io->to, run->target);
@@ -127,7 +127,7 @@ static void through_file(struct run *run, struct rng *rng)
     arrived(run);
 }
 
-/* The kernel moves pages from a file into a pipe; they end in old memory, by read or by vmsplice. */
+/* The kernel moves pages from a file into a pipe; read or vmsplice copies them into old memory. */
 static void spliced(struct run *run, struct rng *rng)
 {
     uint8_t *source = region_at(&run->io->from, run->source), *target = mirror_at(&run->io->to, run->target);
@@ -157,7 +157,7 @@ static void spliced(struct run *run, struct rng *rng)
     arrived(run);
 }
 
-/* A thread that sits in its system call, its buffer growing old, until data comes. */
+/* A thread waits in its system call, and its buffer grows old, until data comes. */
 static void reader(struct helper *helper)
 {
     struct run *run = helper->shared;
@@ -172,7 +172,7 @@ static void waiting_reader(struct run *run, struct rng *rng)
     size_t length = run->count * PAGE;
     step("a reader that waits");
     helper_start(&helper, "reader", NULL);
-    /* Other pages are used meanwhile. */
+    /* Meanwhile use other pages. */
     for (int i = 0; i < 60; i++) {
         size_t page = rng_below(rng, run->io->to.pages);
         if (page < run->target || page >= run->target + run->count)

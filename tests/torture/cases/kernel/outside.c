@@ -1,12 +1,13 @@
 /*
- * outside: another process writes into this one's memory, while this one goes on with its other pages: by
- * process_vm_writev from memory that may be away itself, through /proc/PID/mem, and as a debugger
- * (PTRACE_POKEDATA). Nothing that the writer was told to have written may be missing.
+ * outside: another process writes into this one's memory while this one uses its other pages: by
+ * process_vm_writev from memory that may itself be evicted, through /proc/PID/mem, and as a debugger
+ * (PTRACE_POKEDATA). Every write that the kernel reports as done must arrive.
  *
  *   parent: mirror ◄── written by the child ── child: its own copy of the region, changed
- *           region ── the parent goes on with it meanwhile
+ *           region ── the parent uses it meanwhile
  *
- * What arrived is noted in a page that both share. Where ptrace between processes is forbidden the case is skipped.
+ * A page that both share says what was written. Where ptrace between processes is forbidden, the case is
+ * skipped.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -49,7 +50,7 @@ static void setup(struct trial *trial)
         fail_errno("mmap");
 }
 
-/* A page that is away comes back when it is read, and one that is shared since a fork becomes the process's own when it is written. */
+/* Reading restores an evicted page. Writing makes a page that is shared since a fork the process's own. */
 static void make_ready(pid_t pid, void *at)
 {
     char byte;
@@ -72,7 +73,8 @@ static bool write_all_at_once(struct outside *outside, pid_t pid, size_t source,
     return true;
 }
 
-/* The kernel refuses (EIO) to write in this way to a page that is away, or shared since a fork: documented, and not silent. */
+/* The kernel refuses (EIO) to write in this way to a page that is evicted, or shared since a fork. That is a
+ * documented limit, and not silent. */
 static bool write_to_file(struct outside *outside, pid_t pid, size_t source, size_t target)
 {
     char path[40];
@@ -157,7 +159,7 @@ static void op(struct trial *trial)
     struct child child;
     note->written = note->looked = note->refused = 0;
     note->writer_of = gettid();
-    /* Where only ancestors may trace. */
+    /* For systems where only ancestors may trace. */
     prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
     if (child_fork(&child, "writer")) {
         struct rng own = rng_make(choice);

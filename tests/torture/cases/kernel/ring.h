@@ -23,14 +23,14 @@ struct uring {
 bool uring_make(struct uring *uring, unsigned entries);
 void uring_drop(struct uring *uring);
 
-/* Registers buffers, which pins their pages until the ring goes. False if refused. */
+/* Registers buffers, which pins their pages as long as the ring exists. False if refused. */
 bool uring_register(struct uring *uring, const struct iovec *buffers, unsigned count);
 
-/* Queues one request and submits it. `buffer` below 0: not a registered one. */
+/* Queues one request and submits it. `buffer` below 0 means that the buffer is not registered. */
 void uring_submit(struct uring *uring, int opcode, int fd, void *at, size_t length, uint64_t offset, int buffer,
                   uint64_t tag);
 
-/* Waits for one completion. Returns its result; *tag says which. */
+/* Waits for one completion and returns its result; *tag says which request it was. */
 int uring_reap(struct uring *uring, uint64_t *tag);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * uring: io_uring requests that stay in flight while pages come and go: reads from pipes that have no
- * data yet into plain old buffers, and file I/O through registered buffers, whose pages stay pinned
- * for the life of the ring while the program goes on reading and writing them by itself.
+ * uring: io_uring requests that stay in flight while pages are evicted and restored: reads from pipes that
+ * have no data yet into plain old buffers, and file I/O through registered buffers. Pages of those stay
+ * pinned for the life of the ring, while the program still reads and writes them itself.
  *
  *   registered ► │ out: what goes to the file │ in: what comes from it │   one half each
  */
@@ -70,7 +70,7 @@ static void reap_all(struct rings *rings, unsigned count, size_t expected)
     }
 }
 
-/* Both halves as registered buffers, or plainly where that was refused. */
+/* Uses both halves as registered buffers, or as plain ones where registering was refused. */
 static void file_request(struct rings *rings, bool write, size_t page, size_t file_page, bool fixed)
 {
     void *at = write ? region_at(&rings->out, page) : mirror_at(&rings->in, page);
@@ -84,7 +84,7 @@ static void through_file(struct rings *rings, struct rng *rng)
     unsigned sent = 0;
     bool fixed = rings->fixed && rng_chance(rng, 80);
     step("registered pages written by the program");
-    /* The program's own writes must reach the device: same pages, not copies of them. */
+    /* The device must see the program's own writes: it has the same pages, not copies. */
     for (size_t i = 0; i < FIXED_PAGES; i++) {
         region_check(&rings->out, i);
         if (rng_chance(rng, 60))
@@ -128,7 +128,7 @@ static void through_pipes(struct rings *rings, struct rng *rng)
         if (page < target[which] || page >= target[which] + PIPE_PAGES)
             mirror_check(&rings->to, page);
     }
-    /* At once, so that each read is satisfied as a whole: it fits into the pipe. */
+    /* In one write each, so that a read gets everything: it fits into the pipe. */
     for (size_t i = PIPES; i-- > 0;)
         write_all(rings->pipes[i][1], region_at(&rings->from, source[i]), length);
     for (size_t i = 0; i < PIPES; i++) {
@@ -136,7 +136,7 @@ static void through_pipes(struct rings *rings, struct rng *rng)
         int got = uring_reap(&rings->uring, &tag);
         if (got <= 0 || tag >= PIPES)
             fail("an io_uring read of a pipe gave %d", got);
-        /* A reader that was woken in the middle of the write takes what is there. */
+        /* A read that was woken in the middle of the write got only a part. */
         read_all(rings->pipes[tag][0], mirror_at(&rings->to, target[tag]) + got, length - (size_t)got);
     }
     for (size_t i = 0; i < PIPES; i++)

@@ -1,7 +1,7 @@
 /*
- * vmreadv: process_vm_readv and process_vm_writev, in this very process and between parent and
- * child: the kernel faults pages in for somebody else. Where ptrace between processes is forbidden,
- * the part with the child is skipped.
+ * vmreadv: process_vm_readv and process_vm_writev, in this process and between parent and child: the kernel
+ * faults pages in for another process. Where ptrace between processes is forbidden, the part with the child
+ * is skipped.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -53,7 +53,7 @@ static void in_self(struct remote *remote, struct rng *rng)
             mirror_took(&remote->to, target + i, region_key(&remote->from, source + i));
 }
 
-/* The child changes its copy and waits; the parent reads it, writes into it; the child looks. */
+/* The child changes its copy and waits; the parent reads it and writes into it; the child checks it. */
 static void in_child_process(struct remote *remote, struct rng *rng)
 {
     int to_parent[2], to_child[2];

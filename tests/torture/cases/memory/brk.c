@@ -1,7 +1,7 @@
 /*
- * brk: the heap's end moves up and down. What lies below stays; what was given back and taken again
- * reads as zeros. In a process of its own, forked or started afresh, since malloc lives there too:
- * nothing here calls malloc while the end is moved.
+ * brk: the end of the heap moves up and down. Memory below it stays; memory that was returned and taken
+ * again reads as zeros. This runs in a process of its own, forked or newly started, because malloc uses the
+ * same heap: nothing here calls malloc while the end moves.
  */
 #include "torture.h"
 
@@ -10,7 +10,7 @@ static uint64_t page_id(size_t round)
     return mix64(options.seed ^ (round * 977 + 5));
 }
 
-/* The states of the pages lie in a mapping, not in the heap that moves. */
+/* The states of the pages are in a mapping, not in the heap that moves. */
 static void move_break(struct rng *rng, size_t most)
 {
     uint8_t *base = sbrk(0);
@@ -23,7 +23,7 @@ static void move_break(struct rng *rng, size_t most)
     for (int i = 0; i < 40; i++) {
         size_t want = rng_below(rng, most + 1), before = pages;
         step(want > pages ? "sbrk grows" : "sbrk shrinks");
-        /* By single pages or at once. */
+        /* Page by page, or at once. */
         if (sbrk(0) != base + pages * PAGE)
             fail("sbrk(0) gave %p, expected %p", sbrk(0), (void *)(base + pages * PAGE));
         must(sbrk(((intptr_t)want - (intptr_t)pages) * (intptr_t)PAGE));

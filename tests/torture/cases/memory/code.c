@@ -1,6 +1,6 @@
 /*
- * code: a small just-in-time compiler. Functions are written into anonymous pages, which become
- * executable, rest, and are called. A wrong byte is a wrong answer or a crash.
+ * code: a small just-in-time compiler. It writes functions into anonymous pages, makes these executable,
+ * lets them rest, and calls them. A wrong byte gives a wrong answer or a crash.
  */
 #include "torture.h"
 

@@ -1,7 +1,6 @@
 /*
- * filemap: anonymous memory with private and shared file mappings in the midst of it, exchanged for
- * one another by MAP_FIXED. Private file pages that were written keep what was written; the others
- * show the file.
+ * filemap: anonymous memory with private and shared file mappings in it, which replace each other by
+ * MAP_FIXED. Private file pages that were written keep their contents; the others show the file.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -11,11 +10,11 @@ enum kind { ANONYMOUS, PRIVATE_FILE, SHARED_FILE };
 struct mixed {
     struct region region; /* the states of anonymous and written private pages */
     enum kind *kinds;
-    bool *pristine; /* of a private file page: not written, it shows the file */
+    bool *pristine; /* of a private file page: not written, so it shows the file */
     uint32_t *file_versions;
     uint64_t file_id;
     int file;
-    pid_t owner; /* who writes the file; a forked child cannot know what is in it by now */
+    pid_t owner; /* the process that writes the file; a forked child does not know its current contents */
 };
 
 static struct page_key file_key(const struct mixed *mixed, size_t page)
@@ -54,7 +53,7 @@ static void check_one(const struct mixed *mixed, size_t page)
         page_check(region_at(&mixed->region, page), file_key(mixed, page), PAGE);
 }
 
-/* A page of another kind takes the place. */
+/* Replaces pages by ones of a random kind. */
 static void replace(struct mixed *mixed, struct rng *rng, size_t page, size_t count)
 {
     enum kind kind = (enum kind)rng_below(rng, 3);

@@ -1,14 +1,15 @@
 /*
- * growth: stacks that the kernel makes grow by themselves. The main stack of a fresh process, deep in
- * recursion and back; mappings with MAP_GROWSDOWN, which still exist.
+ * growth: stacks that the kernel extends by itself: the main stack of a new process, in deep recursion and
+ * back, and mappings with MAP_GROWSDOWN, which still exist.
  */
 #include "torture.h"
 #include "stack.h"
 
 #define GROWN_MOST 64 /* pages */
 
-/* Far from where the kernel puts what may lie anywhere, as threads of memfold's own ask for at any time: nobody maps anything into the room below the
- * mapping, nor so near that the kernel lets it grow no further (stack_guard_gap). */
+/* Far from where the kernel places mappings without a fixed address, which other threads may make at any
+ * time: so nothing is mapped into the room below the mapping, or so near that the kernel stops its growth
+ * (stack_guard_gap). */
 #define AWAY ((uint8_t *)0x100000000000)
 
 static void grows_down(struct rng *rng)
@@ -19,7 +20,7 @@ static void grows_down(struct rng *rng)
     uint8_t *top = AWAY + room - PAGE;
     if (mmap(top, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_GROWSDOWN | MAP_FIXED_NOREPLACE, -1, 0) != top)
         return;
-    /* Page by page downwards: each touch lies in the page below the mapping. */
+    /* Page by page downwards: each touch is in the page below the mapping. */
     region_adopt(&region, top - (GROWN_MOST - 1) * PAGE, GROWN_MOST, rng);
     for (size_t page = GROWN_MOST; page-- > 0;) {
         if (rng_chance(rng, 50))

@@ -1,6 +1,6 @@
 /*
- * huge: memory that asks for huge pages (MADV_HUGEPAGE) and loses parts of them again: pieces thrown
- * away, protected, unmapped from the middle, forked, collapsed (MADV_COLLAPSE).
+ * huge: memory for which huge pages are requested (MADV_HUGEPAGE), and parts of which are then discarded,
+ * protected, unmapped in the middle, forked, or collapsed (MADV_COLLAPSE).
  */
 #include "torture.h"
 
@@ -21,7 +21,7 @@ static void begin(struct huge *huge, size_t blocks, struct rng *rng)
     huge->mapping = must(mmap(NULL, huge->length, PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     uint8_t *aligned = (uint8_t *)(((uintptr_t)huge->mapping + HUGE - 1) & ~(HUGE - 1));
-    /* A kernel without huge pages refuses: then these are plain pages, which is fine. */
+    /* A kernel without huge pages refuses; then these are plain pages, which is fine. */
     if (madvise(aligned, blocks * HUGE, MADV_HUGEPAGE) != 0 && errno != EINVAL)
         fail_errno("MADV_HUGEPAGE");
     region_adopt(&huge->region, aligned, blocks * HUGE / PAGE, rng);
@@ -61,7 +61,7 @@ static void op(struct trial *trial)
             break;
         case 2:
             step("MADV_COLLAPSE");
-            /* May fail for many good reasons; the bytes must not care. */
+            /* This may fail for many good reasons; the contents must stay in any case. */
             (void)madvise(block, HUGE, MADV_COLLAPSE);
             break;
         case 3:

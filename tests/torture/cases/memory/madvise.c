@@ -1,6 +1,7 @@
 /*
- * madvise: advice that throws pages away (DONTNEED, FREE), that is about fork (DONTFORK,
- * WIPEONFORK), that makes guard pages (GUARD_INSTALL), and that must change nothing that can be seen (COLD, PAGEOUT, WILLNEED, POPULATE).
+ * madvise: advice that discards pages (DONTNEED, FREE), that concerns forks (DONTFORK, WIPEONFORK), that
+ * makes guard pages (GUARD_INSTALL), and that must change nothing visible (COLD, PAGEOUT, WILLNEED,
+ * POPULATE).
  */
 #include "torture.h"
 
@@ -28,7 +29,7 @@ static void setup(struct trial *trial)
         fail_errno("calloc");
 }
 
-/* The page may go at any moment, also in the middle of this look: each word counts alone. */
+/* The page may be discarded at any moment, also during this check, so each word is checked on its own. */
 static void check_freed(const struct region *region, size_t page)
 {
     uint64_t old[PAGE_WORDS];
@@ -51,7 +52,7 @@ static void check_page(const struct advised *advised, size_t page)
         region_check(&advised->region, page);
 }
 
-/* A write ends the uncertainty: from then on the page is either the old one or zeros, for good. */
+/* A write ends the uncertainty: afterwards the rest of the page has its old contents or zeros, for good. */
 static void settle(struct advised *advised, size_t page, struct rng *rng)
 {
     struct region *region = &advised->region;
@@ -144,7 +145,7 @@ static void over_fork(struct advised *advised, struct rng *rng, size_t page, siz
             if (k < page || k >= page + count)
                 check_page(advised, k);
         if (wipe) {
-            /* What the child writes there is its own, and its own child's after it: wiped again. */
+            /* The child's writes are its own, and its own child gets zeros again. */
             struct child grandchild;
             bytes_make(at, count * PAGE, 7, 7);
             if (child_fork(&grandchild, "wipeonfork-2")) {
@@ -168,7 +169,7 @@ static void over_fork(struct advised *advised, struct rng *rng, size_t page, siz
         check_page(advised, page + i);
 }
 
-/* Guard pages, while pages around them are taken away and come back. */
+/* Guard pages, while pages around them are evicted and restored. */
 static void guard(struct advised *advised, struct rng *rng, size_t page, size_t count)
 {
     uint8_t *at = region_at(&advised->region, page);

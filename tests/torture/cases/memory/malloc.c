@@ -1,8 +1,8 @@
 /*
  * malloc: storms of malloc, calloc, aligned_alloc, realloc and free, from 16 bytes up to 64 MiB,
  * so that brk, arenas, mmap and mremap are all used. Every byte of every block is verified before
- * the block changes or goes. Trials wander between threads, so blocks are freed by others than
- * those who made them.
+ * the block is changed or freed. Trials move between threads, so blocks are often freed by another
+ * thread than the one that made them.
  */
 #include "torture.h"
 
@@ -23,7 +23,7 @@ struct heap {
     struct block blocks[BLOCKS];
 };
 
-/* One block of tens of MiB in the whole process at a time: more would break --memory. */
+/* Only one block of tens of MiB in the process at a time: more would exceed --memory. */
 static _Atomic bool giant_taken;
 
 static void setup(struct trial *trial)
@@ -31,7 +31,7 @@ static void setup(struct trial *trial)
     trial_alloc(trial, sizeof(struct heap));
 }
 
-/* As many small as large ones in each power of two. */
+/* Equally many sizes in each power of two. */
 static size_t pick_size(struct trial *trial)
 {
     struct heap *heap = trial->state;
@@ -128,7 +128,7 @@ static void giant(struct trial *trial)
         block.at = realloc(block.at, size);
         if (block.at == NULL)
             fail_errno("realloc to %zu bytes", size);
-        /* Only the new part is made: the old one must have wandered along. */
+        /* Only the new part is filled: the old part must have been moved along. */
         for (size_t done = before; done < size; done += PAGE) {
             struct page_key key = { block.id, done / PAGE, block.version, 0 };
             uint64_t made[PAGE_WORDS];

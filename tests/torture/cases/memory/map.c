@@ -1,6 +1,6 @@
 /*
- * map: munmap, and mmap with MAP_FIXED over memory that has grown old. What is mapped anew must
- * read as zeros, never as what was there before; the neighbours must not notice.
+ * map: munmap, and mmap with MAP_FIXED over memory that has grown old. A new mapping must read as zeros,
+ * never as the old contents, and the neighbouring pages must not change.
  */
 #include "torture.h"
 
@@ -41,7 +41,7 @@ static void end(struct maps *maps)
     free(maps->lost);
 }
 
-/* A run without lost pages in it. */
+/* Picks a run without lost pages. */
 static size_t pick_run(struct maps *maps, struct rng *rng, size_t most, size_t *count)
 {
     for (;;) {
@@ -93,7 +93,7 @@ static void fixed_over(struct maps *maps, struct rng *rng)
     use_fresh(maps, rng, page, count);
 }
 
-/* Between munmap and mmap the range is anybody's: ask for it, but never take it by force. */
+/* Between munmap and mmap another thread may map the range: so ask for it, but never replace a mapping. */
 static void map_again(struct maps *maps, struct rng *rng, size_t page, size_t count)
 {
     void *at = region_at(&maps->region, page);
@@ -119,7 +119,7 @@ static void unmap_and_map(struct maps *maps, struct rng *rng)
     map_again(maps, rng, page, count);
 }
 
-/* Every second page goes: the mapping falls into as many pieces. */
+/* Unmaps every second page, so the mapping falls into as many pieces. */
 static void comb(struct maps *maps, struct rng *rng)
 {
     size_t count, page = pick_run(maps, rng, 32, &count);
@@ -132,7 +132,7 @@ static void comb(struct maps *maps, struct rng *rng)
         map_again(maps, rng, page + i, 1);
 }
 
-/* A mapping that lives for a moment only; the kernel mostly gives the same addresses again. */
+/* Short-lived mappings; the kernel usually gives them the same addresses. */
 static void short_lived(struct rng *rng)
 {
     step("short-lived mappings");

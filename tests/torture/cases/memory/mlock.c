@@ -1,7 +1,7 @@
 /*
- * mlock: old pages are locked, must then be resident (mincore says so) and right, and are unlocked
- * again; mlock2 with MLOCK_ONFAULT locks what is touched later; a program that starts may lock
- * everything.
+ * mlock: old pages are locked, must then be resident (mincore tells) and right, and are unlocked again;
+ * mlock2 with MLOCK_ONFAULT locks pages that are touched later; a program may lock everything when it
+ * starts.
  */
 #include "torture.h"
 
@@ -10,7 +10,7 @@
 #ifndef MLOCK_ONFAULT
 #define MLOCK_ONFAULT 1
 #endif
-#define LOCKED_MOST 32 /* pages a trial: RLIMIT_MEMLOCK may be small */
+#define LOCKED_MOST 32 /* pages per trial: RLIMIT_MEMLOCK may be small */
 
 struct locked {
     struct region region;
@@ -34,7 +34,7 @@ static bool unlimited(void)
     return line && sscanf(line + 8, "%llx", &capabilities) == 1 && (capabilities >> 14 & 1);
 }
 
-/* A program that locks all it has and will have, so that nothing of it may ever be away. */
+/* A program that locks all its current and future memory, so that no page of it may ever be evicted. */
 static int run_lock_all(const char *arg)
 {
     struct rng rng = rng_make(arg ? strtoull(arg, NULL, 0) : 0);
@@ -73,7 +73,7 @@ static void setup(struct trial *trial)
     region_fill(&locked->region, &trial->rng);
 }
 
-/* Under AddressSanitizer mlock and its relatives do nothing: nothing to check. */
+/* Under AddressSanitizer mlock and its relatives do nothing, so there is nothing to check. */
 static void check_resident(struct locked *locked)
 {
     if (UNDER_ASAN)

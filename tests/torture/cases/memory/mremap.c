@@ -1,6 +1,6 @@
 /*
- * mremap: the program moves its memory itself. Growing, shrinking, moving to a place of its choice,
- * leaving an empty mapping behind (MREMAP_DONTUNMAP), and exchanging runs between two regions.
+ * mremap: the program moves its memory itself: growing, shrinking, moving to an address of its choice,
+ * leaving an empty mapping behind (MREMAP_DONTUNMAP), and exchanging runs of pages between two regions.
  */
 #include "torture.h"
 
@@ -8,7 +8,7 @@
 
 struct moves {
     struct region regions[REGIONS];
-    /* Put together from runs of others: several mappings to the kernel, which mremap refuses. */
+    /* Made of runs from other regions: to the kernel these are several mappings, which mremap refuses. */
     bool pieced[REGIONS];
     size_t most;
 };
@@ -30,7 +30,7 @@ static void resize(struct moves *moves, struct region *region, struct rng *rng)
     step(pages > before ? "mremap grows" : "mremap shrinks");
     void *at = mremap(region->base, before * PAGE, pages * PAGE, flags);
     if (at == MAP_FAILED) {
-        /* Without MAYMOVE there may be no room behind the mapping. */
+        /* Without MAYMOVE there may be no room after the mapping. */
         if (flags == 0 && errno == ENOMEM)
             return;
         fail_errno("mremap from %zu to %zu pages", before, pages);
@@ -61,7 +61,7 @@ static void move_whole(struct region *region, struct rng *rng)
     region_churn(region, rng, 20, 50);
 }
 
-/* The old place stays mapped and must be empty; the data lives at the new one. */
+/* The old place stays mapped and must be empty; the data are at the new one. */
 static void leave_behind(struct region *region, struct rng *rng)
 {
     uint8_t *old = region->base;
@@ -73,7 +73,7 @@ static void leave_behind(struct region *region, struct rng *rng)
         void *to = reserve(pages);
         at = mremap(old, pages * PAGE, pages * PAGE, flags | MREMAP_FIXED, to);
     } else {
-        /* The kernel looks at the fifth argument even without MREMAP_FIXED: never leave it out. */
+        /* The kernel looks at the fifth argument even without MREMAP_FIXED, so it must be given. */
         at = mremap(old, pages * PAGE, pages * PAGE, flags, NULL);
     }
     if (at == MAP_FAILED)
@@ -82,7 +82,7 @@ static void leave_behind(struct region *region, struct rng *rng)
     step("DONTUNMAP: the old place");
     if (rng_chance(rng, 50))
         zeros_check(old, pages * PAGE, "what DONTUNMAP leaves behind is empty");
-    /* Use the old place as new memory: both must keep their own bytes. */
+    /* Use the old place as new memory: each place must keep its own bytes. */
     struct region other;
     region_adopt(&other, old, pages, rng);
     region_churn(&other, rng, 40, 80);

@@ -1,6 +1,6 @@
 /*
- * pkeys: pages behind a memory protection key that every thread but one at a time may not touch, and
- * that rest so. Rights are of the thread: a new thread has none unless it takes them.
+ * pkeys: pages with a memory protection key that only one thread at a time may touch, and that rest in this
+ * state. Access rights belong to a thread: a new thread has none unless it sets them.
  */
 #include "torture.h"
 

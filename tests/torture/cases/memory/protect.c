@@ -1,7 +1,7 @@
 /*
- * protect: runs of pages become PROT_NONE or read-only, rest so for a while, and come back. Touching
- * them faults exactly where it should; a handler may repair the protection; a system call that is
- * handed such a page says EFAULT; and the data is untouched through all of it.
+ * protect: runs of pages become PROT_NONE or read-only, rest for a while, and become accessible again.
+ * Touching them faults exactly where it should; a handler may repair the protection; a system call with
+ * such a page returns EFAULT; and the data stay the same all the time.
  */
 #include "torture.h"
 
@@ -34,7 +34,7 @@ static void set_guard(struct guarded *guarded, size_t page, size_t count, enum g
     memset(guarded->guards + page, guard, count);
 }
 
-/* A page handed to the kernel: allowed, or EFAULT; never a signal, never other bytes. */
+/* Passes a page to the kernel: it is allowed, or EFAULT; never a signal, never other bytes. */
 static void through_kernel(struct guarded *guarded, size_t page)
 {
     uint8_t *at = region_at(&guarded->region, page);
@@ -45,13 +45,13 @@ static void through_kernel(struct guarded *guarded, size_t page)
         fail_errno("write from a page with guard %d at %p gave %zd", guard, (void *)at, n);
     if (n < 0 && (n = write(guarded->pipe[1], back, memset(back, 1, PAGE) ? PAGE : 0)) < 0)
         fail_errno("write to a pipe");
-    /* Reading back: into the page itself where it may be written, else EFAULT. */
+    /* Read back: into the page itself if it may be written, otherwise EFAULT. */
     if (guard != OPEN) {
         n = read(guarded->pipe[0], at, PAGE);
         if (n != -1 || errno != EFAULT)
             fail_errno("read into a page with guard %d at %p gave %zd", guard, (void *)at, n);
     }
-    /* A pipe may have given up the page that it could not copy out; take what is left. */
+    /* The pipe may have dropped the page that it could not copy; read what is left. */
     while ((n = read(guarded->pipe[0], guard == OPEN ? at : back, PAGE)) > 0)
         ;
 }
@@ -75,7 +75,7 @@ static void touch(struct guarded *guarded, struct rng *rng, size_t page)
         region_check(&guarded->region, page);
 }
 
-/* The handler opens page after page while a run is verified or written. */
+/* The handler makes page after page accessible while a run is verified or written. */
 static void repair(struct guarded *guarded, struct rng *rng)
 {
     size_t count = rng_range(rng, 1, 24);

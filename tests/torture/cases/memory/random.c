@@ -1,13 +1,13 @@
 /*
- * random: the big regions, half of the memory. Reads, writes and single-word patches in the orders
- * that programs have: uniform, sweeps up and down, strides, a hot set. It is a case of its own and
- * at the same time what makes the memory of all other cases old.
+ * random: the big regions, half of the memory. Reads, writes and single-word patches in typical orders of
+ * programs: uniform, sweeps up and down, strides, a hot set. It is a case of its own, and it also makes the
+ * memory of all other cases old.
  */
 #include "torture.h"
 
 struct random {
     struct region region;
-    size_t sweep; /* where the next sweep goes on */
+    size_t sweep; /* where the next sweep continues */
 };
 
 static void setup(struct trial *trial)
@@ -18,8 +18,8 @@ static void setup(struct trial *trial)
 }
 
 /*
- * --sabotage: what broken paging would do, done once on purpose, so that a test of this program can
- * see that it would be found.
+ * --sabotage: does once on purpose what broken paging would do, so that a test of this program can see
+ * whether it is found.
  */
 static void sabotage(struct region *region, struct rng *rng)
 {
@@ -27,7 +27,7 @@ static void sabotage(struct region *region, struct rng *rng)
     size_t page = rng_below(rng, region->pages);
     struct page_key key = region_key(region, page);
     uint64_t made[PAGE_WORDS];
-    /* A page of zeros would not show most of it. */
+    /* On a page of zeros most kinds of damage would not show. */
     uint64_t empty[PAGE_WORDS] = { 0 };
     page_make(made, key);
     if (memcmp(made, empty, PAGE) == 0 || atomic_exchange(&done, true))
@@ -92,7 +92,7 @@ static void op(struct trial *trial)
         break;
     case 4:
         step("overwrite a run");
-        /* Blind writes: pages are written that were not read since they grew old. */
+        /* Blind writes: to pages that were not read since they grew old. */
         page = rng_below(rng, pages);
         for (size_t i = 0; i < 100; i++)
             region_write(region, (page + i) % pages, rng);

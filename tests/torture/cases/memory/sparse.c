@@ -1,7 +1,6 @@
 /*
- * sparse: a reservation of 1 TiB (MAP_NORESERVE) of which a few pages far apart are used, as garbage
- * collectors and sanitizers do. Untouched pages read as zeros; discarding or remapping half of it is
- * one call.
+ * sparse: a reservation of 1 TiB (MAP_NORESERVE) in which a few pages far apart are used, as garbage
+ * collectors and sanitizers do. Untouched pages read as zeros; one call discards or remaps half of it.
  */
 #include "torture.h"
 
@@ -30,7 +29,7 @@ static void setup(struct trial *trial)
         return;
     }
     sparse->id = rng_next(&trial->rng);
-    /* Each spot costs a page, and up to a page of page table besides. */
+    /* Each spot costs a page, and up to a page of page tables. */
     sparse->room = trial_pages(trial, 64) / 2;
     sparse->spots = calloc(sparse->room, sizeof *sparse->spots);
     if (sparse->spots == NULL)
@@ -67,7 +66,7 @@ static bool is_used(const struct sparse *sparse, size_t page)
 
 static void touch_new(struct sparse *sparse, struct rng *rng)
 {
-    /* Alone, or beside one that is there. */
+    /* Alone, or next to a spot that exists. */
     size_t page = sparse->used && rng_chance(rng, 50)
                       ? sparse->spots[rng_below(rng, sparse->used)].page + rng_range(rng, 1, 16)
                       : rng_below(rng, RESERVED_PAGES);
@@ -79,7 +78,7 @@ static void touch_new(struct sparse *sparse, struct rng *rng)
     write_spot(sparse, &sparse->spots[sparse->used++]);
 }
 
-/* All pages of [from, to) are gone: they read as zeros. */
+/* All pages of [from, to) were discarded: they must read as zeros. */
 static void forget(struct sparse *sparse, size_t from, size_t to)
 {
     for (size_t i = 0; i < sparse->used;) {

@@ -1,6 +1,6 @@
 /*
- * daemon: a child becomes a daemon by the book: two forks, setsid, chdir to /, every descriptor closed
- * that it knows or does not know. It goes on with its old memory and says by a file how it went.
+ * daemon: a child becomes a daemon by the book: two forks, setsid, chdir to /, all descriptors closed,
+ * known or not. It continues with its old memory and reports the result in a file.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-/* All descriptors, one way or another. */
+/* Closes all descriptors, in one of two ways. */
 static void close_everything(struct rng *rng)
 {
     if (rng_chance(rng, 60) && syscall(SYS_close_range, 0, ~0u, 0) == 0)
@@ -39,7 +39,7 @@ static _Noreturn void daemon_main(struct trial *trial, struct frozen *frozen, co
     struct region *region = trial->state;
     struct rng *rng = &trial->rng;
     struct child child;
-    /* It has no parent that would end it: whatever happens, it does not stay for ever. */
+    /* No parent would end the daemon, so an alarm ends it in any case. */
     prctl(PR_SET_PDEATHSIG, 0);
     alarm(options.watchdog * 2 + 60);
     must(chdir("/"));
@@ -107,14 +107,15 @@ static void op(struct trial *trial)
     trials_thaw(&frozen);
     child_expect(&child, 0);
     step("waiting for a daemon");
-    /* It is no child of ours any more: it lives as long as its slot moves, and ends with a file. */
+    /* The daemon is no child of this process: it is alive as long as its slot moves, and ends by writing a
+     * file. */
     uint32_t daemon = 0;
     for (uint64_t seen = 0;;) {
         uint32_t pid = atomic_load(&slot->pid);
         if (daemon == 0 && pid != (uint32_t)getpid())
             daemon = pid;
         bool gone = pid == 0 || (daemon != 0 && kill((pid_t)daemon, 0) != 0);
-        /* In this order: it reports first, then it goes. */
+        /* Look for the file after looking at the process: the daemon writes it before it ends. */
         if (read_file(path, text, sizeof text))
             break;
         if (gone) {

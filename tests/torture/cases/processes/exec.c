@@ -1,6 +1,6 @@
 /*
- * exec: a forked child, or a second thread of it, becomes another program in the middle of memory
- * work; that program makes memory of its own, forks, and becomes another one again.
+ * exec: a forked child, or a second thread of it, executes another program in the middle of memory work;
+ * that program makes memory of its own, forks, and executes another one again.
  */
 #include "torture.h"
 
@@ -9,7 +9,7 @@ static void become(struct helper *helper)
     child_exec(helper->shared, "memory", "1");
 }
 
-/* The started program: memory work, a fork, and for depth > 0 the same once more. */
+/* The started program: memory work, a fork, and for depth > 0 the same again. */
 static int run_memory(const char *arg)
 {
     int depth = arg ? atoi(arg) : 0;
@@ -17,7 +17,7 @@ static int run_memory(const char *arg)
     struct region region;
     struct child child;
     char deeper[16];
-    /* Under a small limit this is enough to be paged, and little enough for many such children. */
+    /* Under a small limit this is enough to be evicted, and little enough for many such children. */
     region_make(&region, 384, &rng);
     region_fill(&region, &rng);
     region_churn(&region, &rng, 200, 50);
@@ -48,7 +48,7 @@ static void op(struct trial *trial)
         region_churn(region, rng, 100, 50);
         if (how == 1 || UNDER_ASAN)
             child_exec(me, "memory", "1");
-        /* exec by a second thread: the first one ends without having been asked. */
+        /* exec by a second thread, which ends the first one without warning. */
         struct helper helper = { .run = become, .shared = me };
         helper_start(&helper, "exec-thread", NULL);
         for (;;)

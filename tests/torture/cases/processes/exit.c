@@ -1,6 +1,6 @@
 /*
- * exit: processes that end in the middle of everything, in every way there is, while their threads are
- * busy with old memory. The status must be what it would be otherwise, and nothing may hang.
+ * exit: processes that end in every possible way while their threads are busy with old memory. The status
+ * must be the usual one, and nothing may hang.
  */
 #include "torture.h"
 
@@ -92,7 +92,7 @@ static _Noreturn void end_busily(enum how how, uint64_t seed)
     default:
         break;
     }
-    /* Somebody else ends this process. */
+    /* Another thread or the parent ends this process. */
     for (;;) {
         move_on();
         usleep(100000);
@@ -115,7 +115,7 @@ static void op(struct trial *trial)
     enum how how = (enum how)rng_below(rng, HOWS);
     uint64_t seed = rng_next(rng);
     struct child child;
-    /* Forked from this busy process, or started afresh. */
+    /* Forked from this busy process, or newly started. */
     if (!UNDER_ASAN && rng_chance(rng, 60)) {
         if (child_fork(&child, "exit-child")) {
             region_churn(trial->state, rng, 20, 80);

@@ -1,7 +1,7 @@
 /*
- * fork: child and parent both verify everything they share and go on writing, while the other
- * threads of the parent are busy. The child takes resting trials of other cases along and verifies
- * them too; it forks again; it starts threads of its own.
+ * fork: child and parent both verify everything that they share and continue writing, while the other
+ * threads of the parent are busy. The child also has resting trials of other cases and verifies them; it
+ * forks again, and starts threads of its own.
  */
 #include "torture.h"
 
@@ -35,7 +35,7 @@ static void live(struct trial *trial, struct family *family, struct frozen *froz
 {
     struct rng *rng = &trial->rng;
     step("child: changes before checking");
-    /* The first thing a child does may be a write: to a page that is shared and away. */
+    /* The first action of a child may be a write to a page that is shared and evicted. */
     region_churn(&family->region, rng, 30, 80);
     trials_check(frozen);
     step("child: checks its own");
@@ -52,7 +52,7 @@ static void live(struct trial *trial, struct family *family, struct frozen *froz
         region_churn(&family->region, rng, 30, 50);
         child_expect(&child, 0);
     }
-    /* The sanitizer's runtime does not stand threads in a forked child of a threaded process. */
+    /* The sanitizer's runtime does not support threads in a forked child of a threaded process. */
     if (!UNDER_ASAN && rng_chance(rng, 50)) {
         step("child: threads of its own");
         team_run(4, "child-thread", rng, child_thread, family);

@@ -1,8 +1,10 @@
 /*
- * rawfork: children made past the handlers of pthread_atfork: _Fork(), the clone system call by syscall(), clone() with a
- * stack, and the bare instruction. A library that keeps part of a process's memory elsewhere can see the first three. For the last it needs
- * the kernel's help: where it does not get that, such a child may be ended (by SIGSEGV, SIGBUS or SIGABRT: counted and reported), but
- * must not see wrong bytes. Other threads hold the C library's locks at any time, so the child makes system calls only.
+ * rawfork: children made without the handlers of pthread_atfork: by _Fork(), by the clone system call with
+ * syscall(), by clone() with a stack, and by the bare instruction. A library that keeps a part of the
+ * process's memory elsewhere can notice the first three. For the last one it needs the kernel's help: without
+ * it, such a child may be ended (by SIGSEGV, SIGBUS or SIGABRT, which is counted and reported), but must not
+ * see wrong bytes. Other threads may hold the C library's locks at any time, so the child only makes system
+ * calls.
  */
 #include "torture.h"
 
@@ -17,7 +19,7 @@ static _Atomic unsigned lived, refused;
 
 enum { STACK = 256 << 10, OWN = 2 << 20 };
 
-/* By an instruction that nobody can stand in front of. */
+/* By the bare instruction, which no library can intercept. */
 static long bare_clone(void)
 {
 #if defined(__x86_64__)
@@ -44,7 +46,7 @@ static void look(struct region *region, struct child *child)
     for (size_t at = 0; at < OWN; at += 4096)
         own[at] = 1;
     step("a child of a bare clone locks memory");
-    /* Refused where the limit is low. */
+    /* This is refused if the limit is low. */
     (void)mlock(own, 4096);
     int file = open("/dev/null", O_RDONLY | O_DIRECT);
     if (file >= 0)

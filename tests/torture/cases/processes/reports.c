@@ -1,7 +1,7 @@
 /*
- * reports: things that only work in a process with one thread, or that read memory in a way that the
- * kernel does not let a fault handler serve. They are no failures; the case says how they went, so that
- * a document can say it too. Off by default.
+ * reports: operations that only work in a process with one thread, or that read memory in a way for which the
+ * kernel lets no fault handler serve faults. They do not count as failures: the case prints their results,
+ * for the documentation. Off by default.
  */
 #include "torture.h"
 
@@ -17,7 +17,8 @@ static const char *const questions[QUESTIONS] = {
     "reading old pages through /proc/self/mem",
 };
 
-/* Of all trials: how often it worked, and with which error it did not. Shared with the children. */
+/* Of all trials: how often each operation worked or was refused, and its last error. Shared with the
+ * children. */
 static struct answers {
     _Atomic unsigned worked[QUESTIONS], refused[QUESTIONS];
     _Atomic int error[QUESTIONS];

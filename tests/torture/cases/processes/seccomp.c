@@ -1,7 +1,7 @@
 /*
- * seccomp: a child forbids itself system calls after its memory has grown old, and goes on with that
- * memory: as one thread, and for all of its threads at once (TSYNC). The filters refuse with EPERM, or
- * end the process, for calls that this program itself does not need.
+ * seccomp: a child forbids itself system calls after its memory has grown old, and continues with that
+ * memory: as one thread, and for all of its threads at once (TSYNC). For calls that this program does not
+ * need, the filters return EPERM or end the process.
  */
 #include "torture.h"
 
@@ -34,11 +34,11 @@ static void setup(struct trial *trial)
     region_fill(region, &trial->rng);
 }
 
-/* What nobody in this child calls from now on. */
+/* System calls that this child does not make from now on. */
 static const int forbidden[] = { SYS_userfaultfd, SYS_ioctl, SYS_mremap, SYS_ptrace, SYS_process_vm_readv };
 #define FORBIDDEN (sizeof forbidden / sizeof forbidden[0])
 
-/* False if the kernel refuses the filter as such (a container may). */
+/* False if the kernel refuses the filter, as in some containers. */
 static bool install(uint32_t action, bool all_threads)
 {
     struct sock_filter code[2 * FORBIDDEN + 8];
@@ -66,7 +66,7 @@ struct filtered {
     _Atomic bool installed;
 };
 
-/* The first one installs the filter while the others are in the middle of their work. */
+/* The first thread installs the filter while the others are in the middle of their work. */
 static void filtered_thread(struct helper *helper)
 {
     struct filtered *filtered = helper->shared;
@@ -85,7 +85,7 @@ static void filtered_thread(struct helper *helper)
 
 static _Noreturn void strict(struct region *region)
 {
-    /* Only read, write, exit and sigreturn are left: not even a failure can say more than "killed". */
+    /* Only read, write, exit and sigreturn are allowed, so a failure is only visible as a kill. */
     step("strict mode");
     must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT));
     region_check_all(region);
@@ -122,7 +122,7 @@ static _Noreturn void child_main(struct trial *trial, struct frozen *frozen)
     trials_check(frozen);
     region_check_all(region);
     region_churn(region, rng, 200, 50);
-    /* New memory too, and a fork, which the filter comes along with. */
+    /* Also new memory, and a fork, which inherits the filter. */
     struct region fresh;
     region_make(&fresh, 64, rng);
     region_fill(&fresh, rng);

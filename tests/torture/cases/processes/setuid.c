@@ -1,6 +1,6 @@
 /*
- * setuid: a child gives up root and goes on with its old memory, forks again, executes. No thread of
- * it may keep the old identity.
+ * setuid: a child gives up root, continues with its old memory, forks again and executes a program. No thread
+ * of it may keep the old identity.
  */
 #include "torture.h"
 
@@ -12,7 +12,7 @@
 
 #define NOBODY 65534
 
-/* "Uid:" and "Gid:" of every thread, whoever started it. */
+/* Checks "Uid:" and "Gid:" of every thread, including those that the program did not start. */
 static void check_identities(void)
 {
     DIR *tasks = opendir("/proc/self/task");
@@ -27,7 +27,7 @@ static void check_identities(void)
         ssize_t n = fd >= 0 ? read(fd, status, sizeof status - 1) : 0;
         if (fd >= 0)
             close(fd);
-        /* It may have ended meanwhile. */
+        /* The thread may have ended meanwhile. */
         if (n <= 0)
             continue;
         status[n] = 0;
@@ -68,7 +68,7 @@ static _Noreturn void child_main(struct trial *trial, struct frozen *frozen)
         must(setgid(NOBODY));
         must(setuid(NOBODY));
     }
-    /* Changing identity has cleared this. */
+    /* Changing the identity has cleared this setting. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (setuid(0) == 0)
         fail("root came back");

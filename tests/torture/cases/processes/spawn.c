@@ -1,7 +1,7 @@
 /*
- * spawn: other programs, started with arguments and environments that lie in old pages: the kernel
- * itself reads them there. posix_spawn, vfork and exec, fork and exec, popen, system. The program
- * that is started is this one; it says whether every argument arrived.
+ * spawn: other programs, started with arguments and environments in old pages, which the kernel itself
+ * reads: by posix_spawn, vfork and exec, fork and exec, popen, system. The started program is this one; it
+ * checks whether every argument arrived.
  */
 #include "torture.h"
 #include "mirror.h"
@@ -15,17 +15,17 @@
 #define STRING_MOST ((size_t)40 << 10)
 
 struct spawn {
-    /* The vectors lie in the same memory as the strings. */
+    /* The vectors are in the same memory as the strings. */
     struct vectors {
         char *argv[STRINGS + 32], *envp[STRINGS + 128];
     } *vectors;
     char *strings;
     size_t bytes;
-    struct region around; /* so that there is more than the strings */
+    struct region around; /* other memory to use meanwhile */
     struct mirror answer;
 };
 
-/* String `index`, which an executed child makes again to compare: printable, of some length. */
+/* String `index`, which an executed child makes again to compare: printable, of any length. */
 static size_t string_length(uint64_t id, unsigned index)
 {
     uint64_t hash = mix64(id ^ index);
@@ -53,7 +53,7 @@ static bool string_holds(const char *got, uint64_t id, unsigned index)
     return same;
 }
 
-/* The started program: arguments behind "--" and the variables T0, T1, ... must be as made. */
+/* The started program: the arguments after "--" and the variables T0, T1, ... must be as made. */
 static int run_args(const char *arg)
 {
     unsigned long long id = 0;
@@ -79,7 +79,7 @@ EXEC_MODE(run_args, "args")
 static void setup(struct trial *trial)
 {
     struct spawn *spawn = trial_alloc(trial, sizeof *spawn);
-    /* Room for all strings at their longest, mostly unused: strings lie scattered in it. */
+    /* Room for all strings at their longest, mostly unused, so that strings are scattered in it. */
     spawn->bytes = STRINGS * (STRING_MOST + 64);
     spawn->strings = must(mmap(NULL, spawn->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
     spawn->vectors = must(mmap(NULL, sizeof *spawn->vectors, PROT_READ | PROT_WRITE,
@@ -158,7 +158,7 @@ static void start(struct spawn *spawn, struct rng *rng)
         posix_spawn_file_actions_destroy(&actions);
     } else {
         step(how == 2 ? "vfork and exec" : "fork and exec");
-        /* Of a vfork child only system calls may be asked; fcntl works on its own table. */
+        /* A vfork child may only make system calls; fcntl changes its own table of descriptors. */
         child.pid = how == 2 ? vfork() : fork();
         if (child.pid == 0) {
             fcntl(board_fd, F_SETFD, 0);

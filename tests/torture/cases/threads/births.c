@@ -1,7 +1,7 @@
 /*
  * births: threads begin and end all the time, on new stacks, while another thread forks; each child
- * starts many threads at once. The C library keeps the stacks of threads, and of those that have
- * ended, in lists that go through the stacks, and walks them in a child before anything else runs.
+ * starts many threads at once. The C library keeps the stacks of current and former threads in lists
+ * whose links are in the stacks, and walks these in a child before anything else runs.
  */
 #include "torture.h"
 
@@ -16,7 +16,7 @@ struct births {
 static void *newborn(void *arg)
 {
     uint64_t id = (uintptr_t)arg;
-    /* Enough pages that the stack is worth taking away. */
+    /* Enough pages that the stack is worth evicting. */
     volatile uint8_t deep[192 << 10];
     for (size_t i = 0; i < sizeof deep; i += PAGE)
         deep[i] = (uint8_t)(id + i / PAGE);
@@ -34,7 +34,7 @@ static void parent_thread(struct helper *helper)
         pthread_t thread;
         void *result = NULL, *id = (void *)(uintptr_t)rng_next(&helper->rng);
         must_zero(pthread_attr_init(&attr));
-        /* Seldom one that the C library has kept: most stacks are mapped and unmapped. */
+        /* The C library has seldom kept a stack of this size, so most stacks are mapped and unmapped. */
         must_zero(pthread_attr_setstacksize(&attr, (rng_range(&helper->rng, 2, 60)) << 18));
         must_zero(pthread_create(&thread, &attr, newborn, id));
         must_zero(pthread_join(thread, &result));
@@ -45,7 +45,7 @@ static void parent_thread(struct helper *helper)
     }
 }
 
-/* All live at the same time, so that the C library goes through its whole list of stacks. */
+/* All are alive at the same time, so that the C library walks its whole list of stacks. */
 static void sibling(struct helper *helper)
 {
     struct births *births = helper->shared;

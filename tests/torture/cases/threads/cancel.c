@@ -1,6 +1,6 @@
 /*
- * cancel: threads are cancelled while their stacks are old: in a blocking call, in a condition wait,
- * and in the middle of work. Cleanup handlers, run by the unwinder over old frames, verify them.
+ * cancel: threads are cancelled while their stacks are old: in a blocking call, in a condition wait, and in
+ * the middle of work. The unwinder runs cleanup handlers, which verify the old frames.
  */
 #include "torture.h"
 #include "stack.h"
@@ -26,7 +26,7 @@ struct victim {
     uint64_t words[64];
 };
 
-/* So that the compiler does not see that the waits below have no end. */
+/* Hides from the compiler that the waits below never end. */
 static volatile bool for_ever = true;
 
 struct victims {
@@ -51,7 +51,7 @@ static void unlock(void *arg)
     must_zero(pthread_mutex_unlock(&victim->mutex));
 }
 
-/* A frame with data in it and a handler that looks at that very frame. */
+/* A frame with data in it, and a handler that verifies this frame. */
 struct framed {
     uint8_t *frame;
     size_t length;
@@ -77,13 +77,13 @@ static __attribute__((noinline)) void block(struct victim *victim, unsigned dept
     } else if (victim->wait == IN_READ) {
         uint8_t byte;
         atomic_store(&victim->settled, true);
-        /* Ends only by cancellation: nobody writes. */
+        /* Only cancellation ends this: nothing is written to the pipe. */
         while (for_ever)
             if (read(victim->pipe[0], &byte, 1) >= 0 || errno != EINTR)
                 fail("a read from an empty pipe ended");
     } else if (victim->wait == IN_OPEN) {
         atomic_store(&victim->settled, true);
-        /* The same: nobody writes into it. */
+        /* The same: no process opens the pipe to write. */
         while (for_ever)
             if (open(victim->fifo, O_RDONLY | O_CLOEXEC) >= 0 || errno != EINTR)
                 fail("a FIFO that nobody writes into could be opened");
@@ -116,7 +116,7 @@ static void *victim_main(void *arg)
     for (size_t i = 0; i < 64; i++)
         victim->words[i] = mix64(victim->id + i);
     if (victim->wait != IN_WORK)
-        /* It moves no more until it is cancelled; only then its slot counts again. */
+        /* It does not move until it is cancelled, so its slot is not watched until then. */
         atomic_store(&victim->slot->tid, 0);
     pthread_cleanup_push(cleanup, victim);
     block(victim, 5);

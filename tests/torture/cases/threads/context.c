@@ -1,7 +1,7 @@
 /*
- * context: many stacks in one thread. Coroutines (makecontext, swapcontext) stand on old pages, each
- * deep in recursion; longjmp leaves deep old frames behind. Coroutines wander between threads with
- * their trial.
+ * context: many stacks in one thread. Coroutines (makecontext, swapcontext) have their stacks in old pages,
+ * each deep in recursion; longjmp leaves deep old frames behind. Coroutines move between threads with their
+ * trial.
  */
 #include "torture.h"
 #include "stack.h"
@@ -26,7 +26,7 @@ struct contexts {
     jmp_buf back;
 };
 
-/* Thread-local variables may be another thread's after the switch: no inlining around it. */
+/* After the switch this may be another thread, with other thread-local variables: so no inlining. */
 static __attribute__((noinline)) void leave(void *arg)
 {
     struct coroutine *coroutine = arg;

@@ -1,8 +1,7 @@
 /*
- * crowd: hundreds of threads at once. Most look at old pages, all in the same moment; the others
- * change their memory meanwhile, again and again: they map and unmap, discard, and move. Whoever
- * serves them has to deal with more waiting threads, and more changes, than fit into any small
- * queue.
+ * crowd: hundreds of threads at once. Most read old pages, all at the same moment; the others meanwhile
+ * change their memory again and again: they map and unmap, discard, and move. A handler of their faults gets
+ * more waiting threads, and more changes, than fit into any small queue.
  */
 #include "torture.h"
 
@@ -53,7 +52,7 @@ static bool is_zero(const uint64_t *words)
     return true;
 }
 
-/* All begin at once, as many as there are. */
+/* Lets all threads begin at the same time. */
 static void wait_at_gate(struct crowd *crowd)
 {
     pthread_mutex_lock(&crowd->gate);
@@ -75,7 +74,7 @@ static void *looker(void *arg)
     struct one *one = arg;
     struct crowd *crowd = one->crowd;
     wait_at_gate(crowd);
-    /* Each begins somewhere else; together they see each page some times. */
+    /* Each thread begins at another page; together they read each page several times. */
     size_t at = crowd->count / crowd->threads * one->index;
     for (size_t i = 0; i < 24; i++) {
         size_t page = (at + i * 7) % crowd->count;
@@ -86,7 +85,7 @@ static void *looker(void *arg)
     return NULL;
 }
 
-/* One change of memory of its own: what is kept must stay, what is fresh must be zeros. */
+/* Changes memory of its own: kept pages must stay, and fresh ones must be zeros. */
 static bool change(uint64_t **own, unsigned kind, uint64_t id)
 {
     const size_t half = OWN_PAGES / 2 * PAGE;

@@ -1,7 +1,6 @@
 /*
- * neighbours: several threads in one mapping at once. Each owns every fourth stripe of a few pages
- * and throws its stripes away, maps over them, protects them, writes them, while the others do the
- * same right beside it.
+ * neighbours: several threads in one mapping at once. Each owns every fourth stripe of a few pages,
+ * and discards, remaps, protects and writes its stripes while the others do the same right beside it.
  */
 #include "torture.h"
 

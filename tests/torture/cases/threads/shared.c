@@ -1,7 +1,7 @@
 /*
- * shared: several threads in the same pages at the same moment. Atomic counters strewn over old
- * pages lose no addition, and lanes of 64 bytes, each with one writer, keep their bytes while the
- * other lanes of the page are written.
+ * shared: several threads in the same pages at the same moment. Atomic counters in many old pages must
+ * lose no addition, and lanes of 64 bytes, each with one writer, must keep their bytes while the other
+ * lanes of the page are written.
  */
 #include "torture.h"
 
@@ -14,7 +14,7 @@ struct crowd {
     uint64_t *sums;             /* what each page of counters must add up to */
     uint64_t (*lanes)[8];       /* lane l of page p: [p * LANES + l] */
     uint32_t *versions;         /* of each lane */
-    uint64_t id, where; /* where: chosen anew for each operation, the same for all of the team */
+    uint64_t id, where; /* where: chosen for each operation, the same for the whole team */
     uint64_t *tallies[TEAM];
 };
 
@@ -61,7 +61,7 @@ static void worker(struct helper *helper)
 {
     struct crowd *crowd = helper->shared;
     struct rng *rng = &helper->rng;
-    /* All go for the same few pages, so that faults on one page meet. */
+    /* All use the same few pages, so that several threads fault on one page. */
     size_t first = 0;
     step("counters and lanes in shared pages");
     for (int i = 0; i < 400; i++) {

@@ -1,7 +1,7 @@
 /*
- * signals: handlers run on alternate stacks that lie in old pages, dive there, touch other old pages,
- * interrupt one another; timers fire in the middle of memory work; SIGSEGV is handled on an old
- * alternate stack.
+ * signals: handlers run on alternate stacks in old pages, recurse deeply there, touch other old pages and
+ * interrupt each other; timers fire in the middle of memory work; SIGSEGV is handled on an old alternate
+ * stack.
  */
 #include "torture.h"
 #include "stack.h"
@@ -17,11 +17,11 @@
 
 struct signals {
     struct region stack;  /* the alternate stack */
-    struct region looked; /* what handlers verify; nobody writes it meanwhile */
+    struct region looked; /* what handlers verify; not written meanwhile */
     struct region worked; /* what the interrupted thread works on */
 };
 
-/* What the handlers of a thread need: they can be given no argument. */
+/* Data for the handlers of a thread, which cannot get an argument. */
 static __thread struct {
     struct signals *signals;
     volatile sig_atomic_t dives, ticks, depth;
@@ -139,13 +139,13 @@ static void with_timer(struct signals *signals, struct rng *rng)
     step("a timer over memory work");
     must(timer_create(CLOCK_MONOTONIC, &event, &timer));
     must(timer_settime(timer, 0, &period, NULL));
-    /* At least until it has fired some times. */
+    /* At least until the timer has fired several times. */
     for (int i = 0; i < 400 && (i < 10 || now.ticks - before < 6); i++)
         region_churn(&signals->worked, rng, 20, 40);
     must(timer_delete(timer));
 }
 
-/* The alternate stack belongs to one thread, so a helper does the work of one operation. */
+/* An alternate stack belongs to a thread, so a helper thread does the work of an operation. */
 static void helper(struct helper *helper)
 {
     struct signals *signals = helper->shared;
@@ -164,7 +164,7 @@ static void helper(struct helper *helper)
     must(sigaltstack(&old, NULL));
 }
 
-/* setitimer is of the process: in a child, where nobody else takes the signals. */
+/* setitimer is for a whole process, so this runs in a child, where no other thread takes the signals. */
 static void itimer_child(struct signals *signals, struct rng *rng)
 {
     struct child child;
@@ -197,7 +197,7 @@ static void op(struct trial *trial)
         itimer_child(signals, rng);
     else
         team_run(1, "signals", rng, helper, signals);
-    /* The handlers have left their frames in the alternate stack: new contents. */
+    /* The handlers have left frames in the alternate stack, so it gets new contents. */
     region_fill(&signals->stack, rng);
     region_churn(&signals->looked, rng, 20, 50);
 }

@@ -1,7 +1,7 @@
 /*
- * sync: everything that threads wait on lies in old pages: mutexes of all kinds (priority inheriting
- * and robust ones too: the kernel itself walks those), condition variables, semaphores, a rwlock, a
- * barrier, and bare futexes.
+ * sync: everything that threads wait on is in old pages: mutexes of all kinds (also priority-inheriting and
+ * robust ones, which the kernel itself accesses), condition variables, semaphores, a rwlock, a barrier, and
+ * bare futexes.
  */
 #include "torture.h"
 
@@ -14,7 +14,7 @@
 #define LOCKS 8
 #define TEAM 4
 
-/* One on each page, somewhere in it, with page contents around it as a guard. */
+/* One lock in each page, at any offset; the contents around it are verified. */
 struct guarded_lock {
     pthread_mutex_t mutex;
     uint64_t count; /* under the mutex */
@@ -31,7 +31,7 @@ struct sync {
     sem_t *ping, *pong;
     _Atomic uint32_t *futexes;
     uint64_t *turn, *shared; /* under mutex; under rwlock */
-    uint8_t *objects;        /* where those lie: one a page */
+    uint8_t *objects;        /* where these are: one per page */
     struct region around;
 };
 
@@ -93,7 +93,7 @@ static void setup(struct trial *trial)
     region_fill(&sync->around, rng);
 }
 
-/* The page around the lock must be as it was written; the lock itself is left out. */
+/* Checks that the page around the lock is as written, without the lock itself. */
 static void check_around(struct sync *sync, unsigned i)
 {
     uint64_t expected[PAGE_WORDS];
@@ -150,7 +150,8 @@ static void counts(struct sync *sync, struct rng *rng)
     }
 }
 
-/* Each waits for its turn by the condition variable, then by semaphores in pairs, then at the barrier. */
+/* Each waits for its turn with the condition variable, then with semaphores in pairs, then at the
+ * barrier. */
 static void taker(struct helper *helper)
 {
     struct sync *sync = helper->shared;
@@ -192,7 +193,7 @@ static long futex(_Atomic uint32_t *word, int call, uint32_t value, const struct
     return syscall(SYS_futex, word, call | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-/* Passes a number round by bare futexes, one word for each, all in one old page. */
+/* Passes a number around with bare futexes, one word per thread, all in one old page. */
 static void futex_ring(struct helper *helper)
 {
     struct sync *sync = helper->shared;
@@ -214,7 +215,7 @@ static void futex_ring(struct helper *helper)
     }
 }
 
-/* Ends while it holds the robust mutexes: the kernel marks them by the thread's list in old memory. */
+/* Ends while it holds robust mutexes, which the kernel finds by the thread's list in old memory and marks. */
 static void dies_holding(struct helper *helper)
 {
     struct sync *sync = helper->shared;

@@ -1,8 +1,8 @@
 /*
- * threads: they start and end all the time, joined and detached, on stacks of the library and on
- * stacks made of old pages; thread-local variables, thread-specific data and everything on their
- * stacks is checked. Some, the sleepers, stay: deep in recursion, blocked, while their stacks grow
- * old, and look at every frame when they are woken.
+ * threads: threads start and end all the time, joined and detached, on stacks of the library and on stacks
+ * made of old pages; thread-local variables, thread-specific data and everything on their stacks are
+ * checked. Some threads, the sleepers, stay: they block deep in recursion while their stacks grow old, and
+ * check every frame when they are woken.
  */
 #include "torture.h"
 #include "stack.h"
@@ -70,7 +70,7 @@ static void check_tls(uint64_t id)
                  (unsigned long long)words[i], (unsigned long long)mix64(id + i));
 }
 
-/* What a new thread must find: zeros and the image of the initialised variables. */
+/* A new thread must find zeros and the image of the initialised variables. */
 static void check_fresh_tls(void)
 {
     zeros_check(tls_big, sizeof tls_big, "a new thread's uninitialised thread-local variables");
@@ -104,7 +104,7 @@ static void *visitor(void *arg)
     if (visit->id % 4 == 0)
         stack_big_frame(visit->id, 100000);
     check_tls(visit->id);
-    /* malloc in a thread that lives shortly: its arena and cache come and go. */
+    /* malloc in a short-lived thread: its arena and cache are made and freed. */
     void *block = malloc(5000);
     if (block == NULL)
         fail_errno("malloc");
@@ -121,7 +121,7 @@ static void *visitor(void *arg)
     return visit;
 }
 
-/* Waits without looking hung; the semaphore itself is in old memory. */
+/* Waits for a semaphore, which is in old memory, and then moves on. */
 static void sem_wait_moving(sem_t *sem)
 {
     while (sem_wait(sem) != 0)
@@ -135,7 +135,7 @@ static void bottom_of_sleeper(void *arg)
     struct sleeper *sleeper = arg;
     for (;;) {
         step("sleeps deep in recursion");
-        /* A sleeper that nobody wakes is no hang: its slot rests while it sleeps. */
+        /* A sleeper that is not woken does not count as hung: its slot is not watched while it sleeps. */
         atomic_store(&me->tid, 0);
         sem_wait_moving(&sleeper->wake);
         slot_become(me);
@@ -202,7 +202,7 @@ static void joined(struct threads *threads, struct rng *rng)
         pthread_attr_t attr;
         must_zero(pthread_attr_init(&attr));
         visits[i] = (struct visit){ .id = rng_next(rng), .slot = slot_take("visitor") };
-        /* The first two may stand on pages of our own, full of old data. */
+        /* The first two may have stacks in pages of the trial, full of old data. */
         if (i < 2 && rng_chance(rng, 50))
             must_zero(pthread_attr_setstack(&attr, threads->stacks.base + i * OWN_STACK, OWN_STACK));
         must_zero(pthread_create(&handles[i], &attr, visitor, &visits[i]));
@@ -216,7 +216,7 @@ static void joined(struct threads *threads, struct rng *rng)
         if (atomic_load(&visits[i].destroyed) != KEYS)
             fail("%u of %d destructors of thread-specific data ran", atomic_load(&visits[i].destroyed), KEYS);
     }
-    /* The stacks have been written over by their threads: new contents. */
+    /* The threads have overwritten the stacks, so these get new contents. */
     region_fill(&threads->stacks, rng);
 }
 

@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   u64   as it is
-//!   i64   with its sign turned
-//!   f64   with its sign turned; if it is negative, with all other bits turned too: IEEE 754's total order
+//!   i64   with its sign bit inverted
+//!   f64   with its sign bit inverted and, if it is negative, all other bits, too: IEEE 754's total order
 //! ```
 
 use std::cmp::Ordering;

@@ -55,13 +55,13 @@ pub type memfold_visit = Option<unsafe extern "C" fn(*mut c_void, *const c_void,
 pub type memfold_visit_entry =
     Option<unsafe extern "C" fn(*mut c_void, *const c_void, usize, *const c_void, usize) -> c_int>;
 
-/// The kinds of numbers.
+/// The kinds of objects in numbers.
 const LIST: u64 = 3;
 const MAP: u64 = 0;
 
 static MADE: AtomicU64 = AtomicU64::new(0);
 
-/// A number that is unique within a session.
+/// A serial number that is unique in the process.
 fn serial() -> u64 {
     MADE.fetch_add(1, Relaxed) + 1
 }
@@ -73,8 +73,8 @@ pub struct Lists {
     /// The session that they borrow. It is dropped after them.
     bound: Option<Bound>,
     seat: Arc<Seat>,
-    /// A block from which that session allocates may be damaged: once there are no lists left, the next one gets
-    /// another session.
+    /// A block from which that session allocates may be damaged: once no list or map is left, the next one
+    /// gets another session.
     damaged: bool,
 }
 
@@ -98,8 +98,8 @@ impl Lists {
             Some(bound) => bound,
             none => none.insert(Bound::new(&self.seat)?),
         };
-        // SAFETY: `lists` and `maps` are dropped before it, it is replaced only when there are none, and nobody
-        // else uses it.
+        // SAFETY: `lists` and `maps` are dropped before `bound`, which is replaced only when there are none,
+        // and nothing else uses it.
         Ok(unsafe { bound.session_static() })
     }
 

@@ -22,8 +22,7 @@
 //!                          a handle, or 0 at an end; in a Ring the other end
 //! ```
 //!
-//! In a doubly linked list that was reversed, the links have changed roles: `turned` says so, and no node is
-//! touched.
+//! Reversing a doubly linked list touches no node: `turned` says that the two links have changed roles.
 //!
 //! Invariants:
 //! - `first` links by `next` to `last` over `len` nodes, and, if doubly linked, `last` back to `first`.
@@ -54,9 +53,9 @@ use crate::heap::{Error, Handle, Session};
 /// The name of an element in its list: it stays valid while other elements are added and removed, until the
 /// element itself is removed. Then it is [`Error::Stale`], as a node's handle is.
 ///
-/// A cursor belongs to the list of its element. Another list mostly notices a foreign cursor, and returns
-/// [`Error::Stale`]; it can't notice one in the middle of a list. Then the lengths of both lists are wrong,
-/// which `check` finds.
+/// A cursor belongs to the list of its element. Another list usually notices a foreign cursor, and returns
+/// [`Error::Stale`]; it can't notice one in the middle of a list. Then the lengths of both lists become
+/// wrong, which `check` finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Cursor(Handle);
 
@@ -215,16 +214,16 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
     }
 
     /// Removes all elements. The list is empty afterwards, even if a node could not be read; the result is
-    /// then the error of the first such node. That node is freed, now or later, and so are all others that
-    /// can be reached: those before it, and in a doubly linked list those after it as well. Nodes that stay
-    /// in the heap and can't be found any more are those after it or, in a doubly linked list, those between
-    /// two such nodes. If nodes can't be freed just now, that is an error, too, and they are freed later.
+    /// then the error of the first such node. That node and all others that can be reached are freed, now or
+    /// later: those before it and, in a doubly linked list, those after it. The others stay in the heap and
+    /// can't be found any more: those after it or, in a doubly linked list, those between two nodes that
+    /// can't be read. Nodes that can't be freed just now are an error, too, and are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let was = std::mem::replace(self, Self::new(self.session));
-        // Dropping the emptied list would do it again.
+        // Dropping the old list would free its nodes again.
         let was = std::mem::ManuallyDrop::new(was);
         let freed = was.free_all();
-        // Of a broken list, all nodes that are still linked are freed.
+        // A broken list has freed all nodes that are still linked.
         if was.broken { Err(Error::Damaged) } else { freed }
     }
 

@@ -17,7 +17,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
         self.splice(self.ends.map(|ends| ends.last), None, other)
     }
 
-    /// Moves all elements of another list behind one of this list, as `append` does.
+    /// Moves all elements of another list after one of this list, as `append` does.
     pub fn splice_after(&mut self, at: Cursor, other: &mut Self) -> Result<(), Error> {
         let next = self.following(at.0)?;
         self.splice(Some(at.0), next, other)

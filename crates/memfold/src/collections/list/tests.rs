@@ -268,7 +268,7 @@ fn with_failures<K: Kind>(more: More<u64, K>) {
     assert!(failed > 20, "{failed}");
 }
 
-/// From some moment on no block can be read: the list knows what can't be undone.
+/// From some moment on, no block can be read: a change that can't be undone breaks the list.
 fn with_many_failures<K: Kind>(more: More<u64, K>) -> bool {
     let (heap, flaky) = Flaky::heap();
     let session = heap.session().unwrap();

@@ -134,7 +134,7 @@ fn trees() {
     });
 }
 
-/// Some entries have their sums then, and others don't: none has anything else.
+/// After a panic some entries have their sums and others don't; none has anything else.
 #[test]
 fn sums_of_trees() {
     each_heap(|heap, _| {

@@ -89,7 +89,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         elements.into_iter().try_for_each(|element| self.append(element.borrow()))
     }
 
-    /// Sorts the elements; the sort is stable. Cursors stay at their numbers, where other elements are
+    /// Sorts the elements; the sort is stable. Cursors keep their numbers, which other elements have
     /// afterwards. Meanwhile up to three copies of each element exist, two of them compressed if necessary.
     ///
     /// ```
@@ -110,7 +110,7 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         self.sort_by(&Natural)
     }
 
-    /// The same by an order of the program's own.
+    /// The same, with an order of the program's own.
     pub fn sort_by(&mut self, order: &impl Compare<E>) -> Result<(), Error> {
         let mut sorted = self.another(Ordered);
         self.merge_to(&mut sorted, order)?;
@@ -167,8 +167,8 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
     }
 }
 
-/// Sorts a run. The standard library's sort may panic if a comparison is no order, so an order of the
-/// program's own uses a merge sort, which tolerates any answers.
+/// Sorts a run. The standard library's sort may panic if a comparison is not an order. So runs with an order
+/// of the program's own get a merge sort, which tolerates any answers.
 fn sort_run<E: ?Sized + Element, C: Compare<E>>(run: &mut Vec<Owned<E>>, order: &C) {
     if C::IS_NATURAL {
         return run.sort_by(|a, b| order.compare(a.borrow(), b.borrow()));

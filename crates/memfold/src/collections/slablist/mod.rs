@@ -21,12 +21,12 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A list of a few elements is in plain memory; a longer one is in the heap (`slabs`), in leaves of one format
-//! or another (`format`) to which sublayers refer (`slabs/layers.rs`).
+//! A list of a few elements is in plain memory. A longer one is in the heap (`slabs`), in leaves of one of
+//! two formats (`format`), to which sublayers refer (`slabs/layers.rs`).
 //!
 //! Invariants:
 //! - Every element is in one leaf, at its place by the comparison, if that is an order. A comparison that is
-//!   no order may put elements anywhere, but all stay in the list, and nothing else is affected.
+//!   not may put elements anywhere, but all stay in the list, and nothing else is affected.
 //! - Leaves belong to the list alone. An operation that fails has changed nothing, except `clear`.
 //! - The program's code is called only while the list is consistent: if it panics, the operation has changed
 //!   no content, but leaves may be packed differently. If an operation adds many elements, those added before
@@ -68,8 +68,8 @@ use slabs::{BatchOf, Making, PendingElement, Position, Slabs};
 
 use crate::heap::{Error, Session};
 
-/// A list of up to this many elements is in plain memory; the second: up to this many bytes, if they have any
-/// length.
+/// A list of up to this many elements is in plain memory; if elements can have any length, they also have at
+/// most this many bytes together.
 const SMALL: usize = 60;
 const SMALL_BYTES: usize = 4 << 10;
 /// Bytes of a slab's elements: `bench-collections sets --only slab --per-slab N` compares others.
@@ -187,8 +187,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         self
     }
 
-    /// The number of leaves, of some 30 slabs each, under one sublayer: 2 to 65,535. More leaves get one more
-    /// such sublayer. For a list that is still empty.
+    /// The most leaves, of some 30 slabs each, under one sublayer: 2 to 65,535. More leaves get further
+    /// sublayers. For a list that is still empty.
     pub fn per_sublayer(mut self, leaves: usize) -> Self {
         self.making.per_sublayer = leaves.clamp(2, usize::from(u16::MAX)) as u16;
         self
@@ -284,7 +284,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         let Body::Small(elements) = &mut self.body else { return Err(Error::Damaged) };
         if elements.len() < SMALL && fits_small(self.session, elements.iter(), element) {
             if elements.is_empty() {
-                // Now, and not only when the list gets long.
+                // Leaves must be able to have such elements; this is noticed now, not when the list gets
+                // long.
                 Slabs::<E>::may_have(self.session, self.making)?;
             }
             let more = if elements.len() < 8 { 4 } else { 8 };
@@ -326,9 +327,8 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// Removes all elements. The list is empty afterwards, even if one of its leaves could not be read, which
-    /// is an error: then the long strings that the leaf refers to stay in the heap. If nodes can't be freed
-    /// just now, that is an error, too, and they are freed later.
+    /// Removes all elements. The list is empty afterwards, even after an error. If a leaf can't be read, the
+    /// long strings to which it refers stay in the heap. Nodes that can't be freed just now are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         crate::probe!(list_clear, std::ptr::from_ref(self), self.len());
         self.note_removed(0, self.len());
@@ -338,7 +338,7 @@ impl<'s, E: ?Sized + Element, C> SlabList<'s, E, C> {
         }
     }
 
-    /// What the list has done since it has had leaves.
+    /// What the list has done since it got its first leaf; all 0 while it is in plain memory.
     pub fn stats(&self) -> Stats {
         match &self.body {
             Body::Small(_) => Stats::default(),

@@ -7,15 +7,15 @@ use super::format::{Element, Seek, Wanted};
 /// The order of a list.
 ///
 /// A comparison may look at anything, including other lists of the same heap. If it does, or if other
-/// sessions use the heap, it may be called with elements that were never added: bytes that something else has
-/// just replaced. Its answer then does not count; but it must not panic, for example by using an element as
-/// an index without a check.
+/// sessions use the heap, it may be called with elements that were never added: bytes that were being
+/// overwritten. Its answer then does not count; but it must not panic, for example by using an element as an
+/// index without a check.
 pub trait Compare<T: ?Sized> {
-    /// It is the type's own order: then strings are found by their first bytes, which is faster.
+    /// Whether it is the type's own order; then strings are found by their first bytes, which is faster.
     #[doc(hidden)]
     const IS_NATURAL: bool = false;
 
-    /// Elements are equal if their beginnings are equal, and no beginning is a prefix of another element's;
+    /// Whether elements are equal if their beginnings are, and no beginning is a prefix of another element's;
     /// for orders with `IS_NATURAL`.
     #[doc(hidden)]
     const IS_BEGIN: bool = false;

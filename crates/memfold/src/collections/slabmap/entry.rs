@@ -6,9 +6,9 @@
 //!   Record | key, escaped | 00 00 | value |   strings and bytes as keys
 //! ```
 //!
-//! In an escaped key `00` is written as `00 ff`. So no record's beginning up to its `00 00` is a prefix of
-//! another one's, and records are in the order of their bytes if keys are: they are found as strings are, by
-//! their first bytes, and values never matter.
+//! In an escaped key, `00` is written as `00 ff`. So no escaped key with its `00 00` is a prefix of another
+//! one, and records are in the order of their bytes if keys are. They are found as strings are, by their
+//! first bytes, and values never matter.
 
 use std::borrow::{Borrow, Cow, ToOwned};
 use std::cmp::Ordering;

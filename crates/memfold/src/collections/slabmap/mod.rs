@@ -16,8 +16,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Keys and values are plain old data, `str` or `[u8]`. If both have one size, they are side by side in
-//! slabs, otherwise one after the other (`entry.rs`).
+//! Keys and values are plain old data, `str` or `[u8]`. The list has an element for each key with its value
+//! (`entry.rs`): of one size if both have one size, otherwise of any length.
 
 mod entry;
 #[cfg(test)]
@@ -56,7 +56,8 @@ impl<'s, K: ?Sized + Key<V> + Ord, V: ?Sized + Element> SlabMap<'s, K, V> {
 }
 
 impl<'s, K: ?Sized + Key<V>, V: ?Sized + Element, C: Compare<K>> SlabMap<'s, K, V, C> {
-    /// The same, with keys in an order of the program's own. It is called only before anything changes.
+    /// The same, with keys in an order of the program's own. The order is called only before anything
+    /// changes.
     pub fn by(session: &'s Session<'_>, order: C) -> Self {
         SlabMap { list: SlabList::by(session, ByKey::new(order)) }
     }

@@ -1,7 +1,7 @@
 //! The cells of one column, in the nodes that hold them.
 //!
-//! Every node has the cells of as many groups as fit; the first one is short at first. If a node can fill a
-//! block, it is that long: then nothing else is in its block.
+//! Every node has the cells of as many groups as fit; the first one is short at first. A full-length node is
+//! as long as a block allows, so that nothing else is in its block.
 
 use std::vec;
 use std::vec::Vec;
@@ -39,7 +39,7 @@ impl Width {
 pub struct Cells {
     pub width: Width,
     nodes: Vec<Handle>,
-    /// Cells of a node, and bytes of a full-length one.
+    /// Cells of a full-length node, and its bytes.
     per_node: usize,
     node_bytes: usize,
     /// Cells that the first node has room for.
@@ -81,7 +81,7 @@ impl Cells {
         Ok((*node, if self.width == Width::Bit { cell / 8 } else { self.width.bytes(cell) }))
     }
 
-    /// Makes room for a row's cell, which either has room already or is the first without.
+    /// Makes room for a row's cell, unless it has room; if not, it must be the first one without.
     #[inline(always)]
     pub fn provide(&mut self, session: &Session<'_>, row: u64) -> Result<(), Error> {
         let has_room = match row.checked_sub(self.per_node as u64) {
@@ -139,7 +139,7 @@ impl Cells {
         })?
     }
 
-    /// Copies `count` cells from a row on, which are all in one node, to `to`.
+    /// Copies `count` cells from a row on to `to`; they must be in one node.
     pub fn copy(&self, session: &Session<'_>, row: u64, count: usize, to: &mut Vec<u8>) -> Result<(), Error> {
         let (node, at) = self.place(row)?;
         to.resize(self.width.bytes(count), 0);

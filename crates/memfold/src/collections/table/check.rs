@@ -10,8 +10,8 @@ use crate::collections::sorted::push;
 use crate::heap::{Error, Handle};
 
 impl Table<'_> {
-    /// Checks every cell; returns the first contradiction, or that there is no memory for the check, which
-    /// takes eight bytes for each row and each element of any length.
+    /// Checks every cell; returns the first contradiction. The check takes eight bytes for each row and each
+    /// element of any length; without memory for them it fails.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());
@@ -82,7 +82,7 @@ impl Table<'_> {
     }
 }
 
-/// Without memory the check can't tell.
+/// The result of a check that has no memory.
 fn no_memory(error: Error) -> String {
     format!("the table can't be looked at: {error}")
 }

@@ -30,8 +30,8 @@
 //!   name    | handle, ..     | ..  ───> "README"              elements of any length are nodes of their own
 //! ```
 //!
-//! A **row** has its number as long as it is in use; then another row gets it. The first node of a column is
-//! short at first, and doubles: a small table takes little memory.
+//! A **row** keeps its number while it is in use; afterwards another row may get the number. The first node
+//! of a column is short at first and doubles, so a small table takes little memory.
 //!
 //! Invariants:
 //! - Cells of rows that are not in use are zero: they compress, and a new row has zeros and empty elements.
@@ -121,7 +121,7 @@ impl Columns {
 /// A table: see the module.
 pub struct Table<'s> {
     session: &'s Session<'s>,
-    /// Of its columns.
+    /// The `id` of its columns.
     id: u32,
     columns: Vec<Cells>,
     /// Which rows are in use: a bit each.

@@ -16,7 +16,7 @@ impl Table<'_> {
         if group == self.groups.len() {
             self.groups.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
         }
-        // If something fails, the cells that were provided stay: room that nobody sees.
+        // After an error, cells that were provided stay as unused room.
         self.columns
             .iter_mut()
             .chain([&mut self.used])
@@ -48,7 +48,7 @@ impl Table<'_> {
             if count == 0 {
                 return Ok(row);
             }
-            // A few are examined first: a program that adds in order finds the next one there.
+            // Looks at a few first: a program that adds rows in order finds a free one among them.
             for count in [count.min(64), count] {
                 self.used.copy(self.session, first, count, &mut bits)?;
                 let is_free = |row: &u64| bits[(row - first) as usize / 8] >> (row % 8) & 1 == 0;
@@ -64,8 +64,8 @@ impl Table<'_> {
         Ok(row)
     }
 
-    /// Removes a row; false if it was not in use. Its elements become zero, and those of any length are
-    /// freed, or, if that is not possible just now, freed later.
+    /// Removes a row; false if it was not in use. Its elements become zero. Those of any length are freed,
+    /// now or later.
     pub fn remove_row(&mut self, row: Row) -> Result<bool, Error> {
         self.sound()?;
         if !self.contains(row)? {
@@ -120,9 +120,8 @@ impl Table<'_> {
         changed
     }
 
-    /// Removes all rows. There are none afterwards, even if nodes could not be read, which is an error: then
-    /// nodes that only those refer to stay in the heap. If nodes can't be freed just now, that is an error,
-    /// too, and they are freed later.
+    /// Removes all rows. There are none afterwards, even after an error. If a node can't be read, the
+    /// elements to which only it refers stay in the heap. Nodes that can't be freed just now are freed later.
     pub fn clear(&mut self) -> Result<(), Error> {
         let mut result = if self.broken { Err(Error::Damaged) } else { Ok(()) };
         let mut copy = Vec::new();

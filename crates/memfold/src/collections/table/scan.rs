@@ -1,5 +1,5 @@
-//! Iterating over rows: the bits of rows in use, and the cells of one column, are copied some hundred at a
-//! time.
+//! Iterating over rows: the bits of rows in use, and the cells of one column, are copied up to a thousand at
+//! a time.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -15,7 +15,7 @@ const CHUNK: usize = 1024;
 /// Bits of a word.
 const WORD: usize = 64;
 
-/// The rows in use, of which some are copied at a time.
+/// The rows in use; the bits of some are copied at a time.
 struct InUse<'t> {
     session: &'t Session<'t>,
     used: &'t Cells,
@@ -168,7 +168,7 @@ impl<T: Content + ?Sized> Iterator for Scan<'_, T> {
                 Ok(false) => return None,
                 Err(error) => {
                     self.rows.end();
-                    // A column of other tables is an error, once.
+                    // A column of other tables gives one error.
                     self.cells = Ok(self.rows.used);
                     return Some(Err(error));
                 }

@@ -181,7 +181,7 @@ fn what_fails_changes_nothing() {
         let done = flaky.with(before, 1, || step(&mut table, &names, &mut model, random, 6));
         assert!(matches!(done, Ok(()) | Err(Error::Damaged)), "{done:?}");
         if done.is_err() && table.len() < old {
-            // An element of a removed row could not be freed: the one operation that reports this.
+            // An element of a removed row could not be freed; no other operation reports this.
             partly += 1;
             let rows: Vec<Row> = table.rows().map(Result::unwrap).collect();
             model.retain(|row, _| rows.contains(row));

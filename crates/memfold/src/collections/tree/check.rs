@@ -10,8 +10,8 @@ use crate::collections::sorted::push;
 use crate::heap::{Error, Handle, Plain};
 
 impl<T: Plain + Copy> Tree<'_, T> {
-    /// Checks every node; returns the first contradiction, or that there is no memory for the check, which
-    /// takes 16 bytes for each entry of a file that has several.
+    /// Checks every node; returns the first contradiction. The check takes 16 bytes for each entry of a file
+    /// that has several; without memory for them it fails.
     pub fn check(&self) -> Result<(), String> {
         if self.broken {
             return Err("an operation broke off, and could not be undone".into());
@@ -63,7 +63,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
     }
 }
 
-/// Checks rings: each entry links to another one of the tree, and one links to it.
+/// Checks rings: each entry links to another one of the tree, and exactly one links to it.
 fn check_rings(mut from: Vec<Handle>, mut to: Vec<Handle>) -> Result<(), String> {
     let is_alone = from.iter().zip(&to).any(|(node, same)| node == same);
     from.sort_unstable();
@@ -74,7 +74,7 @@ fn check_rings(mut from: Vec<Handle>, mut to: Vec<Handle>) -> Result<(), String>
     Ok(())
 }
 
-/// Without memory the check can't tell.
+/// The result of a check that has no memory.
 fn no_memory(error: Error) -> String {
     format!("the tree can't be looked at: {error}")
 }

@@ -36,9 +36,9 @@
 //! There may be several entries without a parent: the top of the tree. `None` stands for their parent.
 //!
 //! Invariants:
-//! - All entries are found from the first one at the top, by `child` and `next`; the entry that links there
-//!   is the `parent`, or the sibling that is the `previous`.
-//! - Entries are of one file if they are in one ring. An entry that is alone links nowhere.
+//! - All entries are found from the first one at the top, by `child` and `next`. `parent` leads back from any
+//!   child, `previous` from a sibling to the one before it and from the first sibling to the last.
+//! - Entries are of one file if they are in one ring. The only entry of a file has no link to another one.
 //! - An operation that fails has changed nothing, unless it says otherwise. If some nodes were changed,
 //!   another could not be, and the first ones could not be changed back, the tree is **broken**: everything
 //!   that changes links, or walks the whole tree, is [`Error::Damaged`] from then on.

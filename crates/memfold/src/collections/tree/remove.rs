@@ -11,7 +11,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
     /// the same files stay.
     ///
     /// All of them are read before anything changes. If one can't be read again afterwards, that is an error:
-    /// the entry is removed, but that one stays in the heap with everything below it. Nodes that can't be
+    /// the entry is removed, but everything below the unreadable one stays in the heap. Nodes that can't be
     /// freed just now are freed later.
     pub fn remove(&mut self, node: NodeId) -> Result<u64, Error> {
         self.sound()?;
@@ -65,9 +65,9 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(done)
     }
 
-    /// Removes all entries. There are none afterwards, even if one could not be read, which is an error: then
-    /// everything below it stays in the heap, and so do siblings to which only it and each other link; the
-    /// entry itself is freed, now or later.
+    /// Removes all entries. There are none afterwards, even after an error. If an entry can't be read, it is
+    /// freed, now or later, but everything below it stays in the heap, and so do siblings that can be reached
+    /// only through it.
     pub fn clear(&mut self) -> Result<(), Error> {
         let (top, broken) = (self.top.take(), std::mem::take(&mut self.broken));
         self.len = 0;

@@ -58,7 +58,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         Ok(true)
     }
 
-    /// Makes an entry one of a file of its own; false if it was. This reads all other entries of the file.
+    /// Makes an entry the only one of its file; false if it was already. This reads all other entries of the
+    /// file.
     pub fn unlink(&mut self, node: NodeId) -> Result<bool, Error> {
         self.sound()?;
         let Some(links) = self.unlink_ring_changes(node.0)? else { return Ok(false) };

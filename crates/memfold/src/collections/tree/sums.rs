@@ -1,8 +1,9 @@
 //! Sums over entries, added up along the parents.
 //!
 //! A file counts once for each entry above it, however many of its own entries are below that one. So, in the
-//! order of a walk, an entry counts for its ancestors up to the first that also contains an earlier entry of
-//! the same file; and that is the deepest common ancestor of the entry and the file's most recent entry.
+//! order of a walk, an entry counts for those of its ancestors that have no earlier entry of the same file
+//! below them. These are the ones below the deepest common ancestor of the entry and the file's most recent
+//! entry.
 
 use std::collections::HashMap;
 use std::vec::Vec;
@@ -15,7 +16,8 @@ use crate::heap::{Error, Handle, Plain};
 struct Open<V> {
     node: Handle,
     own: Option<V>,
-    /// What also counts for all ancestors, and what was already counted there.
+    /// Sums over entries below: those that count for all ancestors, too, and those that were already added to
+    /// the ancestors for which they count.
     below: Option<V>,
     linked: Option<V>,
 }
@@ -30,8 +32,8 @@ struct Came {
 }
 
 impl<T: Plain + Copy> Tree<'_, T> {
-    /// Changes the data of an entry's ancestors, from its parent up: of those that have no other entry of the
-    /// same file below them. So a program that adds entries one by one, links them, and adds their sizes up
+    /// Changes the data of those of an entry's ancestors, from its parent up, that have no other entry of the
+    /// same file below them. So a program that adds entries one by one, links them and adds up their sizes
     /// counts each file once for each entry above it.
     ///
     /// If it fails, or `change` panics, nothing is changed.
@@ -109,7 +111,7 @@ impl<T: Plain + Copy> Tree<'_, T> {
                         own = None;
                     }
                     open.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-                    // What was already counted for the ancestors still counts for the entry itself.
+                    // A value that was added to the ancestors already still counts for the entry itself.
                     let linked = if own.is_none() { Some(value) } else { None };
                     open.push(Open { node, own, below: None, linked });
                 }

@@ -229,7 +229,7 @@ fn what_fails_changes_nothing() {
             let done = flaky.with(before, 1, || step(&mut tree, &mut model, random));
             assert!(matches!(done, Ok(()) | Err(Error::Damaged)), "{done:?}");
             if done.is_err() && tree.len() < old {
-                // Not everything that was removed could be freed: the one operation that reports this.
+                // Not everything that was removed could be freed; no other operation reports this.
                 assert_eq!(tree.check(), Ok(()));
                 partly += 1;
                 break;
@@ -268,7 +268,7 @@ fn failures_leave_trees_as_they_were() {
                         assert!(model.entries.keys().all(is_sum));
                     }
                     Ok(()) => {}
-                    // Some entries have their sums then, and others don't.
+                    // After a failure some entries have their sums, and others don't.
                     Err(_) => assert!(what == 2 || data(tree, model) == before),
                 }
                 done

@@ -33,8 +33,8 @@ impl<T: Plain + Copy> Tree<'_, T> {
         })
     }
 
-    /// An entry and everything below it, or the whole tree, depth first; each entry once before what is below
-    /// it, and once after.
+    /// An entry and everything below it, or the whole tree, depth first: each entry once before the entries
+    /// below it, and once after them.
     pub fn edges(&self, top: Option<NodeId>) -> Edges<'_> {
         let first = match top {
             _ if self.broken => Err(Error::Damaged),
@@ -87,7 +87,7 @@ impl Iterator for Children<'_> {
     }
 }
 
-/// Parents of parents.
+/// Ancestors, from the parent up.
 #[derive(Debug)]
 pub struct Ancestors<'t>(Chain<'t>);
 

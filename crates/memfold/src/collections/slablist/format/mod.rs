@@ -4,8 +4,8 @@
 //! A leaf's fill is the sum of its elements' **weights**: one each if all have one size, otherwise their
 //! bytes and the slots that refer to them.
 //!
-//! Formats read a [`View`], which may show anything while another thread evicts the leaf's block, and trust
-//! nothing that they find there: an offset outside the leaf is no place. The heap then calls them again.
+//! Formats read a [`View`], which may show anything while another thread evicts the leaf's block. So they
+//! trust nothing that they find there, offsets for example; the heap calls them again afterwards.
 
 pub mod fixed;
 pub mod text;
@@ -100,8 +100,8 @@ pub struct Wanted<'b> {
     pub bytes: &'b [u8],
     /// The place is after equal elements, not before them.
     pub behind: bool,
-    /// Elements that begin with these bytes are equal, whatever follows: so it is with a map's keys, which
-    /// precede the values. No other element is a prefix of these bytes.
+    /// Elements that begin with these bytes are equal, whatever follows, as with a map's keys, which precede
+    /// the values. No other element is a prefix of these bytes.
     pub is_begin: bool,
 }
 
@@ -127,7 +127,7 @@ pub trait Memo: Default {
     /// Takes the content of the node.
     fn learn(&mut self, node: Handle, bytes: Vec<u8>);
 
-    /// Whether something seen last is no element.
+    /// Whether the search last saw something that is not an element.
     fn is_damaged(&self) -> bool;
 }
 
@@ -186,7 +186,7 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     const SLACK: usize;
     /// Leaves should have this many 64ths of their room in use.
     const DENSITY: u64;
-    /// The part of its room that each leaf has free, at least, after elements were spread over some.
+    /// Each leaf has at least this part of its room free after elements were spread over several leaves.
     const SPARE: usize;
     /// Elements can have nodes of their own.
     const HAS_LONG: bool;
@@ -211,11 +211,11 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     fn is_short(longest: usize, element: &E) -> bool;
     /// Undoes `hold`.
     fn let_go(session: &Session<'_>, held: Self::Held<'_>);
-    /// The same for an element of a batch whose elements stay in the heap.
+    /// As `hold`, for an element of a batch; the node of a long one stays as it is.
     fn held(batch: &Self::Batch, at: usize) -> Self::Held<'_>;
     fn weight(held: Self::Held<'_>) -> usize;
     fn key(held: Self::Held<'_>) -> Self::Key;
-    /// The same, if it costs nothing.
+    /// The key, if it costs nothing.
     fn cheap_key(held: Self::Held<'_>) -> Option<Self::Key>;
     fn key_is_before<S: Seek<E>>(
         session: &Session<'_>,
@@ -312,7 +312,7 @@ pub trait Format<E: ?Sized + Element<Format = Self>>: Copy + Send + Sync {
     fn key_is(key: &Self::Key, other: &Self::Key) -> bool;
 }
 
-/// How many of `count` ordered elements `is_before` holds for: it holds for the first of them.
+/// For how many of `count` elements `is_before` holds; it must hold for the first ones and no others.
 #[inline(always)]
 pub fn partition(count: usize, mut is_before: impl FnMut(usize) -> bool) -> usize {
     let (mut base, mut left) = (0, count);

@@ -12,7 +12,8 @@ use crate::collections::slablist::format::{Batch, Format};
 use crate::collections::slablist::slabs::layers::{LeafIndex, LeafRef};
 use crate::heap::{Error, Handle, Session};
 
-/// Leaves up to this length have a block each; otherwise they have this many bytes.
+/// If a block has room for up to this many bytes, a leaf fills it; in longer blocks leaves have `BESIDE`
+/// bytes.
 const ALONE: usize = 64 << 10;
 const BESIDE: usize = 31 << 10;
 
@@ -88,8 +89,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         if to.len() - before == leaf.count as usize { Ok(()) } else { Err(Error::Damaged) }
     }
 
-    /// Replaces some leaves of a group by leaves with these weights, which sum up to the same. At no time
-    /// more than a few leaves' elements are outside the heap. Returns how many leaves there are now.
+    /// Replaces some leaves of a group by leaves with these weights, which have the same sum. The elements of
+    /// only a few leaves are outside the heap at a time. Returns the number of new leaves.
     pub(super) fn spread(
         &mut self,
         session: &Session<'_>,
@@ -126,8 +127,8 @@ impl<E: ?Sized + Element> Slabs<E> {
             self.append_leaf(session, *leaf, &mut elements)?;
             rest.total += elements.total() - before;
             self.flush(session, &elements, &mut rest, &mut parts, made, number + 1 == from.len())?;
-            // Elements that are in leaves now are dropped, but not each time, since the rest have to be
-            // moved.
+            // Elements that are in new leaves are dropped, but not each time, because dropping moves the
+            // rest.
             if rest.at > 2 * (elements.len() - rest.at) {
                 elements.keep(rest.at, elements.len());
                 rest.at = 0;
@@ -136,7 +137,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(())
     }
 
-    /// Makes leaves of the rest of a batch while it suffices for the next part; or of all of it.
+    /// Makes leaves of the rest of a batch as long as it suffices for the next part; with `all`, of all of
+    /// it.
     fn flush(
         &mut self,
         session: &Session<'_>,
@@ -163,7 +165,7 @@ impl<E: ?Sized + Element> Slabs<E> {
     }
 }
 
-/// The elements of a batch that are not in leaves yet: the first, and their weight.
+/// The elements of a batch that are not in leaves yet: the number of the first, and their total weight.
 struct Rest {
     at: usize,
     total: usize,
@@ -197,8 +199,8 @@ impl<'p> Parts<'p> {
     }
 }
 
-/// The most bytes of leaves: a block's or, if blocks are longer, so many that little is left over in a block
-/// full of leaves.
+/// The most bytes of a leaf: those of a block or, if blocks are longer, so many that a block full of leaves
+/// has little room left.
 pub fn most_bytes(session: &Session<'_>) -> usize {
     if session.longest() <= ALONE { session.longest() } else { BESIDE }
 }

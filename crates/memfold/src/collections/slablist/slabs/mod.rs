@@ -1,5 +1,4 @@
-//! A sequence of leaves, whatever their order means: what sorted and ordered lists of all formats have in
-//! common.
+//! A sequence of leaves: what sorted and ordered lists of all formats have in common.
 //!
 //! `layers.rs` refers to leaves, `leaves.rs` makes them, `search.rs` finds elements in them, `packing.rs` keeps
 //! them full, `whole.rs` processes many of them, `parts.rs` says which parts of one are read.
@@ -37,9 +36,9 @@ pub type BatchOf<E> = <<E as Element>::Format as Format<E>>::Batch;
 /// Where an element is or belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// Of the leaf.
+    /// Which leaf.
     pub spot: LeafIndex,
-    /// In the leaf.
+    /// Where in the leaf.
     pub place: LeafPosition,
 }
 
@@ -71,7 +70,7 @@ pub struct Slabs<E: ?Sized + Element> {
 }
 
 impl<E: ?Sized + Element> Slabs<E> {
-    /// Makes leaves of elements in order, which are few.
+    /// Makes leaves of a few elements, which are in order.
     pub fn new(session: &Session<'_>, making: Making, elements: &BatchOf<E>) -> Result<Self, Error> {
         let most = most_bytes(session);
         let mut bytes = FIRST_BYTES;
@@ -337,7 +336,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(element)
     }
 
-    /// An element was removed from a leaf that has others, and may begin with another one now.
+    /// Updates everything after an element was removed from a leaf that has others; `first`: if the leaf
+    /// begins with another element now.
     #[inline(always)]
     fn removed(&mut self, session: &Session<'_>, spot: LeafIndex, weight: u32, first: Option<Key<E>>) {
         self.layers.add(spot, -1, -(weight as i32));

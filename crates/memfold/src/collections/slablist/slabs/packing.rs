@@ -30,8 +30,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         turn: u32,
     ) -> Result<(), Error> {
         let spot = at.spot;
-        // The search is repeated, perhaps in the last leaf, whose end is not known to be `LeafPosition::END`
-        // then.
+        // The caller searches again. If the place is in the last leaf then, it is not `LeafPosition::END`,
+        // and `last` would not be updated.
         self.last = None;
         if !self.is_long(session) {
             return self.lengthen(session, spot);

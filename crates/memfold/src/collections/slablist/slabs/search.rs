@@ -1,7 +1,7 @@
 //! Searching for an element, by the order or by its number.
 //!
-//! The sublayers say which leaf to look at, and the format where in the leaf. Whoever only reads looks at the
-//! leaf through a [`View`], and at parts of it if its block may stay compressed.
+//! The sublayers say which leaf to look at, and the format where in the leaf. Searches that only read look at
+//! the leaf through a [`View`], and only at parts of it if its block may stay compressed.
 
 use super::layers::LeafIndex;
 use super::parts::{Numbered, Sought};

@@ -1,5 +1,4 @@
-//! Faults of libslablist, the slab list from which these are derived: each fault is a test here. They are
-//! those of its version 1.
+//! Bugs of libslablist, version 1, from which these lists are derived: a test for each.
 
 use std::cmp::Ordering;
 
@@ -151,8 +150,8 @@ fn sorting_and_reversing_keep_all() {
     }
 }
 
-/// After a change of the list, a bookmark pointed nowhere, or to freed memory: see the cursors in
-/// `models.rs`. Here, one at each element of a list that is removed.
+/// After a change of the list, a bookmark pointed nowhere, or to freed memory. Here, elements with cursors
+/// are removed; see also the cursors in `models.rs`.
 #[test]
 fn cursors_outlive_their_elements() {
     each(|mut list, len| {
@@ -166,8 +165,8 @@ fn cursors_outlive_their_elements() {
     });
 }
 
-/// The conditions for a list that packs all at once, as that one did: at least this many slabs, and such a
-/// part of all.
+/// The conditions for a list that packs all at once, as libslablist did: at least this many slabs, and at
+/// least this part of all.
 #[test]
 fn reaps_at_thresholds() {
     let heap = Heap::new(Options::new()).unwrap();

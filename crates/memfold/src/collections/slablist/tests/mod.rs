@@ -182,7 +182,7 @@ fn orders_that_panic_or_lie() {
     assert_eq!(heap.stats().nodes, 0);
 }
 
-/// A comparison that searches another list, for which the blocks being searched are evicted.
+/// A comparison that searches another list, which evicts the blocks of the list being searched.
 #[test]
 fn orders_that_use_the_heap() {
     for (blocks, often) in [(1, 20), (2, 5), (3, 1)] {
@@ -276,7 +276,7 @@ fn in_blocks_of_all_sizes() {
     }
 }
 
-/// What is recorded of the last element has to be right after each leaf that is filled at the end.
+/// The record of the last element must be right after each leaf that is filled at the end.
 #[test]
 fn between_the_last_two() {
     let heap = heap();

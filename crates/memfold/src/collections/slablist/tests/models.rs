@@ -267,7 +267,7 @@ fn ordered_lists() {
     ordered_list::<[u8]>(6000);
 }
 
-/// The standard library's sort may panic if a comparison is no order.
+/// The standard library's sort may panic if a comparison is not an order.
 #[test]
 fn sorting_by_an_order_that_lies_keeps_all() {
     let heap = heap();

@@ -288,8 +288,8 @@ impl<T: Plain + Copy + Send + Sync + 'static> Leaf<'_, T> {
     }
 }
 
-/// The number of elements of a leaf, twice (they are their own weight), if its sublayer agrees with the
-/// slabs.
+/// The number of elements of a leaf and their weight, which is the same number, if its sublayer agrees with
+/// the slabs.
 pub fn measure<T: Plain + Copy + Send + Sync + 'static>(
     shape: Fixed<T>,
     leaf: &[u8],

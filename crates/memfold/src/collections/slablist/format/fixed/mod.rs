@@ -35,8 +35,8 @@ pub struct Fixed<T> {
     element: PhantomData<fn() -> T>,
 }
 
-/// What sublayers store of an element: the element. It is copied, also while sublayers change: a type's own
-/// `Clone` is code of the program, which may panic.
+/// What sublayers store of an element: the element. It is copied bit by bit, because it is also copied while
+/// sublayers change, and a type's own `Clone` is code of the program, which may panic.
 pub struct First<T>(T);
 
 impl<T: Copy> Clone for First<T> {
@@ -144,7 +144,7 @@ impl<T: Plain + Copy + Send + Sync + 'static> Fixed<T> {
         usize::from(leaf.get::<u8>(self.fills_at() + slab).unwrap_or(0)).min(self.per_slab)
     }
 
-    /// How many of `count` consecutive ascending elements are before the one sought: the first of them are.
+    /// How many of `count` consecutive ascending elements are before the one sought.
     #[inline(always)]
     fn partition(leaf: View<'_>, at: usize, count: usize, seek: &impl Seek<T>) -> usize {
         match leaf.array::<T>(at, count) {
@@ -255,8 +255,8 @@ impl<T: Plain + Copy + Send + Sync + 'static> Format<T> for Fixed<T> {
 
     #[inline(always)]
     fn find<S: Seek<T>>(self, leaf: View<'_>, seek: &S, _: &mut ()) -> (LeafPosition, bool) {
-        // Prefetch all lines of the sublayer at once, and then all of the slab: a search waits for memory
-        // twice.
+        // Prefetch all lines of the sublayer at once, and then all of the slab, so that a search waits for
+        // memory only twice.
         leaf.prefetch(0, self.firsts_at() + self.slabs * Self::SIZE);
         let slab = self.slab_of(leaf, seek);
         let start = self.slab_at(self.slot(leaf, slab));

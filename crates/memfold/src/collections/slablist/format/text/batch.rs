@@ -56,8 +56,8 @@ impl Strings {
         self.data.reserve(bytes);
         let most = self.data.len() + bytes;
         for at in 0..count {
-            // Records do not overlap: more data mean that this is no leaf any more, and the caller will look
-            // again.
+            // Records do not overlap, so more data mean that the view no longer shows a leaf; the caller will
+            // look again.
             if self.data.len() > most {
                 break;
             }
@@ -82,7 +82,7 @@ impl Strings {
     }
 
     /// Appends the record that a slot points to. A slot that points nowhere becomes an empty element: the
-    /// view shows something that is no leaf any more.
+    /// view no longer shows a leaf.
     pub fn copy(&mut self, leaf: View<'_>, slot: Slot) {
         let at = slot.offset();
         if !slot.is_long() {

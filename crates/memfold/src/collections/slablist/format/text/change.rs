@@ -242,8 +242,8 @@ impl Leaf<'_> {
         self.set32(LOW, self.bytes.len());
         let prefix = match (elements.clone().next(), elements.clone().next_back()) {
             (Some(first), Some(last)) if self.natural => {
-                // The elements in between share that prefix if they are in order, which is not taken for
-                // granted.
+                // The elements in between share that prefix if they are in order, but this does not rely on
+                // it.
                 let mut prefix = shared(first.begin(), last.begin());
                 elements.clone().for_each(|held| {
                     prefix = prefix.min(shared(first.begin(), held.begin()));

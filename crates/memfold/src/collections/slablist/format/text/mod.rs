@@ -9,14 +9,14 @@
 //!     count u16, prefix u16, low u32, holes u32, longs u32
 //! ```
 //!
-//! A slot is one word: the offset of the record, and the **head** of its element, which is the four bytes
-//! after the **prefix** that all elements of the leaf share, the first of them highest. So a search compares
-//! adjacent numbers, and looks at records only if heads are equal. If the order is not that of bytes, prefix
-//! and heads are 0.
+//! A slot is one word: offset and length of the record, and the **head** of its element. The head is the four
+//! bytes after the **prefix** that all elements of the leaf share, the first of them highest. So a search
+//! compares adjacent numbers, and looks at records only if heads are equal. If the order is not that of
+//! bytes, prefix and heads are 0.
 //!
-//! The record of an element that takes up to one in [`INLINE`] of the leaf's bytes is the element itself. A
-//! longer one has a node of its own, and its record refers to that ([`LONG`]): handle u64, length u64, and
-//! the first 48 bytes, so that the prefix, which is shorter than that, and heads can be computed again.
+//! The record of a short element (see [`INLINE`]) is the element itself. A longer one has a node of its own,
+//! and its record refers to that ([`LONG`]): handle u64, length u64, and the first 48 bytes, from which the
+//! prefix, which is shorter, and the heads can be computed again.
 //!
 //! Holes between records are closed when their space is needed. Bytes outside records are zero.
 
@@ -38,7 +38,7 @@ use crate::heap::{Error, Handle, Session, View};
 const HEADER: usize = 16;
 /// Bytes of a slot.
 const SLOT: usize = 8;
-/// An element in a leaf may take at most one in this many bytes of the longest leaf.
+/// A longer element than this part of the longest leaf has a node of its own.
 const INLINE: usize = 8;
 /// The length in the slot of an element whose record refers to a node.
 const LONG: usize = 0xffff;
@@ -92,8 +92,8 @@ impl Held<'_> {
 /// What sublayers store of an element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Key {
-    /// With the first eight bytes beside, the first of them highest: mostly they decide, and the other bytes
-    /// need not be read.
+    /// With a copy of the first eight bytes, the first of them highest: usually these decide, and the other
+    /// bytes need not be read.
     Inline {
         head: u64,
         bytes: Box<[u8]>,
@@ -233,7 +233,7 @@ impl<E: ?Sized + Element<Format = Text>> Format<E> for Text {
     }
 
     fn slab_weight(self) -> usize {
-        // As many bytes as other slabs have.
+        // About the bytes of a slab of elements of one size.
         1024
     }
 
