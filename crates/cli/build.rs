@@ -1,8 +1,8 @@
 //! Builds the preload library and embeds it in the executable.
 //!
-//! The library is the package memfold-runtime compiled once more: as a dynamic library, with the feature that
-//! adds the entry point, without the standard library, always optimised. Cargo cannot express such a dependency,
-//! so this script runs cargo once more, in a separate target directory. `MEMFOLD_PRELOAD_LIB=FILE` uses an
+//! The library is the package memfold-runtime, compiled again: as a dynamic library, with the feature that
+//! adds the entry point, without the standard library, and always optimised. Cargo cannot express such a
+//! dependency, so this script runs cargo in a separate target directory. `MEMFOLD_PRELOAD_LIB=FILE` uses an
 //! existing library instead.
 
 use std::env;
@@ -27,8 +27,8 @@ fn main() {
     put_beside_executable(&library, &out);
 }
 
-/// In a checkout the runtime is a neighbour. The answer of its build script is only the second choice: cargo
-/// keeps it when a checkout has moved together with its target directory.
+/// In a checkout the runtime lies beside this package. The path from the runtime's build script is only the
+/// second choice, because cargo keeps a stale path when a checkout moves together with its target directory.
 fn runtime() -> PathBuf {
     let neighbour = Path::new(&variable("CARGO_MANIFEST_DIR")).join("../runtime");
     if neighbour.join("Cargo.toml").exists() {
@@ -59,8 +59,8 @@ fn build(runtime: &Path, target_directory: &Path) -> PathBuf {
         cargo.args(["--target", &target]);
         built.push(&target);
     }
-    // What cargo told this script applies to this package, not to the runtime. Names of tools, the network
-    // settings and the job server stay as they are.
+    // These variables describe this package, not the runtime. Names of tools, the network settings and the
+    // job server stay as they are.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         let prefixes =
@@ -92,8 +92,8 @@ fn build(runtime: &Path, target_directory: &Path) -> PathBuf {
     built.join("libmemfold_runtime.so")
 }
 
-/// The C libraries were just built for the command. If they are optimised, the preload library takes them,
-/// instead of building them once more: that is a sixth of a fresh build.
+/// Reuses the C libraries that were just built for the command, if they are optimised. Building them again
+/// would take a sixth of a fresh build.
 fn take_c_libraries(cargo: &mut Command, target: &str) {
     if variable("OPT_LEVEL") != "3" {
         return;
@@ -114,7 +114,8 @@ fn take_c_libraries(cargo: &mut Command, target: &str) {
     }
 }
 
-/// Cargo lists every source of the library, including those of its dependencies in the workspace.
+/// Reruns this script when a source of the library changes. Cargo lists them all, including those of
+/// dependencies in the workspace.
 fn watch_sources(list: &Path, runtime: &Path) {
     let text = std::fs::read_to_string(list).unwrap_or_else(|e| panic!("{}: {e}", list.display()));
     let sources = text.split_once(": ").map_or("", |(_, sources)| sources);
@@ -135,12 +136,12 @@ fn watch_sources(list: &Path, runtime: &Path) {
     }
 }
 
-/// Puts a copy beside the executable, which looks there first, for debuggers and for `make install`. The
-/// directory is OUT_DIR/../../..; if that ever changes, the copy inside the executable serves as well.
+/// Puts a copy beside the executable, for debuggers and `make install`; the executable looks there first. The
+/// directory is OUT_DIR/../../..; if that ever changes, the embedded copy still works.
 fn put_beside_executable(library: &Path, out: &Path) {
     let Some(directory) = out.ancestors().nth(3).filter(|d| d.join("deps").is_dir()) else { return };
     let (temporary, beside) = (out.join("copy.so"), directory.join("libmemfold_preload.so"));
-    // By rename: running programs keep the old one.
+    // A rename leaves the old file to running programs.
     let copied = std::fs::copy(library, &temporary).and_then(|_| std::fs::rename(&temporary, &beside));
     if let Err(e) = copied {
         println!("cargo:warning=cannot copy the preload library to {}: {e}", beside.display());

@@ -5,9 +5,9 @@
 //!  |<------------------------- limit ---------------------------->|
 //! ```
 //!
-//! With a limit `L` for `R` resident bytes, whose compressed form takes the share `s`, the amount kept
-//! uncompressed is `K = (L - fixed - s R) / (1 - s)`. The working set determines how many faults that causes, and
-//! each costs the way through the kernel and a decompression.
+//! Let `L` be the limit, `R` the resident bytes, and `s` the share that their compressed form takes. Then `K
+//! = (L - fixed - s R) / (1 - s)` bytes stay uncompressed. The working set determines how many faults this
+//! causes. Each fault costs time in the kernel and a decompression.
 
 use serde::Serialize;
 
@@ -15,16 +15,16 @@ use crate::PAGE;
 use crate::idle::WorkingSet;
 use crate::odds::{Chance, Odds};
 
-/// Memory of `memfold run` itself: threads, tables, buffers. The least possible limit is 8 MiB.
+/// Memory of `memfold run` itself: threads, tables, buffers. The lowest possible limit is 8 MiB.
 const FIXED: u64 = 6 << 20;
-/// What the store takes per compressed byte, including headers, rounding, holes and the pages' entries.
+/// Bytes of the store per compressed byte, including headers, rounding and holes.
 const STORE: f64 = 1.06;
-/// Entries of a page in the tables, bytes.
+/// Bytes of a page's entries in the tables.
 const ENTRY: f64 = 10.0;
-/// The way of a fault through the kernel and back, without decompression, in microseconds.
+/// The cost of a fault in the kernel, without decompression, in microseconds.
 const FAULT_US: f64 = 9.0;
-/// Limits below this share of the resident memory are not considered: nothing is known about programs that only
-/// fault.
+/// Limits below this share of the resident memory are not considered: the model does not cover programs that
+/// only fault.
 const LEAST: f64 = 0.1;
 
 /// The consequences of a limit.
@@ -32,14 +32,13 @@ const LEAST: f64 = 0.1;
 pub struct Outlook {
     /// The limit.
     pub limit_bytes: u64,
-    /// What can be kept uncompressed within it.
+    /// The bytes that stay uncompressed within it.
     pub kept_bytes: u64,
     /// Pages per second that must be restored.
     pub faults_per_second: f64,
-    /// The share of time that threads wait for them, if one waits at a time.
+    /// The share of time that threads wait for faults, if one thread waits at a time.
     pub slowdown: f64,
-    /// The decimal logarithm of the chance that idle memory takes more than the limit leaves for it beside the
-    /// working set.
+    /// The decimal logarithm of the chance that compressed idle memory does not fit beside the working set.
     pub log10_exceeds: Chance,
 }
 
@@ -56,7 +55,7 @@ pub struct Outlooks<'a> {
 }
 
 impl Outlooks<'_> {
-    /// What a stored byte takes in total.
+    /// The bytes that a stored byte takes in total.
     fn stored(&self) -> f64 {
         stored(self.share)
     }
@@ -85,9 +84,9 @@ impl Outlooks<'_> {
         }
     }
 
-    /// The lowest limit that is expected to cost no more than `slowdown`, even if compressed data exceed the
-    /// expected size by `margin`; `None` if no limit saves a twentieth of the memory that is resident now. The
-    /// outlook tells how likely pages like these are to take still more.
+    /// The lowest limit that should cost no more than `slowdown`, even if compressed data exceed the expected
+    /// size by `margin`. `None` if no such limit saves at least a twentieth of the memory that is resident
+    /// now. The outlook tells how likely pages like these are to take still more.
     pub fn recommended(&self, slowdown: f64, margin: f64) -> Option<Outlook> {
         let resident = self.set.resident_bytes;
         let least = (resident as f64 * LEAST) as u64;
@@ -109,12 +108,13 @@ impl Outlooks<'_> {
     }
 }
 
-/// What each stored byte takes in total, for a share of compressed bytes.
+/// The bytes that a stored byte takes in total, if it compresses to `share`.
 pub fn stored(share: f64) -> f64 {
     share * STORE + ENTRY / PAGE as f64
 }
 
-/// The memory that this many bytes need if a part of them stays uncompressed, for an unknown working set.
+/// The memory that this many bytes need if the share `in_use` of them stays uncompressed. For use without a
+/// measured working set.
 pub fn needs(bytes: u64, share: f64, in_use: f64) -> u64 {
     (FIXED as f64 + bytes as f64 * (in_use + (1.0 - in_use) * stored(share))) as u64
 }
@@ -139,16 +139,16 @@ mod tests {
         let odds = |count: f64| Odds::new(&pages, count, 5.0, 0.001);
         let outlooks = Outlooks { set: &set, share: 0.25, decompress_us: 3.0, odds: &odds };
         let best = outlooks.recommended(0.01, 0.05).unwrap();
-        // About 200 MiB in use, a quarter of 820, and 90 so that memory in use stays resident until it is used
-        // again: each second one more MiB is new.
+        // About 200 MiB in use, a quarter of 820 MiB, and 90 MiB so that memory in use stays resident until
+        // its next use: each second adds one MiB.
         assert!((480 << 20..520 << 20).contains(&best.limit_bytes), "{best:?}");
         assert!(best.slowdown <= 0.01 && best.log10_exceeds.value() < 1e-6);
-        // With less margin the limit is lower; still lower, it would not suffice.
+        // With less margin the limit is lower. A limit below that does not suffice.
         let lower = outlooks.recommended(0.01, 0.0).unwrap();
         assert!(lower.limit_bytes < best.limit_bytes);
         assert!(outlooks.of(lower.limit_bytes - (15 << 20)).slowdown > 0.01);
         assert!(outlooks.of(400 << 20).log10_exceeds.value() > 0.5);
-        // With all of it as the limit nothing is restored; with nearly nothing everything is.
+        // A limit as large as the memory causes no faults; a tiny one causes faults all the time.
         assert_eq!(outlooks.of(2 << 30).faults_per_second, 0.0);
         assert!(outlooks.of(100 << 20).faults_per_second > 100_000.0);
         assert_eq!(outlooks.of(100 << 20).log10_exceeds.value(), 1.0);

@@ -1,8 +1,8 @@
 //! Measures how much pages depend on their neighbours.
 //!
 //! The variance of the sum of `n` independent pages is `n` times the variance of one. Pages of one array are
-//! similar, and then the variance is `1 + 2 * (sum of the correlations at all distances)` times as large: as if
-//! there were fewer pages, each counting for several. CRAMES (section 6.3) assumes that the correlation is weak;
+//! similar. This multiplies the variance by `1 + 2 * (sum of the correlations at all distances)`, as if there
+//! were fewer pages, each counting for several. CRAMES (section 6.3) assumes that the correlation is weak;
 //! this module measures it.
 //!
 //! ```text
@@ -16,7 +16,7 @@
 use crate::measure::Page;
 use crate::sample::CLUSTER;
 
-/// The least number of pairs of pages for a correlation.
+/// The number of pairs of pages that a correlation needs.
 const PAIRS: usize = 256;
 
 /// How much pages depend on their neighbours.
@@ -24,11 +24,11 @@ const PAIRS: usize = 256;
 pub struct Dependence {
     /// Correlations by distance in pages, beginning with adjacent pages.
     pub correlations: Vec<(u64, f64)>,
-    /// The variance of the sum of many pages is this many times that of independent ones.
+    /// The factor by which the variance of the sum of many pages exceeds that of independent pages.
     pub inflation: f64,
 }
 
-/// Measures it on sampled pages; `all` is the number of pages that they were sampled from.
+/// Measures the dependence on sampled pages; `all` is the number of pages that they were sampled from.
 pub fn measure(pages: &[Page], all: u64) -> Dependence {
     let mut pages = pages.to_vec();
     pages.sort_unstable_by_key(|page| page.number);
@@ -44,7 +44,7 @@ pub fn measure(pages: &[Page], all: u64) -> Dependence {
         return none;
     }
 
-    // Within clusters: each distance. A page may be missing.
+    // Within clusters: each distance. Pages may be missing.
     let mut correlations = Vec::new();
     let mut sum = 0.0;
     let all = all as f64;
@@ -67,14 +67,15 @@ pub fn measure(pages: &[Page], all: u64) -> Dependence {
         sum += correlation * (1.0 - distance as f64 / all).max(0.0);
     }
 
-    // Farther away: by doublings, as long as there is something to see.
+    // Farther away: one mean for each doubling, as long as the correlation exceeds chance.
     let clusters = clusters(&pages, off);
     let mut from = CLUSTER as u64;
     let mut state = 1_u64;
     while !ended && (from as f64) < all / 4.0 {
         let (mut products, mut pairs) = (0.0, 0_usize);
         for page in &pages {
-            // At all distances alike, or the next one that was looked at.
+            // Any distance in the doubling is equally likely. If that page was not sampled, take the next one
+            // that was.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let wanted = page.number + from + (state >> 33) % from;
             let at = pages.partition_point(|other| other.number < wanted);
@@ -85,7 +86,7 @@ pub fn measure(pages: &[Page], all: u64) -> Dependence {
         }
         if pairs >= PAIRS {
             let correlation = products / pairs as f64 / variance;
-            // What pages with nothing in common would show by chance.
+            // The correlation that independent pages might show by chance.
             let chance = 2.0 * clusters.1 / variance / (pairs.min(clusters.0) as f64).sqrt();
             if correlation < chance {
                 break;
@@ -157,7 +158,7 @@ mod tests {
     #[test]
     fn a_thin_sample_finds_it_too() {
         let mut random = Random(5);
-        // One of 16 clusters.
+        // A sample of one cluster in 16.
         let pages: Vec<Page> =
             chain(&mut random, 600_000, 0.9).into_iter().filter(|it| it.number / 16 % 16 == 0).collect();
         let found = measure(&pages, 600_000).inflation;

@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 
 use memfold_escape::path;
 
-/// Why something cannot be analysed.
+/// The reason why something cannot be analysed.
 #[derive(Debug)]
 pub enum Error {
     /// A process's memory cannot be read.
     Process(i32, io::Error),
     /// A process has no memory of its own, or none that is resident.
     NoMemory(i32),
-    /// It ended during the analysis.
+    /// A process ended during the analysis.
     Vanished(i32),
     /// A file cannot be read.
     File(PathBuf, io::Error),
-    /// A core is incomplete or not a core.
+    /// A file is an incomplete core, or not a core.
     Core(PathBuf, String),
     /// These files contain no complete page.
     NoPages(PathBuf),

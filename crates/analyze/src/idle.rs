@@ -1,13 +1,12 @@
 //! Measures what a process uses: its working set over some seconds.
 //!
-//! The kernel's referenced bits of all its pages are cleared once (`clear_refs`), and then read several times
-//! without clearing them (`smaps`). So after `t` seconds they show everything that was used within that time: the
-//! working set `W(t)` of Denning (1968). It determines how many pages are evicted and restored if a given amount
-//! is kept uncompressed under a known policy: see `faults_per_second`.
+//! The kernel's referenced bits of all pages of the process are cleared once (`clear_refs`), and then read
+//! several times without clearing them (`smaps`). After `t` seconds they show everything that was used within
+//! that time: the working set `W(t)` of Denning (1968). From it `faults_per_second` predicts how many pages
+//! are evicted and restored if a given amount stays uncompressed under a known policy.
 //!
-//! The pages of a huge page share one bit, so where there are huge pages more memory seems to be in use than
-//! really is. Bits that were set for the kernel's own reclaim are lost; reclaim finds them again within one
-//! round.
+//! The pages of a huge page share one bit, so huge pages make more memory seem in use than is. The clearing
+//! also loses the bits that the kernel's own reclaim relies on; reclaim collects them again within one round.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -21,17 +20,17 @@ use serde::Serialize;
 use crate::Error;
 use crate::source::several;
 
-/// Number of readings: after the whole time, half of it, a quarter and so on.
+/// The number of readings: after the whole time, half of it, a quarter, and so on.
 const LOOKS: i32 = 6;
 
-/// What was used, and when.
+/// The memory that was used within increasing times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkingSet {
     /// Private anonymous memory, bytes.
     pub resident_bytes: u64,
-    /// Pairs of seconds and the bytes used within that time.
+    /// Pairs: a time in seconds, and the bytes used within it.
     pub points: Vec<(f64, u64)>,
-    /// By the first address of each mapping: resident and used bytes at the end.
+    /// Resident and used bytes of each mapping at the end, by its first address.
     #[serde(skip)]
     pub by_mapping: HashMap<u64, (u64, u64)>,
 }
@@ -42,7 +41,7 @@ impl WorkingSet {
         self.points.last().map_or(0, |it| it.1)
     }
 
-    /// How long it was watched.
+    /// How long the process was watched.
     pub fn seconds(&self) -> f64 {
         self.points.last().map_or(0.0, |it| it.0)
     }
@@ -52,17 +51,18 @@ impl WorkingSet {
         1.0 - self.used_bytes() as f64 / self.resident_bytes.max(1) as f64
     }
 
-    /// Pages per second that must be restored if this many bytes are kept uncompressed, namely those restored
-    /// last: the runtime evicts in the order in which pages came. A page is then evicted after a time `T` however
-    /// often it was used. Of pages used independently of each other, as many are resident as if each stayed for a
-    /// random time with that mean (Gelenbe, 1973). So `K` are resident if `K` is the mean of `W` over
-    /// exponentially distributed times with the mean `T`, and `K / T` pages are evicted and restored each second.
+    /// Pages per second that must be restored if this many bytes stay uncompressed, namely those restored
+    /// last. The runtime evicts pages in the order in which they became resident, so a page is evicted after
+    /// a time `T`, however often it was used. If pages are used independently of each other, as many are
+    /// resident as if each stayed for a random time with that mean (Gelenbe, 1973). So the number `K` of
+    /// resident pages is the mean of `W` over exponentially distributed times with the mean `T`, and `K / T`
+    /// pages are evicted and restored each second.
     pub fn faults_per_second(&self, kept: u64) -> f64 {
         if kept >= self.resident_bytes {
             return 0.0;
         }
         let (kept, pieces) = (kept.max(crate::PAGE as u64), self.pieces());
-        // The mean of W: each piece adds its slope while it lasts.
+        // The mean of W: each piece of the curve adds its slope for its length.
         let present = |mean: f64| -> f64 {
             pieces
                 .iter()
@@ -81,13 +81,13 @@ impl WorkingSet {
     }
 
     /// The curve in straight pieces: from, to, and bytes per second. Beyond the observed time the last slope
-    /// continues, which overestimates it.
+    /// continues, which overestimates the curve.
     fn pieces(&self) -> Vec<(f64, f64, f64)> {
         let mut pieces = Vec::new();
         let (mut before, mut slope, mut bytes_before) = ((0.0, 0), f64::INFINITY, 0.0);
         for &(time, bytes) in &self.points {
             let seconds = (time - before.0).max(1e-6);
-            // A working set grows more and more slowly: any other appearance is chance.
+            // A working set grows ever more slowly: a steeper piece is chance.
             slope = slope.min(bytes.saturating_sub(before.1) as f64 / seconds);
             pieces.push((before.0, time, slope));
             bytes_before += slope * seconds;
@@ -101,7 +101,7 @@ impl WorkingSet {
     }
 }
 
-/// What was observed of several processes.
+/// Observations of several processes.
 #[derive(Debug)]
 pub struct Watched {
     /// Processes that could not be watched to the end, by their index in the list.
@@ -112,14 +112,14 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// The joint working set of the processes whose index counts.
+    /// The joint working set of the processes whose index satisfies `counts`.
     pub fn set(&self, counts: impl Fn(usize) -> bool) -> WorkingSet {
         let mut set = WorkingSet { resident_bytes: 0, points: Vec::new(), by_mapping: HashMap::new() };
         for (seconds, each) in &self.looks {
             let those = each.iter().enumerate().filter(|(place, _)| counts(*place));
             let sum = those.fold((0, 0), |sum, (_, it)| (sum.0 + it.0, sum.1 + it.1));
             set.resident_bytes = sum.0;
-            // Memory that was used and then released makes it smaller, but was used all the same.
+            // Memory that was used and then released lowers the sum, but it was used all the same.
             let used = set.used_bytes().max(sum.1).min(sum.0);
             set.points.push((*seconds, used));
         }
@@ -129,8 +129,8 @@ impl Watched {
     }
 }
 
-/// Watches these processes for this long, or until none of them can be watched any more. `progress` receives the
-/// fraction of the time that has passed. Addresses are those of [`several`].
+/// Watches these processes for this long, or until none of them is left. `progress` receives the fraction of
+/// the time that has passed. Addresses are encoded as in [`several`].
 pub fn watch(pids: &[i32], time: Duration, mut progress: impl FnMut(f64)) -> Watched {
     let (mut failed, mut looks, mut by_mapping) = (Vec::new(), Vec::new(), HashMap::new());
     let fail = |pid: i32, error: io::Error| match error.raw_os_error() {
@@ -157,11 +157,11 @@ pub fn watch(pids: &[i32], time: Duration, mut progress: impl FnMut(f64)) -> Wat
         let mut sums = vec![(0, 0); pids.len()];
         by_mapping.clear();
         each(&mut watch, &mut |place, pid| {
-            // Names in it may contain any bytes.
+            // Names of mappings may contain any bytes.
             let text = match fs::read(format!("/proc/{pid}/smaps")) {
                 Ok(text) if !text.is_empty() => text,
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(pid, error)),
-                // It existed a moment ago.
+                // The process has ended since it was opened.
                 _ => return Err(Error::Vanished(pid)),
             };
             let found = private_of(&String::from_utf8_lossy(&text));
@@ -175,7 +175,7 @@ pub fn watch(pids: &[i32], time: Duration, mut progress: impl FnMut(f64)) -> Wat
     Watched { failed, looks, by_mapping }
 }
 
-/// The private mappings in `smaps`: anonymous bytes, and referenced ones among them.
+/// The private mappings in `smaps`: anonymous bytes, and how many of them are referenced.
 fn private_of(text: &str) -> HashMap<u64, (u64, u64)> {
     let mut mappings = HashMap::new();
     let mut start = None;
@@ -191,7 +191,8 @@ fn private_of(text: &str) -> HashMap<u64, (u64, u64)> {
             "Rss" => resident = bytes,
             "Referenced" => referenced = bytes,
             "Anonymous" => {
-                // Some pages of a file's mapping belong to the file, and nothing tells which of them were used.
+                // Some pages of a file's mapping belong to the file. The kernel does not say which pages were
+                // used, so these count as used first.
                 let used = referenced.saturating_sub(resident.saturating_sub(bytes)).min(bytes);
                 if bytes > 0 {
                     mappings.insert(start, (bytes, used));
@@ -279,11 +280,12 @@ Anonymous:           100 kB
         let set = WorkingSet { resident_bytes: 10_000 * page, points, by_mapping: HashMap::new() };
         for kept in [2100, 2500, 4000, 5200, 7000] {
             let (told, found) = (set.faults_per_second(kept * page), simulated(&rates, kept as usize));
-            // There are only six readings within four seconds: the rest is overestimated.
+            // There are only six readings within four seconds: beyond the last one the prediction is too
+            // high.
             let most = if kept * page > set.used_bytes() / 10 * 9 { 2.5 } else { 1.3 };
             assert!((0.75..most).contains(&(told / found)), "{kept} pages kept: {told} told, {found} found");
         }
-        // Far beyond that, it is never underestimated.
+        // Far beyond it, the prediction is never too low.
         assert!(set.faults_per_second(9000 * page) > simulated(&rates, 9000));
         assert_eq!(set.faults_per_second(10_000 * page), 0.0);
         assert!((set.idle() - 0.5).abs() < 0.03, "{}", set.idle());
@@ -319,7 +321,7 @@ Anonymous:           100 kB
         });
         idle[0] = 2;
         assert!(set.resident_bytes >= 72 << 20, "{set:?}");
-        // Other tests of this process use some, too.
+        // Other tests in this process use memory, too.
         assert!((8 << 20..60 << 20).contains(&set.used_bytes()), "{set:?}");
         assert_eq!(set.points.len(), LOOKS as usize);
     }

@@ -11,9 +11,9 @@ use crate::PAGE;
 /// Adjacent pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
-    /// The address of the first.
+    /// The address of the first page.
     pub address: u64,
-    /// How many.
+    /// The number of pages.
     pub pages: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Would compressed memory help, and how low could the limit be?
+//! Estimates whether compressed memory would help, and how low the limit could be.
 //!
 //! ```text
 //!  source (process, core, file) -> index (pages by number) -> sample (clusters, spread evenly)
@@ -10,8 +10,8 @@
 //!  idle (a process's working set over some seconds) -> advice: a limit, and what it costs
 //! ```
 //!
-//! Rules: nothing is written to the subject, and a process is never stopped. All figures except counts of pages
-//! come from a sample, and report their possible error.
+//! Rules: nothing is written to the subject, and a process is never stopped. All figures except counts of
+//! pages come from a sample, and state their possible error.
 
 pub mod advice;
 pub mod depend;

@@ -1,12 +1,11 @@
 //! Measures codecs on the sampled clusters, with confidence intervals.
 //!
-//! Ratios are sums over sums, and their errors are those of a ratio of means of clusters (Cochran, Sampling
-//! Techniques, section 6.4): pages of one cluster are similar, so the cluster, not the page, counts as
-//! independent.
+//! Ratios are sums over sums. Their errors are those of a ratio of cluster means (Cochran, Sampling
+//! Techniques, section 6.4): pages of one cluster are similar, so clusters, not pages, count as independent.
 //!
-//! The first codec is fast and gets all clusters; slower ones get some, and their results on those are compared
-//! with the first codec's results on the same clusters (double sampling, section 12.9). Data that compress well
-//! with one codec do so with another, so this loses little.
+//! The first codec is fast and gets all clusters. Slower codecs get some of them, and their results are
+//! compared with the first codec's results on the same clusters (double sampling, section 12.9). Data that
+//! compress well with one codec compress well with another, so little precision is lost.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -24,7 +23,7 @@ const THRESHOLD: usize = 60;
 /// 95 % of a normal distribution are within this many standard deviations.
 const SIGMAS: f64 = 1.96;
 
-/// Sums over clusters: of the original size or the first codec's result, and of a codec's result.
+/// Sums over clusters of two sizes: the original size or the first codec's result, and a codec's result.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sums {
     /// Clusters with at least one page.
@@ -33,7 +32,7 @@ pub struct Sums {
     compressed: f64,
     /// Sums of squares and products.
     squares: [f64; 3],
-    /// Blocks, and those of them that are stored raw.
+    /// The blocks, and how many of them are stored raw.
     pub blocks: u64,
     #[allow(missing_docs)]
     pub raw: u64,
@@ -52,7 +51,7 @@ impl Sums {
         self.squares = [self.squares[0] + x * x, self.squares[1] + x * y, self.squares[2] + y * y];
     }
 
-    /// Original bytes per compressed byte; `None` before there is anything.
+    /// Original bytes per compressed byte; `None` before the first block.
     pub fn ratio(&self) -> Option<f64> {
         (self.compressed > 0.0).then(|| self.original / self.compressed)
     }
@@ -81,7 +80,7 @@ impl Sums {
     }
 }
 
-/// A codec with blocks of a size.
+/// A codec with blocks of one size, and its results.
 pub struct Trial {
     /// The codec.
     pub codec: &'static dyn Codec,
@@ -118,19 +117,19 @@ pub struct Page {
     pub bytes: u16,
 }
 
-/// All that is measured.
+/// Everything that is measured.
 pub struct Measure {
-    /// Codecs and block sizes; the first uses single pages, whose results are kept.
+    /// Codecs and block sizes. The first uses single pages, and its result for each page is kept.
     trials: Vec<Trial>,
-    /// Time spent on the others.
+    /// Time spent on all but the first codec.
     aside: Duration,
     /// The pages, as the first trial compresses them.
     pub pages: Vec<Page>,
-    /// The same by mapping.
+    /// The first trial's sums by mapping.
     pub by_mapping: HashMap<usize, Sums>,
     /// Words by their patterns, in pages that are not same-filled.
     pub patterns: Patterns,
-    /// Pages of zeros, and pages of another repeated word.
+    /// Pages of zeros, and pages that repeat another word.
     pub zeros: u64,
     #[allow(missing_docs)]
     pub same: u64,
@@ -138,12 +137,12 @@ pub struct Measure {
     again: Vec<u8>,
 }
 
-/// A codec returned other data than it was given: a bug in memfold.
+/// A codec did not restore the data that it was given: a bug in memfold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch(pub String);
 
 impl Measure {
-    /// With single pages for `main`, and with other trials.
+    /// Measures `main` on single pages, and the others on blocks of the given sizes.
     pub fn new(
         main: &'static dyn Codec,
         others: impl IntoIterator<Item = (&'static dyn Codec, usize)>,
@@ -217,8 +216,8 @@ impl Measure {
         self.aside
     }
 
-    /// Compressed bytes per byte in a trial, and half of its confidence interval relative to that; `all` is the
-    /// number of existing clusters. `None` before there is anything.
+    /// Compressed bytes per byte in a trial, and half of its confidence interval relative to that; `all` is
+    /// the number of existing clusters. `None` before the first block.
     pub fn share(&self, trial: usize, all: u64) -> Option<(f64, f64)> {
         let first = &self.trials[0].sums;
         let (share, error) = (1.0 / first.ratio()?, first.relative_error(all));
@@ -226,7 +225,7 @@ impl Measure {
             return Some((share, error));
         }
         let sums = &self.trials[trial].sums;
-        // Of the clusters that the first codec got, all but these are unknown here.
+        // This codec got only some of the first codec's clusters, which adds an error of its own.
         let own = sums.relative_error(all);
         Some((share / sums.ratio()?, own.hypot(error)))
     }
@@ -259,8 +258,8 @@ fn compress(trial: &mut Trial, block: &[u8], form: &mut [u8], again: &mut [u8]) 
 mod tests {
     use super::*;
 
-    /// From 2,000 clusters of two kinds, samples of 100: the interval contains the true ratio about 95 times out
-    /// of 100.
+    /// Draws samples of 100 from 2,000 clusters of two kinds: the interval contains the true ratio about 95
+    /// times out of 100.
     #[test]
     fn intervals_hold_what_they_promise() {
         let mut state = 7_u64;

@@ -7,11 +7,11 @@
 //!
 //! - Neighbours are similar: `n` pages count as `n / inflation` independent ones, each standing for `inflation`
 //!   pages ([`crate::depend`]).
-//! - The distribution is that of a sample: its mean may be off by a normally distributed amount with the sample's
-//!   own error, over which the chance is averaged.
+//! - The distribution comes from a sample, so its mean has a normally distributed error. The chance is
+//!   averaged over this error.
 //!
-//! The result is the chance that the same number of other pages of the same kind takes more. It does not cover a
-//! program that changes its behaviour.
+//! The result is the chance that as many other pages of the same kind take more. It does not cover a program
+//! that changes its behaviour.
 
 use std::f64::consts::{LN_10, PI};
 
@@ -20,7 +20,8 @@ use serde::Serialize;
 use crate::PAGE;
 use crate::measure::Page;
 
-/// Closer to the mean than this, the normal approximation is used, because the other one is 0 / 0 there.
+/// Closer to the mean than this, the normal approximation is used, because the saddlepoint formula is 0 / 0
+/// there.
 const MIDDLE: f64 = 1e-5;
 /// Points over which the mean's error is averaged, and the standard deviations covered on each side.
 const POINTS: i32 = 200;
@@ -109,8 +110,8 @@ impl Odds {
         if self.error == 0.0 {
             return Chance(self.tail(share));
         }
-        // The largest value of the integrand need not be near zero: the event may be possible only because of the
-        // error.
+        // The largest value of the integrand need not be near zero: perhaps only the error makes the event
+        // possible.
         let step = 2.0 * DEVIATIONS / f64::from(POINTS);
         let terms = (-POINTS / 2..=POINTS / 2).map(|i| {
             let z = f64::from(i) * step;
@@ -118,7 +119,7 @@ impl Odds {
         });
         let terms: Vec<f64> = terms.collect();
         let within = log_sum(&terms) + (step / (2.0 * PI).sqrt()).ln();
-        // An error larger than that would be sufficient by itself.
+        // An error beyond that range would cause the event by itself.
         let beyond = log_normal_tail(DEVIATIONS);
         Chance(log_sum(&[within, beyond.min(log_normal_tail((share - self.mean()) / self.error))]).min(0.0))
     }
@@ -170,8 +171,8 @@ impl Odds {
         if r.abs() < MIDDLE || u == 0.0 {
             return log_normal_tail((share - self.mean()) / (self.variance() / n).sqrt());
         }
-        // Below the mean the other tail is computed. It is at most about a half; with few sizes the approximation
-        // may say otherwise, and is then ignored.
+        // Below the mean, compute the other tail. It is at most about a half. With few sizes the
+        // approximation may give more; the result is then capped.
         let (r, u, above) = (r.abs(), u.abs(), r > 0.0);
         let factor = mills(r) - 1.0 / r + 1.0 / u;
         let factor = if factor > 0.0 { factor } else { mills(r) };
@@ -254,7 +255,7 @@ fn log_normal_tail(x: f64) -> f64 {
     -x * x / 2.0 - (2.0 * PI).sqrt().ln() + mills(x).ln()
 }
 
-/// The logarithm of a sum of numbers that are given by their logarithms.
+/// The logarithm of a sum of numbers given as logarithms.
 fn log_sum(terms: &[f64]) -> f64 {
     let top = terms.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if top == f64::NEG_INFINITY {
@@ -272,7 +273,7 @@ mod tests {
         Page { number, mapping: 0, bytes }
     }
 
-    /// Sizes typical of programs: many of few bytes, a broad hump, some that do not compress.
+    /// Sizes typical of programs: many pages of few bytes, a broad hump, and some that do not compress.
     fn pages() -> Vec<Page> {
         (0..1000_u64)
             .map(|i| {
@@ -315,7 +316,7 @@ mod tests {
                     continue;
                 }
                 let found = odds.exceeds(share).value();
-                // It is less exact where nearly all pages must be of the largest kind.
+                // The approximation is less exact where nearly all pages must have the largest size.
                 let most = if truth > 1e-9 { 0.05 } else { 0.5 };
                 let off = (found / truth).log10().abs();
                 assert!(off < most, "{count}, {sigmas}: {found:e}, and {truth:e} is right");
@@ -381,7 +382,7 @@ mod tests {
             let found = odds.exceeds(share).value();
             assert!((0.6..1.6).contains(&(found / wanted)), "{found} for {wanted}, inflation {inflation}");
         }
-        // If neighbours were ignored, the rare event would seem impossible.
+        // With independent pages the rare event would seem impossible.
         let rare = sums[(0.996 * f64::from(times)) as usize];
         assert!(naive.exceeds(rare).value() < 0.0001);
     }
@@ -390,7 +391,7 @@ mod tests {
     fn the_error_of_a_sample_is_part_of_it() {
         let mut random = Random(23);
         let all: Vec<Page> = (0..4000).map(|i| page(i, (500 + random.next() % 3000) as u16)).collect();
-        // A hundred of them are known, and a thousand others are predicted, again and again.
+        // Repeatedly predicts a thousand pages from a hundred others.
         let (mut held, times) = (0, 2000);
         let pick = |random: &mut Random, count: usize| -> Vec<Page> {
             (0..count).map(|_| all[(random.next() % 4000) as usize]).collect()

@@ -1,9 +1,9 @@
 //! Selects the pages to sample: clusters of 16 adjacent pages, so that blocks of several pages and the similarity
 //! of neighbours can be measured, spread over all pages.
 //!
-//! In this order every prefix is evenly spread: the first cluster is drawn from anywhere, the next two from the
-//! two halves, the next four from the quarters, and so on. The position within each part is random, because data
-//! laid out in powers of two would otherwise always show the same place.
+//! Every prefix of the order is evenly spread: the first cluster is drawn from all of them, the next two from
+//! the two halves, the next four from the quarters, and so on. The position within each part is random.
+//! Otherwise data laid out in powers of two would always show the same place.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ impl Order {
         self.clusters
     }
 
-    /// The same numbers each time, so that two runs sample the same pages.
+    /// Returns the same numbers in each run, so that two runs sample the same pages.
     fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ self.state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -78,7 +78,7 @@ pub struct Cluster {
     pub bytes: Vec<u8>,
 }
 
-/// Reads cluster `number`. Pages that are gone are left out.
+/// Reads cluster `number`. Omits pages that are gone.
 pub fn read(source: &dyn Source, index: &Index, number: u64) -> Cluster {
     let first = number * CLUSTER as u64;
     let end = (first + CLUSTER as u64).min(index.pages());
@@ -92,7 +92,7 @@ pub fn read(source: &dyn Source, index: &Index, number: u64) -> Cluster {
         let got = source.read(run.address, &mut cluster.bytes[begin..]) / PAGE;
         cluster.bytes.truncate(begin + got * PAGE);
         cluster.pages.extend((at..at + got as u64).map(|page| (page, mapping)));
-        // After a page that is gone, others may follow.
+        // Other pages may follow a page that is gone.
         at += if (got as u64) < wanted { got as u64 + 1 } else { wanted };
     }
     cluster
@@ -116,7 +116,7 @@ mod tests {
             let even = taken / 10;
             assert!(tenths.iter().all(|it| it.abs_diff(even) <= even / 4 + 2), "{taken}: {tenths:?}");
         }
-        // Not always the same place in data laid out in powers of two.
+        // Data laid out in powers of two do not always show the same place.
         let places: HashSet<u64> = Order::new(1 << 24).take(256).map(|it| it % 32).collect();
         assert!(places.len() > 24);
     }

@@ -1,10 +1,10 @@
 //! The `memfold` command.
 //!
-//! `analyze` estimates whether compression would help; `run` starts a program with the preload library and stays
-//! as its supervisor; `limit` changes the limit of a running tree; `top` shows the running trees; `doctor`
-//! reports what the machine offers; `bench` measures codecs; `du` shows what uses the space on a disk; `disk`
-//! provides a compressed disk in memory. All figures about memory and faults come from the shared page of
-//! counters (`memfold_shared::page`).
+//! `analyze` estimates whether compression would help; `run` starts a program with the preload library and
+//! stays as its supervisor; `limit` changes the limit of a running tree; `top` shows the running trees;
+//! `doctor` reports what the machine offers; `bench` measures codecs; `du` shows what uses the space on a
+//! disk; `disk` provides a compressed disk in memory. All figures about memory and faults of running trees
+//! come from the shared page (`memfold_shared::page`).
 //!
 //! ```text
 //! memfold_args ──> run ──> settings, checks (is anything refused?)
@@ -123,7 +123,7 @@ fn usage(error: &clap::Error) -> i32 {
     FAILED
 }
 
-/// The paragraphs of a mistake's description as parts of one sentence.
+/// Joins the paragraphs of an error message into one sentence.
 fn one_line(text: &str) -> String {
     let paragraphs = text.trim_start_matches("error: ").split("\n\n");
     let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");

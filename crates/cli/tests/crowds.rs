@@ -1,5 +1,5 @@
-//! Hundreds and thousands of threads: more than there is room for in any small table of the runtime. Nothing
-//! may hang, be lost, or be left out silently.
+//! Hundreds and thousands of threads: more than fit into any small table of the runtime. Nothing may hang, be
+//! lost, or be silently omitted.
 
 mod common;
 
@@ -14,7 +14,7 @@ use common::{MEMFOLD, Said, compile, said, stats};
 
 const MIB: u64 = 1 << 20;
 
-/// What the programs share: pages of which a third is left when they are compressed.
+/// Common part of the programs: pages that compress to a third.
 const COMMON: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -73,8 +73,8 @@ static void start(pthread_t *thread, void *(*run)(void *), long number)
 }
 "#;
 
-/// `argv[1]` threads fill memory of their own, and look at it again all at once, while the first one looks at
-/// 128 MiB; `argv[2]`: it forks meanwhile.
+/// `argv[1]` threads each fill memory, and then check it all at the same time, while the first thread checks
+/// 128 MiB and forks `argv[2]` times.
 const LOOKERS: &str = r#"
 static pthread_barrier_t barrier;
 static void *look(void *number)
@@ -117,8 +117,8 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Of `argv[1]` threads half look at pages of 64 MiB at random; of the others each maps and unmaps, discards,
-/// or moves memory, for two seconds.
+/// Of `argv[1]` threads, half check random pages of 64 MiB for two seconds. Each of the others meanwhile maps
+/// and unmaps, discards, or moves memory.
 const CHANGERS: &str = r#"
 enum { OWN = 32 * PAGE };
 static char *far;
@@ -177,7 +177,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// `argv[1]` threads live at the same time. When they have ended, memory is filled, and looked at.
+/// `argv[1]` threads live at the same time. After they have ended, the program fills memory and checks it.
 const LIVED: &str = r#"
 static pthread_barrier_t barrier;
 static void *live(void *number)
@@ -202,7 +202,7 @@ int main(int argc, char **argv)
 }
 "#;
 
-/// Children one after another, near the limit: each looks at two pages and changes them.
+/// Forks children one after another, near the limit. Each checks two pages and changes them.
 const FORKERS: &str = r#"
 int main(int count, char **words)
 {
@@ -229,8 +229,8 @@ int main(int count, char **words)
 }
 "#;
 
-/// Runs `argv[2]` processes, `argv[1]` at a time. Each fills 5 MiB little by little, reads all of it again and
-/// again, and ends after 20 ms of CPU time.
+/// Runs `argv[2]` processes, `argv[1]` at a time. Each fills 5 MiB in small steps, reads all of it
+/// repeatedly, and ends after 20 ms of CPU time.
 const SHORT: &str = r#"
 #include <time.h>
 static void work(long number)
@@ -273,7 +273,7 @@ int main(int count, char **words)
 }
 "#;
 
-/// Runs a program to its end under memfold; it is ended after so long, and that is a failure.
+/// Runs a program to its end under memfold. Kills it after the given time, which is a failure.
 #[track_caller]
 fn run_within(seconds: u64, options: &[&str], at: &Path, program: &Path, words: &[&str]) -> Said {
     let mut command = Command::new(MEMFOLD);
@@ -284,7 +284,7 @@ fn run_within(seconds: u64, options: &[&str], at: &Path, program: &Path, words: 
         .arg("--")
         .arg(program)
         .args(words);
-    // A group of its own, to be ended as a whole.
+    // Its own process group, so that it can be killed as a whole.
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -347,7 +347,7 @@ fn hundreds_of_threads_need_pages_while_one_forks() {
     }
 }
 
-/// With this option there are places for 16 faults only.
+/// With `--paranoid` the runtime has room for only 16 faults.
 #[test]
 fn more_threads_need_pages_than_can_be_remembered() {
     let here = tempfile::tempdir().unwrap();
@@ -376,8 +376,8 @@ fn after_thousands_of_threads_memory_is_still_taken_away() {
     }
 }
 
-/// The supervisor may give a child its keeper while the child is still inside `fork`; a busy machine makes
-/// that likely.
+/// The supervisor may give a child its keeper while the child is still inside `fork`. A busy machine makes
+/// this likely.
 #[test]
 fn hundreds_of_children_while_the_machine_is_busy() {
     let here = tempfile::tempdir().unwrap();
@@ -401,8 +401,8 @@ fn hundreds_of_children_while_the_machine_is_busy() {
     });
 }
 
-/// Like the compilers of a build. Eight at once need 40 MiB; in 24 MiB they take turns. Without turns half a
-/// million pages were compressed, of the 77,000 that there are.
+/// Processes like the compilers of a build. Eight at once need 40 MiB; in 24 MiB they take turns. Without
+/// turns, half a million pages would be compressed, although there are only 77,000.
 #[test]
 fn short_processes_take_turns() {
     let here = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `--limit auto` and `--proactive`: what lies idle goes although there is room, what is in use stays, every
-//! byte comes back.
+//! `--limit auto` and `--proactive`: idle memory is evicted although there is room, memory in use stays
+//! resident, and every byte is restored.
 
 mod common;
 
@@ -12,9 +12,9 @@ use common::{MEMFOLD, compile, finish, run_with, stats};
 
 const MIB: u64 = 1 << 20;
 
-/// Holds `argv[1]` MiB, of which 1/8 of each page is random. Obeys lines: `touch N MS` touches the first N
-/// MiB at random for so long and prints how often; `check` reads all of it and prints whether it is right;
-/// `resident` prints the MiB that are there.
+/// Holds `argv[1]` MiB, of which 1/8 of each page is random. Obeys lines of input: `touch N MS` touches the
+/// first N MiB at random for MS milliseconds and prints how often, `check` reads all memory and prints
+/// whether it is right, and `resident` prints the resident MiB.
 const HOLDER: &str = r#"
 #include <stdint.h>
 #include <stdio.h>
@@ -110,7 +110,7 @@ impl Holder {
         self.ask("resident").parse().unwrap()
     }
 
-    /// Waits until no more than so many MiB are resident.
+    /// Waits until at most this many MiB are resident.
     fn shrinks_to(&mut self, mib: u64) {
         let begin = Instant::now();
         loop {
@@ -118,7 +118,7 @@ impl Holder {
             if resident <= mib {
                 return;
             }
-            // Beside other work there is less time for it.
+            // Other load on the machine makes this slower.
             assert!(begin.elapsed() < Duration::from_secs(240), "{resident} MiB stay resident");
             std::thread::sleep(Duration::from_millis(200));
         }
@@ -147,7 +147,7 @@ fn idle_memory_goes_and_comes_back() {
         assert_eq!(stats["over_limit_bytes"], 0);
         let [mean, peak] =
             ["mean_resident_bytes", "peak_resident_bytes"].map(|name| stats[name].as_u64().unwrap());
-        // On a busy machine some of it goes before all of it is there.
+        // On a busy machine some memory is evicted before all of it is filled.
         assert!(mean < peak && peak > 100 * MIB, "{mean} {peak}");
     }
 }
@@ -159,7 +159,7 @@ fn what_is_in_use_stays() {
     let file = place.path().join("stats.json");
     let words = ["--quiet", "--limit", "auto", "--stats", file.to_str().unwrap()];
     let mut holder = Holder::start(&program, 128, &words);
-    // Until the rest is gone; a machine that is busy with other things takes longer.
+    // Wait until the rest is evicted. A busy machine takes longer.
     let begin = Instant::now();
     loop {
         holder.ask("touch 16 1000");
@@ -173,7 +173,7 @@ fn what_is_in_use_stays() {
     holder.ends_well();
     let stats = stats(&file);
     let [stalled, wall] = ["stalled_seconds", "wall_seconds"].map(|name| stats[name].as_f64().unwrap());
-    // The check at the end brings back what was away.
+    // The check at the end restores evicted memory.
     assert!(stalled < wall * 0.015 + 1.0, "{stalled} s of {wall}");
 }
 

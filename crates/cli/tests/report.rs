@@ -1,4 +1,4 @@
-//! `--report`: every number of the page against the statistics, the raw counters, and each other.
+//! `--report`: compares every number of the page with the statistics, the raw counters, and other numbers.
 
 mod common;
 
@@ -14,7 +14,7 @@ struct Report {
     stats: Value,
 }
 
-/// Runs a program with a report and statistics; the status is checked.
+/// Runs a program with a report and statistics, and checks its status.
 fn report(limit: &str, words: &[&str], status: i32) -> Report {
     let here = tempfile::tempdir().unwrap();
     let (json, html) = (here.path().join("s.json"), here.path().join("r.html"));
@@ -55,8 +55,8 @@ impl Report {
         self.list("/advice").iter().any(|advice| advice["about"] == about)
     }
 
-    /// All that must be so of any report. `cut` is how many faults and pages may be missing because a process
-    /// was killed in the middle of counting.
+    /// Checks the invariants of every report. `cut` is the number of faults and pages that may be missing
+    /// because a process was killed while it was counting.
     #[track_caller]
     fn check(&self, cut: u64) {
         assert_eq!(self.numbers["stats"], self.stats, "the file of --stats says the same");
@@ -92,7 +92,7 @@ impl Report {
             let all = self.stats[format!("{name}_seconds")].as_f64().unwrap();
             assert!((sum(&time[format!("{name}_ns")]) as f64 / 1e9 - all).abs() < 1e-6, "{name}");
         }
-        // Processes see peaks between two samples, too; a short one is never looked at.
+        // Processes also see peaks between two samples, and a short process may have no sample.
         for name in ["resident", "logical"] {
             let (peak, seen) =
                 (self.number(&format!("/stats/peak_{name}_bytes")), largest(&time[format!("{name}_bytes")]));
@@ -107,7 +107,7 @@ impl Report {
         let lost = self.number("/faults/events_lost");
         assert_eq!(self.sum_of("/faults/density", "faults"), timed);
         assert!(seen <= timed && seen + lost + cut >= timed, "{seen} of {timed}, {lost} lost");
-        // A fault may find its page there already: it was timed, and nothing came back.
+        // A fault may find that its page is already resident. Such a fault is timed, but restores nothing.
         let faulted = self.number("/stats/pages_faulted");
         assert!(faulted <= timed + cut && timed <= faulted + faulted / 50 + 20, "{faulted} {timed}");
         for (name, stat) in [("p50_us", "p50"), ("p99_us", "p99"), ("max_us", "max")] {
@@ -120,7 +120,7 @@ impl Report {
         assert_eq!(cells.map(|cell| cell[1].as_u64().unwrap()).sum::<u64>(), seen);
 
         let compressed = self.number("/stats/pages_compressed");
-        // What did not get smaller is among the sizes, though it is not kept compressed.
+        // The sizes include incompressible pages, although those are not stored.
         let tried = compressed + self.number("/stats/pages_incompressible");
         let sizes =
             ["zeros", "repeated"].map(|name| self.number(&format!("/sizes/{name}"))).iter().sum::<u64>();
@@ -182,7 +182,7 @@ impl Report {
         assert!((share - stalled / wall).abs() < 1e-9);
     }
 
-    /// The page is well-formed, needs nothing else, and its words say what the JSON says.
+    /// Checks that the page is well-formed and self-contained, and that its text agrees with its JSON.
     fn check_page(&self) {
         let page = &self.page;
         assert!(page.starts_with("<!doctype html>") && page.trim_end().ends_with("</html>"));
@@ -198,14 +198,14 @@ impl Report {
             let (at, raw) = (node.attribute("data-at").unwrap(), node.attribute("value").unwrap());
             let wanted = self.numbers.pointer(at).unwrap_or_else(|| panic!("{at} is not in the JSON"));
             let raw: f64 = raw.parse().unwrap();
-            // The JSON's reader may be wrong by a last bit.
+            // Parsing JSON may be off in the last bit.
             let wanted = wanted.as_f64().unwrap();
             assert!((raw - wanted).abs() <= wanted.abs() * 1e-15, "{at}: {raw}, {wanted}");
             let text = node.text().unwrap();
             let (said, by) = said(text);
             assert!((said - raw * unit(at)).abs() <= by, "{at}: {text} for {raw}");
         }
-        // In the tables there are no other numbers than those, and shares that follow from them.
+        // Tables contain no numbers except these, and shares that follow from them.
         let cells = document.descendants().filter(|node| node.has_tag_name("td"));
         for cell in cells.filter(|cell| cell.descendants().all(|node| !node.has_tag_name("data"))) {
             let text: String = cell.descendants().filter_map(|node| node.text()).collect();
@@ -225,7 +225,8 @@ impl Report {
     }
 }
 
-/// What words call one: in the JSON shares are parts of one, and times of faults microseconds.
+/// The unit of the text relative to the JSON, where shares are fractions of one, and fault times are in
+/// microseconds.
 fn unit(at: &str) -> f64 {
     match at {
         "/stall_share" => 100.0,
@@ -234,7 +235,7 @@ fn unit(at: &str) -> f64 {
     }
 }
 
-/// A number in words, and how far from it the real one may be: the last digit that is shown, rounded.
+/// A number in text, and its possible rounding error in the last digit shown.
 fn said(text: &str) -> (f64, f64) {
     if let Some(digits) = text.strip_prefix("0x") {
         return (u64::from_str_radix(digits, 16).unwrap() as f64, 0.0);
@@ -254,7 +255,7 @@ fn said(text: &str) -> (f64, f64) {
     (number.parse::<f64>().unwrap() * factor, factor * 10f64.powi(-digits) * 0.5001)
 }
 
-/// Text-like data of so many MiB, of which some parts are touched more often than others; then the end.
+/// Holds this many MiB of text-like data, touches some parts more often than others, and ends.
 const LOAD: &str = r#"
 import hashlib, os, random, sys
 random.seed(5)
@@ -291,7 +292,7 @@ fn a_program_over_its_limit() {
     assert!(process["peak_resident_bytes"].as_u64() <= report.stats["peak_resident_bytes"].as_u64());
     let named = report.list("/space/rows").iter().filter(|row| row["mapping"].is_string()).count();
     assert!(named * 2 > report.list("/space/rows").len(), "{named} have names");
-    // What it has is said again in the pictures' places.
+    // The page has a picture for each of these.
     for id in ["memory", "stall", "rate", "density", "latency", "space", "sizes"] {
         assert!(report.page.contains(&format!("id=\"{id}\"")), "{id}");
     }
@@ -341,7 +342,7 @@ for _ in range(2):
         let (address, faults) = (row["address"].as_u64().unwrap(), row["faults"].as_u64().unwrap());
         let is_inside = address + block > start && address < start + (64 << 20);
         (inside, all) = (inside + if is_inside { faults } else { 0 }, all + faults);
-        // Its neighbours may be one mapping with it.
+        // The mapping may have merged with its neighbours.
         let mib =
             row["mapping"].as_str().and_then(|name| name.strip_prefix("[anonymous] ")?.split(' ').next());
         let mib = mib.and_then(|size| size.parse::<f64>().ok()).unwrap_or(0.0);

@@ -1,9 +1,9 @@
 //! Foreign text, made safe for a terminal, a page or a log.
 //!
 //! The name of a file, a process or a device may contain characters that move the cursor, change colours,
-//! reverse the direction of the text after them, or are invisible. All of these are written as Rust writes
-//! them in a string: `\n`, `\u{202e}`; a byte that is not text as `\xff`. Characters with a width of their
-//! own stay as they are, and so do marks and joiners after a letter that they belong to.
+//! reverse the direction of the text after them, or are invisible. All of these are written as the escapes of
+//! a Rust string: `\n`, `\u{202e}`. A byte that is not text becomes `\xff`. Characters with a width of their
+//! own stay as they are, and so do marks and joiners that belong to the letter before them.
 //!
 //! ```text
 //!   a name alone          shown(b"a\\b\n")    a\\b\n      backslashes doubled: no name can imitate an escape
@@ -59,7 +59,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
     filtered(text, |_| false)
 }
 
-/// A text of several lines that contains foreign names without line breaks: those went through [`shown`].
+/// A text of several lines. Foreign names in it have gone through [`shown`], so every line break is ours.
 pub fn lines(text: &str) -> Cow<'_, str> {
     filtered(text, |char| char == '\n')
 }
@@ -85,8 +85,8 @@ pub fn replaced(text: &str) -> String {
     replaced
 }
 
-/// A JSON document of the same value, in which such characters are escaped the way JSON does it. In JSON they
-/// occur only in strings, apart from whitespace between tokens.
+/// The same JSON value, with these characters written as JSON escapes. In JSON they occur only in strings,
+/// apart from whitespace between tokens.
 pub fn json(document: &str) -> Cow<'_, str> {
     if document.bytes().all(|byte| matches!(byte, b'\n' | b' '..=b'~')) {
         return document.into();
@@ -107,13 +107,13 @@ pub fn json(document: &str) -> Cow<'_, str> {
 fn push(text: &mut String, char: char, stands: bool) {
     match stands {
         true => text.push(char),
-        // What is seen as nothing is a letter or a mark by its kind.
+        // `escape_debug` leaves these alone, because they count as letters or marks.
         false if is_invisible(char) || is_selector(char) => text.extend(char.escape_unicode()),
         false => text.extend(char.escape_debug()),
     }
 }
 
-/// Each character, and whether it is shown as it is.
+/// Calls `does` for each character, and says whether it is shown as it is.
 fn each(text: &str, mut does: impl FnMut(char, bool)) {
     let (mut before, mut chars) = (None, text.chars().peekable());
     while let Some(char) = chars.next() {
@@ -128,8 +128,7 @@ fn stands(char: char, before: Option<char>, after: Option<char>) -> bool {
     match char {
         ' '..='~' => true,
         _ if char.is_ascii() => false,
-        // Between letters of scripts that join them, and in emoji. Elsewhere nobody would see that they are
-        // there.
+        // Joiners stay between letters of scripts that join them, and in emoji. Elsewhere they are invisible.
         '\u{200c}' => of(before, joins) && of(after, joins),
         '\u{200d}' => of(before, joins) || of(before, is_emoji) && of(after, is_emoji),
         '\u{fe0e}' | '\u{fe0f}' => {
@@ -140,7 +139,7 @@ fn stands(char: char, before: Option<char>, after: Option<char>) -> bool {
         _ if is_invisible(char) => false,
         _ if before.is_none() => char.escape_debug().len() == 1,
         _ => {
-            // Marks after another character are not escaped.
+            // `escape_debug` does not escape marks that follow another character.
             let mut both = [b'a'; 5];
             let len = 1 + char.encode_utf8(&mut both[1..]).len();
             str::from_utf8(&both[..len]).is_ok_and(|both| both.escape_debug().count() == 2)
@@ -148,7 +147,7 @@ fn stands(char: char, before: Option<char>, after: Option<char>) -> bool {
     }
 }
 
-/// Letters, marks and symbols of which nothing is seen, or a blank: fillers of Hangul, say.
+/// Letters, marks and symbols that look like nothing or like a blank, such as the fillers of Hangul.
 fn is_invisible(char: char) -> bool {
     matches!(
         char,
@@ -165,12 +164,12 @@ fn is_invisible(char: char) -> bool {
     )
 }
 
-/// They choose another form of the character before them.
+/// Variation selectors, which choose another form of the character before them.
 fn is_selector(char: char) -> bool {
     matches!(char, '\u{180b}'..='\u{180d}' | '\u{180f}' | '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}')
 }
 
-/// Of scripts and symbols that have such forms: Mongolian, Myanmar, Phags-pa, mathematics, ideographs.
+/// Whether the character may have such forms: Mongolian, Myanmar, Phags-pa, mathematical symbols, ideographs.
 fn varies(char: char) -> bool {
     matches!(
         char,
@@ -185,7 +184,7 @@ fn varies(char: char) -> bool {
     )
 }
 
-/// Of scripts whose letters are joined, or kept from it: from Arabic to Sinhala, and those of their kinds.
+/// Letters of scripts that use joiners: Arabic to Sinhala, and related scripts.
 fn joins(char: char) -> bool {
     matches!(
         char,
@@ -208,7 +207,7 @@ fn joins(char: char) -> bool {
     )
 }
 
-/// What emoji are made of, colours of skin and the selector among it.
+/// Parts of emoji, including skin tones and the emoji selector.
 fn is_emoji(char: char) -> bool {
     matches!(
         char,
@@ -221,7 +220,7 @@ fn is_emoji(char: char) -> bool {
     )
 }
 
-/// With a selector and a frame, a key of a telephone.
+/// Characters that a selector and an enclosing frame turn into a keycap.
 fn has_key(char: char) -> bool {
     matches!(char, '0'..='9' | '#' | '*')
 }
@@ -263,7 +262,7 @@ mod tests {
         {
             assert_eq!(shown(name.as_bytes()), name);
         }
-        // Where they join nothing they only hide.
+        // A joiner or selector that has nothing to act on is only invisible.
         for (name, escaped) in [
             ("é\u{200d}é", "é\\u{200d}é"),
             ("文\u{200c}件", "文\\u{200c}件"),

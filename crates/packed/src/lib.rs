@@ -1,4 +1,4 @@
-//! Detects by its first bytes how a file is compressed, and names what decompresses it.
+//! Detects from its first bytes how a file is compressed, and names the command that decompresses it.
 //!
 //! Tools that need the uncompressed file report this instead of misreading compressed bytes:
 //!
@@ -6,7 +6,7 @@
 //!   [skippable frame]..  head  -> "lz4", "lz4 -dc"
 //! ```
 
-/// How many bytes of the beginning are enough.
+/// The number of first bytes that detection needs.
 pub const HEAD: usize = 16;
 /// Bytes of a skippable frame before its contents.
 pub const FRAME_HEAD: usize = 8;
@@ -20,9 +20,9 @@ pub struct Packed {
     pub with: &'static str,
 }
 
-/// Each format with its first bytes. Memory and texts practically never begin like this.
+/// Each format with its first bytes. Memory and text practically never begin with them.
 const BEGINS: [(&[u8], Packed); 11] = [
-    // The window may have any size.
+    // The window may be as large as 2 GiB.
     (&[0x28, 0xb5, 0x2f, 0xfd], Packed { by: "zstd", with: "zstdcat --long=31" }),
     (&[0x1f, 0x8b, 8], Packed { by: "gzip", with: "zcat" }),
     (&[0x1f, 0x9d], Packed { by: "compress", with: "zcat" }),
@@ -37,7 +37,7 @@ const BEGINS: [(&[u8], Packed); 11] = [
 ];
 const LZMA: Packed = Packed { by: "lzma", with: "xzcat" };
 
-/// The format of a file with this beginning.
+/// The format of a file that begins with `head`.
 pub fn packed(head: &[u8]) -> Option<Packed> {
     let known = BEGINS.into_iter().find(|(begins, _)| head.starts_with(begins));
     known.map(|(_, packed)| packed).or_else(|| is_lzma(head).then_some(LZMA))
@@ -57,8 +57,8 @@ fn is_lzma(head: &[u8]) -> bool {
         && (len == [0xff; 8] || len[5..] == [0; 3] && len[..5] != [0; 5])
 }
 
-/// If it begins with a skippable frame, the number of its bytes after [`FRAME_HEAD`]: files of zstd and lz4 may
-/// have such frames before everything else.
+/// If `head` begins with a skippable frame, the length of the frame after [`FRAME_HEAD`]. Files of zstd and
+/// lz4 may begin with such frames.
 pub fn skippable(head: &[u8]) -> Option<u64> {
     let (begins, len) = head.first_chunk::<FRAME_HEAD>()?.split_at(4);
     let is_skippable = begins[0] & 0xf0 == 0x50 && begins[1..] == [0x2a, 0x4d, 0x18];

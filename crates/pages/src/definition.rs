@@ -1,5 +1,5 @@
-//! The definition of the command line for readers: with options that help leaves out because there are too many,
-//! and with hints for shells.
+//! The command line's definition as man pages and shells need it: with the options that help omits for
+//! brevity, and with hints about values.
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Command, CommandFactory, ValueHint};
@@ -19,7 +19,7 @@ pub fn command() -> Command {
 pub fn for_shells() -> Command {
     let command = command();
     let subcommands = command.get_subcommands().map(|sub| {
-        // clap keeps names for the lifetime of the program.
+        // clap needs names that live as long as the program.
         let plain = Command::new(&*sub.get_name().to_owned().leak());
         plain.about(sub.get_about().cloned().unwrap_or_default()).args(visible(sub))
     });
@@ -42,7 +42,7 @@ fn hinted(arg: Arg) -> Arg {
         }
         "path" => arg.value_hint(ValueHint::DirPath),
         "command" => arg.value_hint(ValueHint::CommandWithArguments),
-        // It may well be an existing name.
+        // The value may well be the name of an existing file.
         "exclude" => arg,
         _ if arg.get_value_hint() == ValueHint::Unknown => arg.value_hint(ValueHint::Other),
         _ => arg,

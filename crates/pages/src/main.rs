@@ -6,7 +6,7 @@
 //!   crates/du: browse/help ──────────┴─> pages <── man/*.man, written by hand
 //! ```
 //!
-//! Both need only clap. So this program is built in seconds, and the command contains nothing of it.
+//! Both need only clap, so this program builds in seconds, and the command contains none of its code.
 
 use std::io;
 use std::path::Path;

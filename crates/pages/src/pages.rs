@@ -39,10 +39,10 @@ const WRITTEN: [(&str, &str, &str); 9] = [
     ("memfold-du", "memfold du [OPTIONS] [DIR]\nmemfold du [OPTIONS] -f FILE", include_str!("man/du.man")),
 ];
 
-/// Paragraphs of help that begin like this have a section of their own.
+/// Paragraphs of help that begin with these words have a section of their own.
 const ELSEWHERE: [&str; 3] = ["Example", "Exit status", "Options that always apply"];
 
-/// The heading of options that undo others, and a sentence about them.
+/// The heading above options that undo others, and a sentence about them.
 const UNDO: (&str, &str) =
     ("Undoing options", "Each of these undoes an option in a configuration file, or one before it.");
 
@@ -88,7 +88,8 @@ fn rendered(render: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
     plain(&String::from_utf8(text).unwrap())
 }
 
-/// Removes the string for apostrophes that roff defines each time: groff and mandoc both know them by name.
+/// Removes the definition of the apostrophe string that roff repeats each time: groff and mandoc both know
+/// apostrophes by name.
 fn plain(text: &str) -> String {
     let definition = Roff::new().render();
     text.strip_prefix(&definition).unwrap_or(text).replace(r"\*(Aq", r"\(aq").replace(".br\n\n.br\n", ".sp\n")
@@ -161,7 +162,7 @@ fn flags() -> String {
     list(&lines[lines.iter().position(|(flag, _)| !flag.is_empty()).unwrap_or(0)..], "4")
 }
 
-/// The options of `memfold disk status`, and what it shows about each device.
+/// The options and columns of `memfold disk status`.
 fn status(command: &Command) -> String {
     let status = command.find_subcommand("status").unwrap();
     let options = status.get_arguments().filter(|arg| !arg.is_positional()).map(|arg| {
@@ -185,7 +186,7 @@ fn capital(text: &str) -> String {
     first.to_uppercase() + rest
 }
 
-/// What top shows about each process.
+/// The columns of `memfold top`.
 fn columns() -> String {
     let columns = columns::COLUMNS.iter().map(|column| (column.title, column.definition));
     list(&columns.chain(columns::BELOW).collect::<Vec<_>>(), "18")

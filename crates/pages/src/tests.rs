@@ -1,5 +1,5 @@
-//! Shells complete what was written, and formatters report no errors. Programs that are not installed are
-//! skipped.
+//! Shells accept the generated completions, and formatters report no errors in the pages. Programs that are
+//! not installed are skipped.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -71,12 +71,12 @@ fn formatters_find_nothing() {
         let page = page.to_str().unwrap();
         if let Some(output) = run(&["groff", "-ww", "-man", "-Tutf8", "-z", page], scratch.path()) {
             let said = String::from_utf8_lossy(&output.stderr);
-            // A minimal groff comes without the device.
+            // A minimal groff lacks the output device.
             assert!(said.is_empty() || said.contains("DESC"), "{said}");
         }
         if let Some(output) = run(&["mandoc", "-Tlint", "-Wwarning", page], scratch.path()) {
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            // A date would differ each time.
+            // The pages have no date, because it would change with every build.
             let matters = said.lines().filter(|line| !line.contains("missing date"));
             assert_eq!(matters.collect::<Vec<_>>(), Vec::<&str>::new(), "{name}");
         }
@@ -96,7 +96,7 @@ fn the_page_of_du_has_all_of_help() {
             assert!(text.contains(&format!("\\fB{thing}\\fR\n{meaning}\n")), "{thing}");
         }
     }
-    // What help leaves out is present, and what is only for tests is not.
+    // Options that help omits are present, and options for tests are not.
     assert!(text.contains("\\-\\-hide\\-itemcount"));
     assert!(pages.iter().all(|(_, page)| !String::from_utf8_lossy(page).contains("paranoid")));
 }

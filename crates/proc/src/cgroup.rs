@@ -1,4 +1,4 @@
-//! Where the cgroups of this process are, version 1 or 2, and the limits of their memory.
+//! Finds the cgroups of this process, version 1 or 2, and their memory limits.
 //!
 //! A cgroup's path is relative to the root of its hierarchy; a mount shows a part of that hierarchy at some
 //! place. In a container the path may lie outside the mount; then only the mount's own root is known.
@@ -28,7 +28,7 @@ pub fn own() -> Option<Cgroup> {
     of("self")
 }
 
-/// Finds the memory cgroup of a process, by its number or `self`.
+/// Finds the memory cgroup of a process, given by its id or `self`.
 pub(crate) fn of(process: &str) -> Option<Cgroup> {
     let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup")).ok()?;
     find(&groups, std::fs::read("/proc/self/mountinfo").ok()?)
@@ -41,12 +41,12 @@ pub fn of_pids() -> Vec<PathBuf> {
     found.map_or(Vec::new(), |(_, directory, top)| levels(&directory, &top).map(Path::to_path_buf).collect())
 }
 
-/// A directory and those above it, as far as they are visible.
+/// A directory and the visible ones above it.
 fn levels<'a>(directory: &'a Path, top: &'a Path) -> impl Iterator<Item = &'a Path> {
     directory.ancestors().take_while(move |directory| directory.starts_with(top))
 }
 
-/// The memory cgroup, from the contents of `cgroup` and of `mountinfo`.
+/// Finds the memory cgroup in the contents of `cgroup` and `mountinfo`.
 pub(crate) fn find(groups: &str, mountinfo: impl AsRef<[u8]>) -> Option<Cgroup> {
     let mounts: Vec<Mount> = mounts::parse(mountinfo.as_ref()).collect();
     let (version, directory, top) = place_of("memory", groups, &mounts)?;
@@ -55,7 +55,7 @@ pub(crate) fn find(groups: &str, mountinfo: impl AsRef<[u8]>) -> Option<Cgroup> 
     Some(group)
 }
 
-/// The version, the directory and the mount point of the cgroup that counts for this controller.
+/// The version, the directory and the mount point of the cgroup for this controller.
 fn place_of(controller: &str, groups: &str, mounts: &[Mount]) -> Option<(u8, PathBuf, PathBuf)> {
     let kind = |kind: &'static str| mounts.iter().filter(move |mount| mount.kind == kind.as_bytes());
     let version_1 = path_of(controller, groups).zip(kind("cgroup").find(|mount| mount.has(controller)));
@@ -66,7 +66,7 @@ fn place_of(controller: &str, groups: &str, mounts: &[Mount]) -> Option<(u8, Pat
     Some((version, directory_of(&mount.root, &point, path), point))
 }
 
-/// The path in the hierarchy of a controller of version 1; of the hierarchy of version 2 if the name is empty.
+/// The path in a version 1 controller's hierarchy, or in the version 2 hierarchy if the name is empty.
 pub(crate) fn path_of<'a>(controller: &str, groups: &'a str) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -89,7 +89,7 @@ fn directory_of(root: &[u8], point: &Path, path: &str) -> PathBuf {
 }
 
 impl Cgroup {
-    /// The lowest limit at this moment.
+    /// The lowest limit now in force.
     pub fn limit_now(&self) -> Option<u64> {
         match self.version {
             1 => limit_1(&self.directory),
@@ -97,13 +97,13 @@ impl Cgroup {
         }
     }
 
-    /// Its directory, and those of its ancestors.
+    /// Its directory and those of its visible ancestors.
     pub fn levels(&self) -> impl Iterator<Item = &Path> {
         levels(&self.directory, &self.top)
     }
 }
 
-/// In version 1 the file contains the lowest limit of the whole path.
+/// Version 1 states the lowest limit of the whole path.
 fn limit_1(directory: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(directory.join("memory.stat")).ok()?;
     let bytes: u64 = field(&text, "hierarchical_memory_limit ")?.parse().ok()?;

@@ -1,5 +1,5 @@
-//! What the kernel says of processes, their mappings, mounts, cgroups and memory: one reader for each of its text
-//! files.
+//! What the kernel says about processes, their mappings, mounts, cgroups and memory: one reader for each of
+//! its text files.
 //!
 //! ```text
 //!   process     /proc/PID/{stat,statm,status,smaps_rollup,cmdline,environ,...}, and of its threads
@@ -11,8 +11,9 @@
 //!   memory      /proc/meminfo, and limits and use in the cgroups' directories
 //! ```
 //!
-//! A process can end between any two questions, and a container may hide files: so every function returns `None`,
-//! or nothing, where there is no answer. The runtime has readers of its own, which need no standard library.
+//! A process can end between any two questions, and a container may hide files, so every function returns
+//! `None` or an empty list where there is no answer. The runtime has its own readers, which need no standard
+//! library.
 
 pub mod cgroup;
 pub mod maps;

@@ -14,7 +14,7 @@ pub struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    /// "START-END RIGHTS OFFSET DEVICE INODE [NAME]"; `None` if it is another line.
+    /// "START-END RIGHTS OFFSET DEVICE INODE [NAME]"; `None` if the line has another form.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = line.splitn(6, |byte| *byte == b' ');
         let (start, end) = str::from_utf8(words.next()?).ok()?.split_once('-')?;
@@ -25,7 +25,7 @@ impl<'a> Mapping<'a> {
         Some(Mapping { start: address(start)?, end: address(end)?, rights, name })
     }
 
-    /// Whether what is written there stays the process's own.
+    /// Whether writes to it stay private to the process.
     pub fn is_private(&self) -> bool {
         self.rights.ends_with(b"p")
     }

@@ -1,5 +1,4 @@
-//! How much memory there is, and how much of it is free: on the machine, and in each limited cgroup in which this
-//! process is counted.
+//! Total and available memory of the machine, and of each cgroup with a limit that counts this process.
 //!
 //! ```text
 //!   the machine     MemAvailable of MemTotal                        /proc/meminfo
@@ -8,8 +7,8 @@
 //!                                                                              memory.usage_in_bytes
 //! ```
 //!
-//! An unknown limit is never taken for "no limit": if there may be limited cgroups that this process cannot
-//! see, nothing is known.
+//! An unknown limit never counts as "no limit": if there may be limited cgroups that this process cannot see,
+//! nothing is known.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -28,7 +27,7 @@ pub fn usable() -> Option<u64> {
     usable_by(None)
 }
 
-/// The same for another process.
+/// The same for another process, or for this one if `pid` is `None`.
 pub fn usable_by(pid: Option<i32>) -> Option<u64> {
     let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
     let limit = cgroup::of(&process).and_then(|group| group.limit);
@@ -38,14 +37,14 @@ pub fn usable_by(pid: Option<i32>) -> Option<u64> {
 /// One bound on the memory of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Number of bytes that may still be used.
+    /// Bytes that may still be used.
     pub available: u64,
-    /// The total that this is a part of.
+    /// The total that `available` is a part of.
     pub total: u64,
 }
 
-/// All bounds: the machine's, and those of each limited cgroup from this process's own upwards. `None` if
-/// they are not known.
+/// All bounds: the machine's, and those of each cgroup with a limit, from this process's own upwards. `None`
+/// if they are unknown.
 pub fn rooms() -> Option<Vec<Room>> {
     let mut rooms = vec![machine(&read_to_string("/proc/meminfo").ok()?)?];
     if let Some(group) = own_group()? {
@@ -62,15 +61,15 @@ fn machine(meminfo: &str) -> Option<Room> {
 /// The contents of `/proc/self/cgroup`, and the cgroup that they name.
 type Known = (String, Option<Cgroup>);
 
-/// The process's memory cgroup; `Some(None)` if it is in none, `None` if that is unknown. Mounts are read
-/// again only when the process has moved to another cgroup, or its directory is no longer visible: there may
-/// be hundreds of them.
+/// The process's memory cgroup; `Some(None)` if it is in none, `None` if that is unknown. There may be
+/// hundreds of mounts, so they are read again only when the process has moved to another cgroup or its
+/// directory is no longer visible.
 fn own_group() -> Option<Option<Cgroup>> {
     static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
     // A kernel without cgroups has no such file.
     let groups = read_to_string("/proc/self/cgroup").unwrap_or_default();
-    // In a forked child it may have been inherited locked.
+    // A forked child may have inherited the lock held.
     let mut known = KNOWN.try_lock().ok();
     if let Some(Some((before, group))) = known.as_deref()
         && *before == groups
@@ -97,14 +96,15 @@ fn group_of(groups: &str, mounts: impl AsRef<[u8]>, hierarchies: &str) -> Option
     if found.is_some() || groups.is_empty() {
         return Some(found);
     }
-    // name, hierarchy, number of groups, enabled. If there is only the root cgroup, there is no limit.
+    // The fields are name, hierarchy, number of groups, enabled. If only the root cgroup exists, there is no
+    // limit.
     let memory = field(hierarchies, "memory\t")?;
     let mut fields = memory.split('\t').skip(1).map(|number| number.parse::<u32>().ok());
     let (count, enabled) = (fields.next()??, fields.next()??);
     (count <= 1 || enabled == 0).then_some(None)
 }
 
-/// Files with a limit, and with the use that counts towards it.
+/// Files with a limit, and with the usage that counts towards it.
 const VERSION_1: [(&str, &str); 2] = [
     ("memory.limit_in_bytes", "memory.usage_in_bytes"),
     // Including swap, where that is counted.
@@ -113,7 +113,7 @@ const VERSION_1: [(&str, &str); 2] = [
 /// Above `memory.high` the kernel throttles the processes.
 const VERSION_2: [(&str, &str); 2] = [("memory.max", "memory.current"), ("memory.high", "memory.current")];
 
-/// The bounds of a cgroup and of its ancestors; `None` if there is a limit whose use cannot be read.
+/// The bounds of a cgroup and of its ancestors; `None` if there is a limit whose usage cannot be read.
 fn of_group(group: &Cgroup) -> Option<Vec<Room>> {
     let mut rooms = Vec::new();
     let kinds = if group.version == 1 { VERSION_1 } else { VERSION_2 };
@@ -140,8 +140,8 @@ fn limit_in(directory: &Path, file: &str) -> Option<u64> {
     (bytes < 1 << 62).then_some(bytes)
 }
 
-/// Pages of files that were not used recently, and half of the others: the kernel reclaims them before it
-/// lets a program fail. Memory of tmpfs is not included.
+/// File pages that were not used recently, and half of the other file pages: the kernel reclaims these before
+/// it lets a program fail. Memory of tmpfs is not included.
 fn can_go(directory: &Path, version: u8) -> u64 {
     let Ok(stat) = read_to_string(directory.join("memory.stat")) else { return 0 };
     let prefix = if version == 1 { "total_" } else { "" };
@@ -198,7 +198,7 @@ mod tests {
         // 1000 in use, of which 300 and half of 200 can be reclaimed.
         let rooms = [room(7400, 8000), room(4400, 5000), room(2000, 9000)];
         assert_eq!(of_group(&found), Some(rooms.to_vec()));
-        // If the use cannot be read, it is not taken for zero.
+        // An unreadable usage does not count as zero.
         fs::remove_file(top.path().join("a/memory.current")).unwrap();
         assert_eq!(of_group(&found), None);
     }
@@ -230,7 +230,7 @@ mod tests {
         // The hierarchy of the memory controller is not mounted, but another one is.
         assert_eq!(group_of("4:memory:/job\n0::/\n", &version_2, ""), None);
         assert_eq!(group_of("0::/job\n", "", ""), None);
-        // It is mounted, but the directory is not a cgroup.
+        // The hierarchy is mounted, but the directory is not a cgroup.
         assert_eq!(group_of("0::/\n", &version_2, ""), None);
         // There is no cgroup but the root, the controller is off, or the kernel has no cgroups.
         assert_eq!(group_of("4:memory:/\n", "", "#subsys_name\nmemory\t4\t1\t1\n"), Some(None));

@@ -1,4 +1,4 @@
-//! Mounted file systems, and where the machine swaps to.
+//! Mounted file systems and swap devices.
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,9 +16,9 @@ pub struct Mount {
     pub place: Vec<u8>,
     /// Type of the file system.
     pub kind: Vec<u8>,
-    /// The device, in the mounting program's words.
+    /// The device, as the mounting program named it.
     pub source: Vec<u8>,
-    /// Options of the file system, with commas between.
+    /// Options of the file system, separated by commas.
     pub options: Vec<u8>,
 }
 
@@ -49,19 +49,19 @@ pub(crate) fn parse(text: &[u8]) -> impl Iterator<Item = Mount> {
     text.split(|byte| *byte == b'\n').filter_map(Mount::parse)
 }
 
-/// Devices and files that the machine swaps to.
+/// The machine's swap devices and swap files.
 pub fn swaps() -> Vec<PathBuf> {
     let text = fs::read("/proc/swaps").unwrap_or_default();
     text.split(|byte| *byte == b'\n').skip(1).filter_map(swap).collect()
 }
 
-/// A line of `/proc/swaps` begins with the path.
+/// The path with which a line of `/proc/swaps` begins.
 fn swap(line: &[u8]) -> Option<PathBuf> {
     let path = line.split(|byte| byte.is_ascii_whitespace()).next().filter(|path| !path.is_empty())?;
     Some(OsString::from_vec(unescaped(path)).into())
 }
 
-/// Decodes a word in which the kernel has written blanks, newlines and backslashes as `\040` and the like.
+/// Decodes a word: the kernel writes blanks, newlines and backslashes as `\040` and the like.
 fn unescaped(word: &[u8]) -> Vec<u8> {
     let (mut bytes, mut rest) = (Vec::with_capacity(word.len()), word);
     while let Some((&first, behind)) = rest.split_first() {

@@ -1,27 +1,28 @@
-//! Namespaces: translates process ids of a tree in a pid namespace to the ids of this one.
+//! Translates process ids of a tree in another pid namespace to ids of this one.
 
 use crate::process;
 
 /// The most ancestors that are looked up: more than the depth of any tree.
 const DEEPEST: usize = 4096;
 
-/// A process in its own pid namespace reports its id there: returns its id here.
+/// Returns the id here of a process that reports the id `said`, which may be one of its own pid namespace.
 pub fn outer(said: i32, supervisor: i32) -> i32 {
     if descends(said, supervisor) {
         return said;
     }
     let others = process::all_with_parents();
     let is_it = |pid: i32| process::inner_pid(pid) == Some(said) && descends(pid, supervisor);
-    // It may have ended a moment ago: then its reported id stands.
+    // The process may have just ended: then the reported id is all that is known.
     others.into_iter().map(|(pid, _)| pid).find(|pid| *pid != said && is_it(*pid)).unwrap_or(said)
 }
 
-/// Whether process `pid` of this machine is the process of a tree that reports the id `said`.
+/// Whether process `pid`, an id here, is the process of `supervisor`'s tree that reports the id `said`.
 pub fn is(pid: i32, said: i32, supervisor: i32) -> bool {
     (pid == said || process::inner_pid(pid) == Some(said)) && descends(pid, supervisor)
 }
 
-/// Whether a process descends from another one. Orphans stay descendants: a supervisor adopts those below it.
+/// Whether a process descends from another one. Orphans stay descendants, because the supervisor adopts the
+/// orphans of its tree.
 fn descends(pid: i32, from: i32) -> bool {
     let parent = |pid: &i32| process::stat(*pid).map(|stat| stat.parent).filter(|parent| *parent > 0);
     std::iter::successors(Some(pid), parent).take(DEEPEST).skip(1).any(|parent| parent == from)

@@ -8,16 +8,16 @@ use std::os::fd::AsRawFd;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Region {
-    /// The first.
+    /// The address of the first page.
     pub start: u64,
-    /// The address after the last.
+    /// The address after the last page.
     pub end: u64,
     /// The kernel's categories of these pages.
     categories: u64,
 }
 
 impl Region {
-    /// A range found in another way.
+    /// A range that was found in another way.
     pub fn new(start: u64, end: u64) -> Self {
         Region { start, end, categories: 0 }
     }

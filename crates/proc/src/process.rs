@@ -19,18 +19,19 @@ pub struct Stat {
     pub state: u8,
     /// Parent.
     pub parent: i32,
-    /// Page faults that needed no disk, since it started: every first write to a page shared by fork is one.
+    /// Page faults since it started that needed no disk. Every first write to a page shared by fork is one.
     pub faults: u64,
     /// Threads.
     pub threads: u32,
-    /// When it started, in ticks since boot: together with the id, this identifies a process for ever.
+    /// When it started, in ticks since boot. Together with the id, this identifies a process until the next
+    /// boot.
     pub start_time: u64,
     /// The program image that it runs.
     pub image: Image,
 }
 
-/// A program image in a process: every exec changes it (addresses are random), fork keeps it. Zero or one where
-/// the kernel does not tell.
+/// A program image in a process: every exec changes it (addresses are random), fork keeps it. The addresses
+/// are zero or one where the kernel hides them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Image {
     /// The address of `argc` on the first stack.
@@ -40,7 +41,7 @@ pub struct Image {
 }
 
 impl Image {
-    /// Whether the kernel told.
+    /// Whether the kernel shows the addresses.
     pub fn is_known(self) -> bool {
         self.stack > 1
     }
@@ -110,7 +111,8 @@ pub struct Memory {
     pub writable: u64,
 }
 
-/// A process's open `statm`, to be read again and again. It stays that of the process, which may have ended.
+/// A process's open `statm`, to be read repeatedly. The file keeps referring to this process, even after its
+/// end.
 pub struct Statm(File);
 
 impl Statm {
@@ -119,7 +121,7 @@ impl Statm {
         File::open(format!("/proc/{pid}/statm")).ok().map(Self)
     }
 
-    /// The memory at this moment; `None` if the kernel says nothing that can be read.
+    /// The current memory; `None` if the text cannot be parsed.
     pub fn memory(&self) -> io::Result<Option<Memory>> {
         let mut text = [0; 128];
         let length = self.0.read_at(&mut text, 0)?;
@@ -161,11 +163,11 @@ impl Ending {
     }
 }
 
-/// How a process ended that has not been waited for yet, as the kernel will report it then; None where the kernel
-/// does not tell.
+/// How a zombie process ended, as the kernel will report it to the parent that waits for it. None where the
+/// kernel hides this.
 pub fn ending(pid: i32) -> Option<Ending> {
-    // To a reader that may not trace the process the kernel reports zero. The file below needs the same right or
-    // more, and has no other reason to refuse.
+    // The kernel reports zero to a reader that may not trace the process. The file below requires the same
+    // right or more, and cannot be refused for another reason.
     read::<64>(&format!("/proc/{pid}/personality"))?;
     let (buffer, length) = read::<1024>(&format!("/proc/{pid}/stat"))?;
     parse_ending(&buffer[..length])
@@ -174,7 +176,7 @@ pub fn ending(pid: i32) -> Option<Ending> {
 fn parse_ending(bytes: &[u8]) -> Option<Ending> {
     let after_name = bytes.iter().rposition(|b| *b == b')')? + 2;
     let text = std::str::from_utf8(bytes.get(after_name..)?).ok()?;
-    // This is field 52; the first one here is field 3.
+    // The status is field 52; the first word here is field 3.
     let mut words = text.split_ascii_whitespace();
     let is_zombie = words.next()? == "Z";
     let status: i32 = words.nth(48)?.parse().ok()?;
@@ -189,15 +191,15 @@ pub fn threads(pid: i32) -> impl Iterator<Item = i32> {
     numbers_in(format!("/proc/{pid}/task"))
 }
 
-/// Names in a directory that are numbers.
+/// The names in a directory that are numbers.
 fn numbers_in(directory: impl AsRef<Path>) -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// The contents of `status` of a process, by its number or `self`, or of a thread, by `PID/task/TID`.
+/// The contents of `status` of a process (its id or `self`) or of a thread (`PID/task/TID`).
 pub fn status(of: impl Display) -> Option<String> {
-    // Lists of groups and CPUs in it may be long.
+    // No fixed buffer: the lists of groups and CPUs may be long.
     Some(String::from_utf8_lossy(&std::fs::read(format!("/proc/{of}/status")).ok()?).into_owned())
 }
 
@@ -209,7 +211,7 @@ pub fn own_peak() -> Option<u64> {
 /// Signals of a thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signals {
-    /// It was killed and has not noticed yet.
+    /// SIGKILL is pending.
     pub is_killed: bool,
     /// It blocks every signal that can be blocked, including those that the C library keeps for itself.
     pub blocks_all: bool,
@@ -227,24 +229,24 @@ pub fn signals(pid: i32, tid: i32) -> Option<Signals> {
     })
 }
 
-/// Whether a process has ended: it is gone, or only an entry is left that waits for its parent.
+/// Whether a process has ended: it is gone, or a zombie.
 pub fn has_ended(pid: i32) -> bool {
     match stat(pid) {
         None => true,
-        // A process whose first thread has ended while others run looks like this too, but still has threads.
+        // A process whose first thread has ended has this state too, but its other threads still count.
         Some(stat) => matches!(stat.state, b'Z' | b'X') && stat.threads <= 1,
     }
 }
 
-/// Anonymous memory by the page tables: (counted in full, each page divided by the number of its users). Costs
-/// about 5 ms per GiB.
+/// Anonymous memory according to the page tables: counted in full, and with each page divided by the number
+/// of its users. Costs about 5 ms per GiB.
 pub fn anonymous_shared(pid: i32) -> Option<(u64, u64)> {
     let (buffer, length) = read::<2048>(&format!("/proc/{pid}/smaps_rollup"))?;
     let text = std::str::from_utf8(&buffer[..length]).ok()?;
     Some((field_kib(text, "Anonymous:")?, field_kib(text, "Pss_Anon:")?))
 }
 
-/// Adds the children of a process to `children`. False if the kernel does not have these files.
+/// Adds the children of a process to `children`. False if the kernel lacks the files that list them.
 pub fn children(pid: i32, threads: u32, children: &mut Vec<i32>) -> bool {
     if threads <= 1 {
         return children_of_thread(pid, pid, children);
@@ -259,7 +261,7 @@ fn children_of_thread(pid: i32, tid: i32, children: &mut Vec<i32>) -> bool {
             children.extend(text.split_ascii_whitespace().filter_map(|word| word.parse::<i32>().ok()));
             true
         }
-        // The directory of a thread that has just ended is gone.
+        // If the thread has just ended, its directory is gone, and nothing is missing.
         Err(_) => !std::path::Path::new(&format!("/proc/{pid}/task/{tid}")).exists(),
     }
 }
@@ -269,12 +271,12 @@ pub fn all() -> Vec<(i32, Stat)> {
     numbers_in("/proc").filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
-/// The same, with their parents, for kernels without the files that `children` reads.
+/// All processes with their parents, for kernels without the files that `children` reads.
 pub fn all_with_parents() -> Vec<(i32, i32)> {
     all().into_iter().map(|(pid, stat)| (pid, stat.parent)).collect()
 }
 
-/// Its id in the innermost namespace that it lives in: the id that it sees itself.
+/// Its id in its own pid namespace: the id that it sees itself.
 pub fn inner_pid(pid: i32) -> Option<i32> {
     field(&status(pid)?, "NSpid:")?.split_ascii_whitespace().last()?.parse().ok()
 }
@@ -289,7 +291,7 @@ pub fn switches(pid: i32, tid: i32) -> Option<u64> {
     field(&status(format_args!("{pid}/task/{tid}"))?, "voluntary_ctxt_switches:")?.parse().ok()
 }
 
-/// Whether a thread waits in this function of the kernel; false where the kernel does not tell.
+/// Whether a thread waits in this kernel function; false where the kernel hides this.
 pub fn waits_in(pid: i32, tid: i32, function: &str) -> bool {
     read::<64>(&format!("/proc/{pid}/task/{tid}/wchan"))
         .is_some_and(|(buffer, length)| &buffer[..length] == function.as_bytes())
@@ -305,14 +307,14 @@ pub fn user(pid: i32) -> Option<u32> {
     std::fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid())
 }
 
-/// At most so many bytes of its command line: words, each with a zero behind it.
+/// At most `at_most` bytes of its command line: words, each followed by a zero byte.
 pub fn command_line(pid: i32, at_most: u64) -> Option<Vec<u8>> {
     let mut words = Vec::new();
     File::open(format!("/proc/{pid}/cmdline")).ok()?.take(at_most).read_to_end(&mut words).ok()?;
     Some(words)
 }
 
-/// The environment that it was started with: `NAME=VALUE`, each with a zero behind it.
+/// The environment that it was started with: `NAME=VALUE` strings, each followed by a zero byte.
 pub fn environment(pid: i32) -> Option<Vec<u8>> {
     std::fs::read(format!("/proc/{pid}/environ")).ok()
 }

@@ -4,8 +4,8 @@
 //!  ELF header | program headers | notes (NT_FILE: which addresses are of files) | segment | segment ...
 //! ```
 //!
-//! Mappings of files are left out unless they are writable: their contents can be read from the files. A core
-//! whose segments extend beyond the end of the file was cut off (by `ulimit -c`, or a full disk), and is refused.
+//! Read-only mappings of files are omitted: their contents can be read from the files. A core whose segments
+//! extend beyond the end of the file was truncated (by `ulimit -c` or a full disk), and is refused.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ use super::Source;
 use crate::index::{Mapping, Run};
 use crate::{Error, PAGE};
 
-/// A core whose memory can be read.
+/// An open core.
 pub struct Core {
     file: File,
     mappings: Vec<Mapping>,
@@ -127,7 +127,7 @@ where
             let writable = program.p_flags(endian) & PF_W != 0;
             segments.push(Segment { address: program.p_vaddr(endian).into(), offset, bytes, writable });
         }
-        // Names are only a help: notes that cannot be read are ignored.
+        // Names are optional: notes that cannot be read are ignored.
         if let Ok(Some(mut notes)) = program.notes(endian, data) {
             while let Ok(Some(note)) = notes.next() {
                 if note.n_type(endian) == NT_FILE {
@@ -139,8 +139,8 @@ where
     Ok((segments, names))
 }
 
-/// Which addresses belong to which files. The note contains the count, a unit, the start, end and offset of each
-/// mapping, and then the names.
+/// Collects the names of files by address. The note contains the count, a unit, the start, end and offset of
+/// each mapping, and then the names.
 fn file_names(note: &[u8], wide: bool, big: bool, names: &mut HashMap<u64, Vec<u8>>) {
     let size = if wide { 8 } else { 4 };
     let word = |at: usize| -> Option<u64> {

@@ -17,8 +17,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Opens every file that can be opened, and returns the errors of the others by their index in the list. An
-    /// incomplete last page of a file is left out.
+    /// Opens every file that can be opened, and returns the errors of the others by their index in the list.
+    /// Omits an incomplete last page of a file.
     pub fn open(paths: &[impl AsRef<Path>]) -> (Self, Vec<(usize, Error)>) {
         let (mut all, mut failed, mut start) = (Self::none(), Vec::new(), 0);
         for (place, path) in paths.iter().map(AsRef::as_ref).enumerate() {
@@ -45,7 +45,7 @@ impl Files {
     }
 }
 
-/// A file and how many pages it has.
+/// A file and its number of pages.
 fn open(path: &Path, has_others: bool) -> Result<(File, u64), Error> {
     let fail = Error::file(path);
     // Reading a pipe would block.
@@ -68,7 +68,7 @@ fn open(path: &Path, has_others: bool) -> Result<(File, u64), Error> {
     }
 }
 
-/// Refuses a compressed core: it is not a file of pages, and nothing could be learnt from it.
+/// Refuses a compressed file: its bytes are not pages, and measuring them is pointless.
 fn refuse_compressed(path: &Path, file: &File) -> Result<(), Error> {
     let (mut head, mut at) = ([0; HEAD], 0_u64);
     loop {
@@ -78,7 +78,7 @@ fn refuse_compressed(path: &Path, file: &File) -> Result<(), Error> {
             let what = format!("is compressed by {by}: decompress it first, as with '{with} FILE > core'");
             return Err(Error::Core(path.to_owned(), what));
         }
-        // It may follow skippable frames.
+        // The compressed data may follow skippable frames.
         match skippable(head) {
             Some(len) => at += FRAME_HEAD as u64 + len,
             None => return Ok(()),
@@ -94,7 +94,7 @@ impl Source for Files {
     fn read(&self, address: u64, into: &mut [u8]) -> usize {
         let at = self.mappings.partition_point(|mapping| mapping.start <= address) - 1;
         let offset = address - self.mappings[at].start;
-        // A file that has become shorter yields what is left.
+        // A file that has become shorter yields fewer bytes.
         self.files[at].read_at(into, offset).unwrap_or(0)
     }
 }

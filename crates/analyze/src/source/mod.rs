@@ -17,15 +17,16 @@ use crate::index::Mapping;
 
 /// A source of pages.
 pub trait Source {
-    /// Parts with their pages, in the order of their addresses.
+    /// The parts of the source with their pages, in the order of their addresses.
     fn mappings(&self) -> &[Mapping];
 
-    /// Reads from an address on and returns the number of bytes read: fewer if pages are gone by then.
+    /// Reads from an address on and returns the number of bytes read, which is smaller if pages are gone by
+    /// then.
     fn read(&self, address: u64, into: &mut [u8]) -> usize;
 }
 
-/// Opens one or several files: a single file that is an ELF core as a core, everything else as raw pages. Files
-/// that cannot be analysed are left out; their errors are returned by their index in the list.
+/// Opens one or several files: a single ELF core as a core, everything else as raw pages. Omits files that
+/// cannot be analysed, and returns their errors by index in the list.
 pub fn open(paths: &[impl AsRef<Path>]) -> (Box<dyn Source>, Vec<(usize, Error)>) {
     let alone = match paths {
         [path] => {

@@ -1,9 +1,9 @@
 //! The resident private anonymous pages of a process.
 //!
-//! The process is not stopped: each page is copied while it runs, so pages may come from slightly different
-//! moments, and one may change while it is copied. This makes no difference to a measurement that compresses each
-//! block alone, and nothing in the process notices it. Pages that are swapped out or were never touched are not
-//! read, and so not brought in.
+//! The process is not stopped and notices nothing. Its pages are copied while it runs, so they come from
+//! slightly different moments, and a page may change while it is copied. This makes no difference to a
+//! measurement that compresses each block alone. Pages that are swapped out or were never touched are not
+//! read, and so do not become resident.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ use super::Source;
 use crate::index::{Mapping, Run};
 use crate::{Error, PAGE};
 
-/// The range that is queried at once where the kernel has no search.
+/// The range that is queried at once if the kernel has no search for pages.
 const TOGETHER: u64 = 64 << 20;
 
 /// An open process: all three files refer to the same memory, even if the process execs or ends.
@@ -39,7 +39,7 @@ pub struct Private {
 }
 
 impl Memory {
-    /// Opens it, which needs the right to trace it.
+    /// Opens the process, which needs the right to trace it.
     pub fn open(pid: i32) -> io::Result<Self> {
         let open = |name: &str| File::open(format!("/proc/{pid}/{name}"));
         Ok(Memory { maps: open("maps")?, pagemap: open("pagemap")?, memory: open("mem")? })
@@ -58,7 +58,7 @@ impl Memory {
         match scan(&self.pagemap, start, end, &mut found) {
             Ok((count, next)) => {
                 found.truncate(count);
-                // The kernel always makes progress; if it did not, this must end all the same.
+                // The kernel always makes progress; `max` guarantees that the search ends in any case.
                 Ok((found, next.max(start + PAGE as u64)))
             }
             // Kernels before 6.7.
@@ -89,13 +89,13 @@ impl Memory {
         Ok((found, next))
     }
 
-    /// Copies what is there from an address on; returns the number of bytes copied.
+    /// Copies resident bytes from an address on; returns the number of bytes copied.
     pub fn read(&self, address: u64, into: &mut [u8]) -> usize {
         self.memory.read_at(into, address).unwrap_or(0)
     }
 }
 
-/// The range of a line of `maps`, if it can contain private anonymous pages: written pages of private file
+/// The range of a line of `maps`, if it can contain private anonymous pages. Written pages of private file
 /// mappings are such pages, too.
 fn private(line: &[u8]) -> Option<Private> {
     let mapping = maps::Mapping::parse(line).filter(maps::Mapping::is_private)?;
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn both_ways_find_the_same_pages() {
         let memory = Memory::open(std::process::id() as i32).unwrap();
-        // A block of its own, with a missing page in the middle.
+        // A mapping of its own, with a missing page in the middle.
         let mut block = vec![1u8; 4 << 20];
         let page = PAGE as u64;
         let start = (block.as_mut_ptr() as u64).next_multiple_of(page) + page;

@@ -5,7 +5,7 @@
 //!   bits 47..0   an address in it: programs have no more
 //! ```
 //!
-//! Memory that they share since a fork counts in each of them.
+//! Memory that processes share since a fork counts in each of them.
 
 use std::collections::BTreeMap;
 
@@ -41,8 +41,8 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Opens those of these processes that can be opened, which are given with their indices in ascending order,
-    /// and returns the errors of the others.
+    /// Opens those of these processes that can be opened, and returns the errors of the others. Indices must
+    /// ascend.
     pub fn open(pids: &[(usize, i32)]) -> (Self, Vec<(usize, Error)>) {
         let (mut processes, mut mappings, mut failed) = (BTreeMap::new(), Vec::new(), Vec::new());
         for &(place, pid) in pids {

@@ -33,11 +33,11 @@ pub struct Analysis {
     pub patterns: Vec<Pattern>,
     #[allow(missing_docs)]
     pub pbpm_codes: Vec<Pattern>,
-    /// By codec and block size; the first is the codec that was asked for, page by page.
+    /// By codec and block size. The first is the requested codec, on single pages.
     pub ratios: Vec<Ratio>,
     /// The mappings with the most pages.
     pub mappings: Vec<Part>,
-    /// How many mappings there are in all.
+    /// The total number of mappings.
     pub mappings_in_all: usize,
     /// The percentage of pages that compress to each 64th of a page: 64 numbers.
     pub size_histogram: Vec<f64>,
@@ -45,7 +45,7 @@ pub struct Analysis {
     pub dependence: Dependence,
     /// How likely pages like these are to take more than planned for.
     pub odds: Vec<OddsRow>,
-    /// The part of a process that was in use.
+    /// The memory of a process that was in use.
     pub working_set: Option<WorkingSet>,
     /// Limits and their consequences, lowest first.
     pub limits: Vec<Outlook>,
@@ -53,8 +53,8 @@ pub struct Analysis {
     pub recommended: Option<Outlook>,
     /// The limit that the user asked about.
     pub asked: Option<Outlook>,
-    /// If the working set is unknown: pairs of an assumed share in use and the bytes that all of it would then
-    /// take.
+    /// If the working set is unknown: pairs of an assumed share in use and the total bytes needed in that
+    /// case.
     pub needs: Vec<(f64, u64)>,
 }
 
@@ -67,7 +67,7 @@ pub struct Pattern {
     pub share: f64,
 }
 
-/// A codec with blocks of a size.
+/// A codec with blocks of one size.
 #[derive(Debug, Clone, Serialize)]
 pub struct Ratio {
     /// The codec.
@@ -76,9 +76,9 @@ pub struct Ratio {
     pub block_bytes: usize,
     /// Original bytes per compressed byte.
     pub ratio: f64,
-    /// In 95 of 100 cases the true ratio is within this fraction of it.
+    /// With 95 % confidence, the true ratio is within this fraction of `ratio`.
     pub relative_error: f64,
-    /// Per block.
+    /// Time per block.
     pub compress_us: f64,
     #[allow(missing_docs)]
     pub decompress_us: f64,
@@ -100,19 +100,19 @@ pub struct Part {
     pub ratio: Option<f64>,
     #[allow(missing_docs)]
     pub relative_error: Option<f64>,
-    /// The share of it that was not used.
+    /// The share of its bytes that was not used.
     pub idle_share: Option<f64>,
 }
 
 /// One of several amounts that pages like these may take.
 #[derive(Debug, Clone, Serialize)]
 pub struct OddsRow {
-    /// By what fraction it exceeds the expected amount.
+    /// The fraction by which it exceeds the expected amount.
     pub margin: f64,
     /// Compressed bytes per byte.
     pub share: f64,
     /// The decimal logarithm of the chance of exceeding it.
     pub log10_exceeds: Chance,
-    /// The same if neighbours had nothing in common and the sample had no error, as in the paper.
+    /// The same if neighbours were independent and the sample had no error, as in the paper.
     pub log10_exceeds_independent: Chance,
 }

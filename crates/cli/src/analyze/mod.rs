@@ -1,4 +1,4 @@
-//! `memfold analyze`: would compressed memory help, and how low could the limit be?
+//! `memfold analyze`: estimates whether compressed memory would help, and how low the limit could be.
 //!
 //! The crate `memfold-analyze` does the work; this module calls it, paces it, and shows and prints the results.
 
@@ -29,18 +29,18 @@ use crate::output::text::{json, print};
 use found::{Analysis, OddsRow, Part, Pattern, Ratio};
 use subject::{Opened, Subject};
 
-/// Codecs that are compared page by page, and codecs that are compared on larger blocks.
+/// Codecs that are compared on single pages, and codecs that are compared on larger blocks.
 const BY_PAGE: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "pbpm", "wkdm", "auto", "auto:dense"];
 const BY_BLOCK: [&str; 3] = ["lz4", "zstd:1", "auto:dense"];
 const BLOCK_PAGES: [usize; 3] = [4, 8, 16];
-/// Clusters are sampled until the error of the first ratio is this small, but never fewer than this.
+/// Sampling continues until the error of the first ratio is below ERROR, and for at least CLUSTERS clusters.
 const ERROR: f64 = 0.005;
 const CLUSTERS: u64 = 256;
-/// How many mappings are listed.
+/// The number of mappings that are listed.
 const MAPPINGS: usize = 20;
 /// The recommended limit leaves room for compressed data to exceed the expected size by this fraction.
 const MARGIN: f64 = 0.05;
-/// By how much compressed data may exceed the expected size: the chance of each is listed.
+/// Fractions by which compressed data may exceed the expected size. The chance of each is listed.
 const MARGINS: [f64; 6] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
 /// Limits that are listed, as fractions of the resident memory.
 const LIMITS: [f64; 8] = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
@@ -92,7 +92,7 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
     Ok(if failed { SOME_FAILED } else { 0 })
 }
 
-/// What was measured, without what follows from it.
+/// The measurements, without the conclusions.
 fn found(opened: Opened, index: &Index, measure: &Measure, clusters: u64, sampling: Duration) -> Analysis {
     let share = |count: u64| count as f64 / measure.pages.len() as f64;
     let source = &*opened.source;
@@ -211,7 +211,7 @@ fn mappings(source: &dyn Source, measure: &Measure, set: &Option<WorkingSet>, cl
     let part = |place: usize| {
         let mapping = &all[place];
         let sums = measure.by_mapping.get(&place);
-        // Its share of the clusters equals its share of the pages.
+        // A mapping's share of the clusters equals its share of the pages.
         let own = (clusters as f64 * mapping.pages() as f64 / pages.max(1) as f64).ceil() as u64;
         let idle = set.as_ref().and_then(|set| set.by_mapping.get(&mapping.start));
         Part {
@@ -236,7 +236,7 @@ fn histogram(measure: &Measure) -> Vec<f64> {
     bins
 }
 
-/// Chances, limits and the recommended limit.
+/// Computes chances, limits and the recommended limit.
 fn foretell(analysis: &mut Analysis, measure: &Measure, clusters: u64, limit: Option<u64>, slowdown: f64) {
     let Some((share, relative)) = measure.share(0, clusters) else { return };
     // The interval is 1.96 standard deviations.
@@ -263,7 +263,7 @@ fn foretell(analysis: &mut Analysis, measure: &Measure, clusters: u64, limit: Op
     analysis.recommended = outlooks.recommended(slowdown, MARGIN + relative.min(1.0));
 }
 
-/// A ratio and half its interval.
+/// A ratio and half of its confidence interval.
 fn ratio_words(ratio: &Ratio) -> String {
     format!("{:.2} ± {:.2}", ratio.ratio, ratio.ratio * ratio.relative_error)
 }

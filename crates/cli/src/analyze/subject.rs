@@ -1,4 +1,4 @@
-//! What is analysed: processes, a core, or files of pages.
+//! The subject of an analysis: processes, a core, or files of pages.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use memfold_proc::process;
 use crate::checks::trace;
 use crate::output::failure::{Failure, say};
 
-/// What is analysed.
+/// The subject of an analysis.
 pub enum Subject {
     /// Processes, by number.
     Processes(Vec<i32>),
@@ -31,9 +31,9 @@ pub struct Opened {
     pub kind: &'static str,
     /// Its name for people.
     pub what: String,
-    /// What it uses, if that was watched.
+    /// Its working set, if it was watched.
     pub set: Option<WorkingSet>,
-    /// The parts that cannot be analysed, by their place.
+    /// The parts that cannot be analysed, by their index.
     pub failed: BTreeMap<usize, Failure>,
 }
 
@@ -84,7 +84,7 @@ impl Subject {
         }
     }
 
-    /// Names several of them together.
+    /// One phrase for several subjects.
     fn said(&self, names: &[&str]) -> String {
         let all = names.join(", ");
         match (self, names.len()) {
@@ -94,13 +94,13 @@ impl Subject {
         }
     }
 
-    /// Sees for so many seconds what is in use, and opens what there is. Parts that fail are reported, unless all
-    /// do.
+    /// Watches for `idle` seconds which memory is in use, and opens the subject. Reports the parts that fail;
+    /// if all fail, returns the last failure.
     pub fn open(&self, idle: f64, bar: &ProgressBar) -> Result<Opened, Failure> {
-        // Before the processes end.
+        // Names must be read before the processes end.
         let names = self.names();
         let mut failed = BTreeMap::new();
-        // Before pages are read, because reading counts as use.
+        // Watching precedes reading, because reading pages counts as use.
         let watched = match self {
             Subject::Processes(pids) if idle > 0.0 => {
                 bar.set_message("watching what is in use");
@@ -132,7 +132,7 @@ impl Subject {
         Ok(Opened { source, kind, what, set, failed })
     }
 
-    /// The source of the pages of all parts but the failed ones, its kind, and parts that cannot be opened.
+    /// The pages of all parts except the failed ones, their kind, and the parts that cannot be opened.
     fn source(
         &self,
         failed: &BTreeMap<usize, Failure>,

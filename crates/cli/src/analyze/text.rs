@@ -107,7 +107,7 @@ fn line(text: &mut String, outlook: &Outlook, resident: u64, mark: char) {
     );
 }
 
-/// A share of the time.
+/// A share of time, in words.
 pub fn slowdown(part: f64) -> String {
     match part {
         p if p < 0.0005 => "none".into(),

@@ -1,9 +1,9 @@
-//! `memfold bench --capture PID -o FILE`: the resident private anonymous pages of a process, one after the other
-//! in the order of their addresses.
+//! `memfold bench --capture PID -o FILE`: writes the resident private anonymous pages of a process, in the
+//! order of their addresses.
 //!
-//! The process is not stopped: each page is copied while it runs, so pages may come from slightly different
-//! moments. This makes no difference to a measurement that compresses each block alone, and nothing in the
-//! process notices it. Pages that are swapped out or were never touched are not read, and so not brought in.
+//! The process is not stopped and notices nothing. Its pages are copied while it runs, so they may come from
+//! slightly different moments. This makes no difference to a measurement that compresses each block alone.
+//! Pages that are swapped out or were never touched are not read, and so do not become resident.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::output::failure::{Failure, say};
 use crate::output::file::Output;
 use crate::output::text::{self, grouped, print};
 
-/// How many pages are read at once.
+/// The number of pages that are read at once.
 const TOGETHER: usize = 64;
 
 /// The result; `--json` prints it as it is.
@@ -36,11 +36,11 @@ struct Captured {
     /// Pages in the file.
     pages: usize,
     bytes: u64,
-    /// Pages of zeros that were left out.
+    /// Pages of zeros that were omitted.
     dropped_zero: usize,
-    /// Copies of earlier pages that were left out.
+    /// Copies of earlier pages that were omitted.
     dropped_duplicates: usize,
-    /// Pages that the process released meanwhile.
+    /// Pages that the process released before they were read.
     vanished: usize,
 }
 
@@ -133,8 +133,8 @@ struct Sink<'a> {
     out: BufWriter<&'a mut File>,
     captured: Captured,
     drop_zero: bool,
-    /// If copies are left out: the pages seen so far, as 128-bit hashes, because the pages themselves would fill
-    /// the memory.
+    /// If copies are omitted: 128-bit hashes of the pages seen so far. The pages themselves would take too
+    /// much memory.
     seen: Option<HashSet<(u64, u64)>>,
 }
 

@@ -6,8 +6,8 @@
 //!  blocks:           A           B   A   C   rest      go to the codecs
 //! ```
 //!
-//! Same-filled blocks never reach a codec, so they are counted separately. Blocks of zeros and copies of earlier
-//! blocks are left out altogether if the user asks for that.
+//! Same-filled blocks never reach a codec, so they are counted separately. Blocks of zeros and copies of
+//! earlier blocks are omitted altogether if the user asks for that.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -37,13 +37,13 @@ pub struct Corpus {
 /// Counts of a file's blocks. `blocks` is the sum of `same_filled` and the blocks for the codecs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// All blocks except those that were left out.
+    /// All blocks except omitted ones.
     pub blocks: usize,
     /// Blocks of one repeated word.
     pub same_filled: usize,
-    /// Copies of an earlier block, except same-filled ones, whether left out or not.
+    /// Copies of an earlier block, except same-filled ones, whether omitted or not.
     pub duplicates: usize,
-    /// Blocks that were left out.
+    /// Omitted blocks.
     pub dropped: usize,
 }
 
@@ -86,11 +86,11 @@ impl Corpus {
     }
 }
 
-/// Refuses what cannot be measured, before the first file is measured. Whether a pipe is empty is known only
-/// after it has been read.
+/// Refuses a file that cannot be measured, before the first file is measured. Only reading a pipe shows
+/// whether it is empty.
 pub fn check(path: &Path, block: usize) -> Result<(), Failure> {
     let file = match std::fs::metadata(path) {
-        // Opening a pipe would take it from its other readers.
+        // Opening a pipe would take data from its other readers.
         Ok(meta) if meta.file_type().is_fifo() => return Ok(()),
         _ => File::open(path).map_err(|e| cannot_read(path, &e))?,
     };
@@ -126,7 +126,7 @@ fn room() -> u64 {
     memory::usable().map_or(u64::MAX, |bytes| bytes / 2)
 }
 
-/// Reads a whole file. A pipe tells its length only as it is read, and may never end.
+/// Reads a whole file. The length of a pipe is unknown until it has been read, and it may never end.
 fn read_at_most(path: &Path, room: u64) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     File::open(path)
@@ -180,7 +180,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The plan of these options.
+    /// The plan for these options.
     pub(crate) fn plan(options: &[&str]) -> Plan {
         let words = ["memfold", "bench", "file"].iter().chain(options);
         match Cli::try_parse_from(words).unwrap().command {

@@ -6,9 +6,10 @@
 //!  last:  decompress each form once more and compare     not timed
 //! ```
 //!
-//! A block that does not shrink to the threshold counts as stored raw: with its full size, with the time that it
-//! took to find out, and not in decompression. Decompression reads the forms from memory and writes them all to
-//! one place, as when a page is restored; so it does not measure how fast the file could be written again.
+//! A block that does not shrink to the threshold counts as stored raw: with its full size and with the time
+//! of the attempt to compress it. It takes no part in decompression. Decompression reads the forms from
+//! memory and writes them all to one place, as when a page is restored. So it does not measure how fast the
+//! file could be written again.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -26,19 +27,19 @@ const BUDGET: Duration = Duration::from_secs(2);
 /// The result.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// The size of each block's compressed form; None if it was stored raw.
+    /// The size of each block's compressed form; None if the block was stored raw.
     pub sizes: Vec<Option<usize>>,
     /// Time to compress all blocks.
     pub compress: Duration,
     /// Time to decompress all blocks that were not stored raw.
     pub decompress: Duration,
-    /// Passes made.
+    /// The number of passes.
     pub passes: usize,
-    /// The dictionaries of a codec that trains them.
+    /// The dictionaries, if the codec trains them.
     pub trained: Option<Trained>,
 }
 
-/// A block was not restored correctly: its number among the given blocks.
+/// The number of a block that was not restored correctly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mismatch(pub usize);
 
@@ -63,7 +64,7 @@ pub fn measure(
     let [compress_memory, decompress_memory] = &mut memory;
     let (mut compress_scratch, mut decompress_scratch) =
         (compress_memory.scratch(), decompress_memory.scratch());
-    // Written beforehand, so that the first pass does not wait for the kernel to provide pages.
+    // Writing the buffer now keeps page faults out of the first pass.
     let room = |block: &&[u8]| threshold.of(block.len()).min(codec.bound(block.len()));
     let mut forms = vec![0xA5; blocks.iter().map(room).sum()];
     let mut sizes = vec![None; blocks.len()];
@@ -103,7 +104,7 @@ pub fn measure(
 
     each_form(blocks, &sizes, &forms, |form, block| {
         let dst = &mut again[..block.len()];
-        // Every byte that the decoder fails to write is wrong.
+        // Bytes that the decoder fails to write then differ from the block.
         dst.iter_mut().zip(block).for_each(|(to, byte)| *to = !byte);
         codec.decompress(form, dst, &mut decompress_scratch).is_ok() && dst == block
     })?;
@@ -132,7 +133,8 @@ fn each_form(
     Ok(())
 }
 
-/// How many passes of this length fit the budget: an odd number, so that the median is one of them.
+/// The number of passes of this length that fit the budget. The number is odd, so that the median is one of
+/// them.
 fn affordable(pass: Duration) -> usize {
     let fitting = BUDGET.as_nanos() / pass.as_nanos().max(1);
     let fitting = usize::try_from(fitting).unwrap_or(PASSES).clamp(1, PASSES);
@@ -151,7 +153,7 @@ mod tests {
     use super::*;
     use crate::bench::corpus::tests::plan;
 
-    /// Depending on its number, it changes a byte, refuses its own form, or writes nothing.
+    /// A codec that changes a byte, refuses its own form, or writes nothing, depending on its number.
     struct Broken(u8);
 
     impl Codec for Broken {

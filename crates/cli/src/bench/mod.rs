@@ -6,7 +6,7 @@
 //! capture: a running process -> such a file
 //! ```
 //!
-//! Invariant: a row is made only if every block was restored correctly; anything else ends the command with an
+//! Invariant: a row exists only if every block was restored correctly. Otherwise the command ends with an
 //! error.
 
 mod capture;
@@ -68,7 +68,7 @@ fn fit(files: &[PathBuf], block: usize) -> Result<Vec<PathBuf>, Failure> {
         let file = if file.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { file.clone() };
         match corpus::check(&file, block) {
             Ok(()) => fit.push(file),
-            // A mistyped name. A dangling link is not one: `*` names it.
+            // A mistyped name. A dangling link is no mistake, because `*` includes it.
             Err(failure) if file.symlink_metadata().is_err() => return Err(failure),
             Err(failure) => unfit.push(failure),
         }
@@ -83,8 +83,8 @@ fn fit(files: &[PathBuf], block: usize) -> Result<Vec<PathBuf>, Failure> {
     Ok(fit)
 }
 
-/// `--plot *.pages` and `--plot PAGES` are slips for `--plot FILE.svg PAGES`: an existing file that is not a plot
-/// is never replaced.
+/// Never replaces an existing file that is not a plot: `--plot *.pages` and `--plot PAGES` are mistakes for
+/// `--plot FILE.svg PAGES`.
 fn prepare_plot(path: &Path) -> Result<Output, Failure> {
     let mut start = [0; 4];
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
@@ -163,7 +163,7 @@ fn measure_file(file: &Path, plan: &Plan, bar: &ProgressBar) -> Result<Vec<Row>,
     Ok(rows)
 }
 
-/// The best form of each block among the codecs that are fast enough on this file.
+/// Adds a row with the best form of each block among the codecs that are fast enough on this file.
 fn add_virtual_best(
     rows: &mut Vec<Row>,
     sizes: &[Vec<Option<usize>>],
@@ -195,8 +195,8 @@ fn add_virtual_best(
     rows.push(row);
 }
 
-/// Pins this thread to its current CPU: migration costs time that is not the codec's. If pinning is refused, the
-/// measurement is slightly less stable.
+/// Pins this thread to its current CPU, because migrations would distort the measurement. If pinning is
+/// refused, the measurement is slightly less stable.
 fn pin() {
     let pinned = sched_getcpu().and_then(|cpu| {
         let mut set = CpuSet::new();
@@ -208,7 +208,7 @@ fn pin() {
     }
 }
 
-/// A bar on a terminal, otherwise nothing.
+/// A progress bar, hidden if standard error is not a terminal.
 fn progress(steps: usize) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! What is to be measured: the options of `memfold bench`, checked.
+//! The plan of a measurement: the options of `memfold bench`, checked.
 
 use memfold::size::{self, Size};
 use memfold_args::BenchArgs;
@@ -10,11 +10,11 @@ use crate::output::failure::Failure;
 /// Smaller blocks are not worth compressing.
 const SMALLEST_BLOCK: usize = 64;
 
-/// What `default` stands for: the codecs that such a comparison should contain, if the registry has them.
+/// The meaning of `default`: codecs that such a comparison should contain, as far as the registry has them.
 const DEFAULT: &str = "lz4,zstd:-5,zstd:1,zstd:3,lzo,snappy,deflate:6,wkdm,pbpm,bewalgo2,842,stride:1,stride:2,stride:3,\
                        auto:fast,auto,auto:dense";
 
-/// The levels that represent their family in `all`, which would otherwise be some hundred codecs.
+/// The levels that represent their family in `all`, which would otherwise contain far too many codecs.
 const LEVELS: [(&str, &[i32]); 5] = [
     ("zstd-dict", &[-5, 1, 6]),
     ("zstd", &[-50, -20, -10, -5, -3, -1, 1, 3, 6, 9, 12, 19]),
@@ -39,7 +39,7 @@ pub struct Threshold {
     below: usize,
 }
 
-/// The speed of the device that takes what does not fit into memory, in bytes per second.
+/// The speed, in bytes per second, of the device for data that do not fit into memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Device {
     /// Writing.
@@ -53,21 +53,21 @@ pub struct Device {
 pub struct Plan {
     /// Block size in bytes.
     pub block: usize,
-    /// When a block counts as stored raw.
+    /// The maximum size of a compressed form; beyond it, a block counts as stored raw.
     pub threshold: Threshold,
-    /// Passes, if the user set them.
+    /// The number of passes, if the user set it.
     pub passes: Option<usize>,
     /// The contenders, one row each.
     pub contenders: Vec<Contender>,
-    /// For the effective speed.
+    /// The device for the effective speed.
     pub device: Device,
-    /// Whether blocks of zeros are left out.
+    /// Whether blocks of zeros are omitted.
     pub drop_zero: bool,
-    /// Whether copies of earlier blocks are left out.
+    /// Whether copies of earlier blocks are omitted.
     pub drop_duplicates: bool,
     /// Whether there is a row with the best form of each block.
     pub virtual_best: bool,
-    /// The speed, in bytes per second, below which a codec does not count for that row.
+    /// The speed, in bytes per second, that a codec needs to count for that row.
     pub floor: f64,
 }
 
@@ -154,7 +154,8 @@ fn passes(text: &str) -> Result<usize, Failure> {
     }
 }
 
-/// Faster than any device, in megabytes per second; sums of times stay finite.
+/// The highest speed accepted, in megabytes per second: faster than any device, and sums of times stay
+/// finite.
 const FASTEST: f64 = 1e9;
 
 /// Megabytes (10^6 bytes) per second.

@@ -1,4 +1,4 @@
-//! The plot of `--plot`: ratio against speed of compression, one mark a codec.
+//! The plot of `--plot`: ratio against compression speed, with one mark for each codec.
 
 use super::rows::{Report, Row, Total, VIRTUAL_BEST};
 use crate::output::plot::scatter::{self, Mark, Panel};
@@ -57,7 +57,7 @@ fn mark(
     (ratio, speed, decompress): (Option<f64>, Option<f64>, Option<f64>),
     several_paths: bool,
 ) -> Option<Mark> {
-    // A codec that compressed no block has only a speed of refusing, which would stretch the axis.
+    // A codec that compressed no block has only a speed of giving up, which would stretch the axis.
     let (ratio, speed, decompress) = (ratio?, speed?, decompress?);
     let name = match path {
         Some(path) if several_paths => format!("{codec} {path}"),
@@ -69,7 +69,7 @@ fn mark(
     Some(Mark { colour: colour(codec), name, speed, ratio, words })
 }
 
-/// One colour for a family; the rest share the last.
+/// One colour for each known family; all others share the last.
 fn colour(codec: &str) -> &'static str {
     let family = codec.split([':', '(']).next().unwrap_or(codec);
     match family {

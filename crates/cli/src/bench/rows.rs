@@ -1,5 +1,5 @@
-//! Rows of the result: what `--json` prints and the table and the plot show. The names are a contract: new fields
-//! may be added, existing ones never change.
+//! Rows of the result, which `--json` prints and the table and the plot show. The names are a contract: new
+//! fields may be added, existing ones never change.
 
 use serde::Serialize;
 
@@ -30,28 +30,28 @@ pub struct Report {
     pub totals: Vec<Total>,
 }
 
-/// One codec on one file. A MB is 10^6 bytes; a field is empty if its work was not done.
+/// One codec on one file. A MB is 10^6 bytes. A field is empty if it was not measured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// As given.
     pub file: String,
     /// As the registry writes it, or `virtual-best`.
     pub codec: String,
-    /// The instructions used; none for the virtual best.
+    /// The instruction set used; none for the virtual best.
     pub path: Option<&'static str>,
     /// Block size in bytes.
     pub block_bytes: usize,
-    /// Blocks of the file, without those that were left out.
+    /// Blocks of the file, except omitted ones.
     pub blocks: usize,
-    /// Of these, blocks of one repeated word, which never reached a codec.
+    /// Blocks among them of one repeated word, which never reached a codec.
     pub same_filled: usize,
     /// Blocks that are copies of an earlier one and not same-filled.
     pub duplicates: usize,
-    /// Blocks that were left out.
+    /// Blocks that were omitted.
     pub dropped: usize,
     /// Bytes of the blocks given to the codec.
     pub original_bytes: u64,
-    /// Bytes that are kept for them.
+    /// Bytes that are stored for them.
     pub compressed_bytes: u64,
     /// Original bytes per compressed byte.
     pub ratio: Option<f64>,
@@ -59,9 +59,9 @@ pub struct Row {
     pub compress_mb_s: Option<f64>,
     /// Decompression speed of the blocks that are not stored raw.
     pub decompress_mb_s: Option<f64>,
-    /// Speed into memory and device.
+    /// Speed of writing to memory and device.
     pub effective_mb_s: Option<f64>,
-    /// Speed out of memory and device.
+    /// Speed of reading from memory and device.
     pub effective_read_mb_s: Option<f64>,
     /// Blocks that did not shrink to the threshold.
     pub stored_raw: usize,
@@ -69,25 +69,25 @@ pub struct Row {
     pub compress_scratch_bytes: Option<usize>,
     /// The same for decompression.
     pub decompress_scratch_bytes: Option<usize>,
-    /// Bytes of dictionaries and of the tables to decompress with them; part of `compressed_bytes`.
+    /// Bytes of dictionaries and their decompression tables; part of `compressed_bytes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dictionary_bytes: Option<u64>,
-    /// Dictionaries that were adopted.
+    /// The number of dictionaries that were adopted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dictionaries: Option<usize>,
     /// Training time in seconds, which the speeds do not include.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub training_s: Option<f64>,
-    /// Number of passes whose median counts.
+    /// The number of passes behind the median.
     pub passes: Option<usize>,
     /// Bytes of the virtual best divided by those of this codec, if the user asked for it.
     pub of_virtual_best: Option<f64>,
     /// Codecs that count for the virtual best.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub members: Option<Vec<String>>,
-    /// Every block was restored correctly: no other rows exist.
+    /// Every block was restored correctly; this is true in every row.
     pub round_trip: bool,
-    /// The sums behind the numbers.
+    /// The sums from which the other fields follow.
     #[serde(skip)]
     pub sums: Sums,
 }

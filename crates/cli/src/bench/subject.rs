@@ -1,27 +1,27 @@
-//! What is measured: a codec as it is, or one that trains dictionaries on the blocks it gets.
+//! The subject of a measurement: a codec as it is, or one that trains dictionaries on the blocks it gets.
 //!
-//! A training codec begins each pass without any dictionary. It gets the blocks in order and trains now and then
-//! on blocks that were already compressed. So no block is ever compressed with a dictionary that was trained on
-//! it, and the result is that of a codec that sees such data for the first time, including the blocks before the
-//! first dictionary.
+//! A training codec begins each pass without any dictionary. It gets the blocks in order, and at intervals
+//! trains on blocks that were already compressed. So no block is compressed with a dictionary that was
+//! trained on it. The result is that of a codec that sees such data for the first time, including the blocks
+//! before the first dictionary.
 //!
-//! In memfold a background thread does the training. So training time does not count as the codec's, but is
-//! reported.
+//! In memfold a background thread does the training. So training time does not count as the codec's time; it
+//! is reported separately.
 
 use std::time::{Duration, Instant};
 
 use memfold_codec::dict::Dictionaries;
 use memfold_codec::{Codec, CodecId};
 
-/// How many blocks pass between two checks of the collected samples.
+/// The number of blocks between two checks of the collected samples.
 const BETWEEN: usize = 16;
 
 /// Dictionaries of a pass.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Trained {
-    /// How many.
+    /// The number of dictionaries.
     pub versions: usize,
-    /// Bytes that they take while blocks exist, decompression tables included.
+    /// Bytes that they take while blocks need them, including decompression tables.
     pub bytes: u64,
     /// Bytes of the compression tables.
     pub encoder: usize,
@@ -64,7 +64,7 @@ impl<'a> Subject<'a> {
         self.workload.as_ref().map_or(self.codec, |workload| workload)
     }
 
-    /// To be called after block number `number` of the pass.
+    /// Must be called after block `number` of the pass.
     pub fn between_blocks(&mut self, number: usize) {
         if let Some(workload) = self.workload.as_ref().filter(|_| number % BETWEEN == BETWEEN - 1) {
             let start = Instant::now();
@@ -90,7 +90,7 @@ impl<'a> Subject<'a> {
         })
     }
 
-    /// No form of an earlier pass will be read again.
+    /// Releases all dictionaries: no form of an earlier pass will be read again.
     fn forget(&mut self) {
         if let Some(workload) = &self.workload {
             workload.release_all();

@@ -1,4 +1,4 @@
-//! What a codec did to a file, in bytes and seconds, and the figures derived from it. The sums of several files
+//! The bytes and seconds of a codec on a file, and the figures derived from them. The sums of several files
 //! can be added.
 //!
 //! The **effective speed** is that of zBeWalgo's evaluation: how fast a file goes into a memory that is too small
@@ -21,7 +21,7 @@ pub struct Sums {
     pub original: u64,
     /// Blocks stored raw.
     pub raw: u64,
-    /// How many blocks these are.
+    /// The number of blocks stored raw.
     pub raw_blocks: usize,
     /// Compressed forms of the other blocks, and the dictionaries that they need.
     pub packed: u64,
@@ -29,18 +29,18 @@ pub struct Sums {
     pub compress: f64,
     /// Time to decompress the blocks that are not stored raw.
     pub decompress: f64,
-    /// Time to write everything, the device's part included.
+    /// Time to write everything, including the device's time.
     pub effective_write: f64,
     /// Time to read everything.
     pub effective_read: f64,
 }
 
 impl Sums {
-    /// For one codec on one file. `with_device` fills in the effective times.
+    /// The sums of one codec on one file. `with_device` fills in the effective times.
     pub fn new(blocks: &[&[u8]], measured: &Measured) -> Self {
         let sizes = Self::of_sizes(blocks, &measured.sizes);
         if blocks.is_empty() {
-            // Then the clock measures only itself.
+            // Without blocks, the times measure only the clock.
             return sizes;
         }
         Self {
@@ -51,7 +51,7 @@ impl Sums {
         }
     }
 
-    /// From compressed sizes alone.
+    /// The sums of compressed sizes, without times.
     pub fn of_sizes(blocks: &[&[u8]], sizes: &[Option<usize>]) -> Self {
         let mut sums = Self::default();
         for (block, size) in blocks.iter().zip(sizes) {
@@ -67,7 +67,7 @@ impl Sums {
         sums
     }
 
-    /// Bytes that are kept in total.
+    /// Bytes that are stored in total.
     pub fn compressed(&self) -> u64 {
         self.packed + self.raw
     }
@@ -87,12 +87,12 @@ impl Sums {
         quotient((self.original - self.raw) as f64, self.decompress)
     }
 
-    /// Bytes per second into memory and device.
+    /// Bytes per second written to memory and device.
     pub fn effective_speed(&self) -> Option<f64> {
         quotient(self.original as f64, self.effective_write)
     }
 
-    /// Bytes per second out of memory and device.
+    /// Bytes per second read from memory and device.
     pub fn effective_read_speed(&self) -> Option<f64> {
         quotient(self.original as f64, self.effective_read)
     }
@@ -124,7 +124,8 @@ impl Sum for Sums {
     }
 }
 
-/// The size of the memory: what the codec with the best ratio needs for the blocks that it compresses.
+/// The size of the memory: the bytes that the codec with the best ratio needs for the blocks that it
+/// compresses.
 pub fn room<'a>(all: impl IntoIterator<Item = &'a Sums>) -> u64 {
     let best = all.into_iter().filter(|sums| sums.original > 0).min_by_key(|sums| sums.compressed());
     best.map_or(0, |best| best.packed)
@@ -153,7 +154,8 @@ mod tests {
     #[test]
     fn effective_speed_by_hand() {
         let device = Device { write: 100.0, read: 200.0 };
-        // 1000 bytes to 400 in 1 s; the other: 200 bytes raw, 800 to 500 in 0.5 s.
+        // The best codec compresses 1000 bytes to 400 in 1 s. The other stores 200 bytes raw, and compresses
+        // 800 to 500 in 0.5 s.
         let (best, other) = (sums(0, 400, 1.0), sums(200, 500, 0.5));
         assert_eq!(room([&other, &best]), 400);
         let best = best.with_device(400, device);
@@ -167,7 +169,7 @@ mod tests {
 
     #[test]
     fn room_that_is_left_does_not_take_raw_blocks() {
-        // Half is raw and the rest tiny: the device takes the half, no less.
+        // Half is raw and the rest tiny: the device takes at least that half.
         let device = Device { write: 100.0, read: 100.0 };
         let odd = sums(500, 10, 1.0).with_device(450, device);
         assert_eq!(odd.effective_speed(), Some(1000.0 / 6.0));

@@ -14,13 +14,13 @@ struct Column {
     left: bool,
 }
 
-/// Which columns exist: columns without information are left out.
+/// Which columns exist: columns without information are omitted.
 struct Shape {
     paths: bool,
     best: bool,
 }
 
-/// What rows and totals have in common.
+/// The fields that rows and totals have in common.
 struct Line<'a> {
     codec: &'a str,
     path: Option<&'static str>,
@@ -140,7 +140,7 @@ impl<'a> From<&'a Total> for Line<'a> {
     }
 }
 
-/// At least three digits.
+/// A speed with at least three digits.
 fn speed(speed: Option<f64>) -> String {
     match speed {
         None => "-".to_owned(),
@@ -165,7 +165,7 @@ fn lay_out(columns: &[Column], lines: &[Vec<String>]) -> String {
         }
         let mut out = String::new();
         for ((cell, column), width) in line.iter().zip(columns).zip(&widths) {
-            // By the columns that it occupies, which may differ from the number of characters.
+            // A cell's width on a terminal may differ from its number of characters.
             let blanks = " ".repeat(width - cell.width());
             let _ =
                 if column.left { write!(out, "{cell}{blanks}  ") } else { write!(out, "{blanks}{cell}  ") };

@@ -1,5 +1,5 @@
-//! `memfold doctor`: what this machine offers, whether `run` would work, and the exact commands that would fix
-//! what is missing.
+//! `memfold doctor`: reports what this machine offers, whether `run` would work, and the exact commands that
+//! would fix any problem.
 //!
 //! It draws no conclusions from version numbers: it tries everything that matters.
 
@@ -50,7 +50,7 @@ struct Userfaultfd {
     syscall: String,
     /// Result of the device.
     device: String,
-    /// Result of a descriptor that serves only faults of user code.
+    /// Result of a trial with a descriptor that serves only faults of user code.
     user_mode_only: String,
     /// The device's mode, as digits.
     device_mode: Option<String>,

@@ -10,7 +10,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// What a file is to the loader.
+/// The kinds of files, as the loader treats them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Elf {
     /// Started through this interpreter, which loads libraries.
@@ -105,7 +105,8 @@ fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> std::io::Result<usize
             Ok(0) => break,
             Ok(bytes) => length += bytes,
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            // The system call refuses an offset that no file can have; treat it like one beyond the end.
+            // The system call refuses an offset that no file can have. Treat it like an offset beyond the
+            // end.
             Err(e) if e.kind() == std::io::ErrorKind::InvalidInput => break,
             Err(e) => return Err(e),
         }

@@ -1,9 +1,9 @@
 //! Seccomp filters that memfold itself was started under (a container, systemd's `SystemCallFilter=`).
 //!
-//! A filter may end a process for a call, and only a trial can tell. So a child tries every call that the
-//! supervisor and the runtime make, with arguments that change nothing; where it dies, another child continues
-//! with the next call. The parent makes no call before a child has tried it. Two calls come before that: starting
-//! a child, and waiting for one. A child can try only the second. If the first is fatal, memfold could not start
+//! A filter may kill a process that makes a call, and only a trial can tell. So a child tries every call that
+//! the supervisor and the runtime make, with arguments that change nothing. If the child dies, another child
+//! continues with the next call. The parent makes no call before a child has tried it, except two: starting a
+//! child and waiting for it. A child can try the second. If the first is fatal, memfold could not start
 //! anything anyway.
 
 use std::fs::File;
@@ -54,7 +54,7 @@ fn own() -> Vec<Call> {
     ]
 }
 
-/// What the page server needs (`run/page_server.rs`).
+/// The calls of the page server (`run/page_server.rs`).
 fn door() -> Vec<Call> {
     let call =
         |name, number: libc::c_long| Call { name, number: number as usize, arguments: [NO, 0, 0, 0, 0, 0] };
@@ -72,7 +72,7 @@ fn door() -> Vec<Call> {
 
 /// The result.
 pub struct Proven {
-    /// What the shared page will say about the filters.
+    /// What the shared page tells the runtime about the filters.
     pub filters: u32,
     /// Sockets may be used.
     pub may_listen: bool,
@@ -101,8 +101,8 @@ pub fn prove() -> Result<Proven, Failure> {
             needed.join(" ")
         )));
     }
-    // Before Linux 5.9 nobody can tell whether a program has the same filters: then no program with filters is
-    // managed.
+    // Before Linux 5.9 the kernel does not report the number of filters, so the runtime cannot tell whether a
+    // program has the same ones. Then no program with filters is managed.
     let count = status.count.unwrap_or(0);
     let only = if count > 0 && fatal.contains(&USERFAULTFD.name) { BY_DEVICE_ONLY } else { 0 };
     Ok(Proven { filters: count | only, may_listen: !fatal.iter().any(is_of_door) })

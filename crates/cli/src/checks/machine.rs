@@ -8,7 +8,7 @@ use memfold_proc::{field, number, process};
 use super::uffd;
 use crate::output::failure::Failure;
 
-/// What may prevent userfaultfd from working, and how to fix it.
+/// Facts that may prevent userfaultfd from working, or that decide how to fix it.
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// Kernel release, as the kernel reports it.
@@ -45,7 +45,7 @@ pub enum Container {
 }
 
 impl Machine {
-    /// Collects them.
+    /// Collects the facts.
     pub fn new() -> Self {
         let status = process::status("self").unwrap_or_default();
         let user = nix::unistd::geteuid();

@@ -1,5 +1,5 @@
-//! What can be refused before a program starts, with the remedy: whether this machine allows what memfold needs,
-//! and whether the program can be managed.
+//! Checks before a program starts: whether this machine allows what memfold needs, and whether the program
+//! can be managed. A refusal names the remedy.
 //!
 //! ```text
 //!   machine (facts) ──> userfault (the verdict) <── uffd (tried for real) <── probe (in a child)

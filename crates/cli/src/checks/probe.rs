@@ -1,7 +1,7 @@
-//! Tries things in a separate process, which may die of them.
+//! Runs trials in a separate process, which they may kill.
 //!
-//! A seccomp filter can end a process for a system call, and a page that nobody resolves can hang it. So a child
-//! asks the kernel every question of that kind and returns the answer through a pipe.
+//! A seccomp filter can kill a process that makes a system call, and an unserved fault can hang it. So a
+//! child process tries such calls, and returns the answer through a pipe.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -85,5 +85,5 @@ fn try_in_child(at_most: Duration, work: impl FnOnce() -> Vec<u8>) -> nix::Resul
 }
 
 // The tests of this module go through the command: the tests of a crate run in threads, and a process with
-// threads cannot be forked. See tests/run/refusals.rs for trials that are killed, tests/tools/doctor.rs for those
-// that answer.
+// threads cannot be forked safely. See tests/run/refusals.rs for trials that are killed, and
+// tests/tools/doctor.rs for trials that answer.

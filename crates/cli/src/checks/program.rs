@@ -1,9 +1,9 @@
 //! Finds the program and decides, before it starts, whether it can be managed.
 //!
-//! The search is that of `execvp`, which shells and `env` use. The file examined is the one that the kernel will
-//! really run: for a script, its interpreter, or the interpreter of that. memfold refuses only what certainly
-//! fails: it starts a program whose file it cannot read, and the supervisor reports it if the program turns out
-//! not to be managed.
+//! The search is that of `execvp`, which shells and `env` use. The file examined is the one that the kernel
+//! will really run: for a script, its interpreter, or the interpreter's interpreter. memfold refuses only
+//! programs that certainly cannot be managed. It starts a program whose file it cannot read; if the program
+//! then is not managed, the supervisor reports it.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -21,9 +21,9 @@ use super::elf::{self, Elf};
 use crate::output::failure::{Failure, NOT_EXECUTABLE, NOT_FOUND};
 use crate::sys;
 
-/// Where `execvp` looks when there is no PATH.
+/// The directories that `execvp` searches if there is no PATH.
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
-/// How many nested interpreters the kernel follows.
+/// The number of nested interpreters that the kernel follows.
 const DEEPEST: u32 = 5;
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2010;
@@ -51,7 +51,7 @@ fn find_in(name: &OsStr, path: Option<&OsStr>) -> Result<PathBuf, Failure> {
         let candidate = Path::new(OsStr::from_bytes(directory)).join(name);
         match judge(&candidate) {
             Ok(()) => return Ok(candidate),
-            // A file of that name exists: this is the error unless a better one is found.
+            // A file of that name exists: report this error unless a later directory has an executable one.
             Err(Errno::EACCES) => found = Errno::EACCES,
             Err(_) => {}
         }
@@ -93,8 +93,8 @@ pub fn cannot_execute(name: &str, errno: Errno) -> Failure {
     }
 }
 
-/// Refuses what cannot be managed. A static program may only execute another program that is among its arguments
-/// (`gosu USER PROGRAM`): memfold can manage that one, from there on.
+/// Refuses a program that cannot be managed. A static program passes if one of its arguments is a program
+/// that can be managed, because it may only execute that one (`gosu USER PROGRAM`).
 pub fn check(path: &Path, arguments: &[OsString]) -> Result<(), Failure> {
     let Err(failure) = check_to(path, path, DEEPEST) else { return Ok(()) };
     let is_static =
@@ -135,14 +135,16 @@ fn check_to(asked: &Path, path: &Path, depth: u32) -> Result<(), Failure> {
     }
 }
 
-/// The loader itself may be run with a program as its argument. It has no interpreter but preloads all the same.
+/// Whether the program is the loader, which may be run with a program as its argument. It has no interpreter,
+/// but loads preload libraries all the same.
 fn is_loader(path: &Path) -> bool {
     let own = File::open("/proc/self/exe").and_then(|file| elf::examine(&file));
     let Ok(Elf::Dynamic(loader)) = own else { return false };
     matches!((std::fs::canonicalize(path), std::fs::canonicalize(loader)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// A program that gains privileges when it starts drops the preload library.
+/// Refuses a program that gains privileges when it starts, because the loader then ignores the preload
+/// library.
 fn check_privileges(about: &str, file: &File, path: &Path) -> Result<(), Failure> {
     let Ok(meta) = file.metadata() else { return Ok(()) };
     let ineffective = nix::sys::statvfs::fstatvfs(file).is_ok_and(|s| s.flags().contains(FsFlags::ST_NOSUID))
@@ -165,8 +167,8 @@ fn check_privileges(about: &str, file: &File, path: &Path) -> Result<(), Failure
     )))
 }
 
-/// What a script's first line will run: its interpreter and, for `env`, the program that `env` will find as well.
-/// None if the file is not a script.
+/// The programs that a script's first line will run: its interpreter and, for `env`, also the program that
+/// `env` will find. None if the file is not a script.
 fn interpreters(file: &mut File) -> Option<Vec<PathBuf>> {
     let mut start = Vec::new();
     file.take(512).read_to_end(&mut start).ok()?;
@@ -182,10 +184,10 @@ fn interpreters(file: &mut File) -> Option<Vec<PathBuf>> {
     Some(found)
 }
 
-/// Used when nothing in its file prevents it.
+/// The reason for a process that is not managed although nothing in its file prevents it.
 pub const WITHOUT_ENVIRONMENT: &str = "started without memfold's environment";
 
-/// Why a running member cannot be managed, as far as its file tells.
+/// Why a running process of the tree cannot be managed, as far as its file shows.
 pub fn why_not_managed(executable: &Path) -> &'static str {
     let Ok(file) = File::open(executable) else { return "its file cannot be read" };
     match elf::examine(&file) {

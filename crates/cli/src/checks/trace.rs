@@ -1,4 +1,4 @@
-//! Why a process's memory may not be read, and how to fix it.
+//! Explains why a process's memory may not be read, and how to fix it.
 
 use std::io::{Error, ErrorKind};
 
@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use crate::output::failure::Failure;
 
-/// The message for the user; `again` is a command to type instead.
+/// The message for the user; `again` is the command that works with more rights.
 pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => {

@@ -1,5 +1,5 @@
-//! Trials for `doctor` beyond userfaultfd: ways to see which pages are in use. Each is used once, for real, in a
-//! process of its own.
+//! Trials for `doctor` beyond userfaultfd: ways to see which pages are in use. Each trial uses one of them
+//! for real, in a separate process.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use super::probe::{self, Outcome};
 
 const PAGES: u64 = 16;
 
-/// Whether the kernel shows which pages were touched: cleared through
-/// `/proc/self/clear_refs`, read from `/proc/self/smaps`.
+/// Whether the kernel shows which pages were touched: the bits are cleared through `/proc/self/clear_refs`
+/// and read from `/proc/self/smaps`.
 pub fn referenced_bits() -> bool {
     answer(see_referenced)
 }
@@ -27,7 +27,7 @@ fn answer(trial: impl FnOnce() -> Option<bool>) -> bool {
     outcome == Outcome::Answer(vec![1])
 }
 
-/// Pages of a mapping that merges with no other mapping, all of them written.
+/// Maps pages between inaccessible ones, so that the mapping merges with no other, and writes to all of them.
 fn own_pages() -> Option<u64> {
     let bytes = ((PAGES + 2) * PAGE) as usize;
     let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

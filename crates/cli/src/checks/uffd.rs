@@ -1,7 +1,7 @@
 //! Finds out whether userfaultfd works here, by using it.
 //!
-//! A trial does once, on two pages, what the runtime will do in the program: open, handshake, register memory
-//! that is already in use, evict it with `mremap(MREMAP_DONTUNMAP)`, and let the *kernel* touch it, as a system
+//! On two pages, a trial does what the runtime will do in the program: open, handshake, register memory that
+//! is already in use, evict it with `mremap(MREMAP_DONTUNMAP)`, and let the *kernel* touch it, as a system
 //! call of the program would. A descriptor that serves only faults of user code (USER_MODE_ONLY) passes every
 //! step but the last.
 
@@ -15,7 +15,7 @@ use nix::libc;
 
 use super::probe::{self, Outcome};
 
-/// The device that opens it for whoever has permission for the file.
+/// The device that provides userfaultfd to anyone with permission to open it.
 pub const DEVICE: &str = "/dev/userfaultfd";
 
 const DEVICE_NEW: c_ulong = 0xAA00;
@@ -45,7 +45,7 @@ pub const FEATURES: [(u64, &str); 17] = [
     (1 << 15, "WP_ASYNC"),
     (1 << 16, "MOVE"),
 ];
-/// EVENT_REMAP, EVENT_REMOVE, EVENT_UNMAP and THREAD_ID: the runtime cannot do without these.
+/// The features that the runtime requires: EVENT_REMAP, EVENT_REMOVE, EVENT_UNMAP and THREAD_ID.
 pub const NEEDED: u64 = 1 << 2 | 1 << 3 | 1 << 6 | 1 << 8;
 
 /// A way to get a descriptor.
@@ -132,7 +132,7 @@ impl Verdict {
     }
 }
 
-/// Tries one way of opening, in a process of its own.
+/// Tries one way of opening, in a separate process.
 pub fn attempt(way: Way, kind: Kind) -> Verdict {
     match probe::in_child(Duration::from_secs(3), || trial(way, kind).to_bytes()) {
         Outcome::Answer(bytes) => match Report::from_bytes(&bytes) {
@@ -186,7 +186,7 @@ fn run_trial(way: Way, kind: Kind, report: &mut Report) -> nix::Result<()> {
     let pages = two_pages()?;
     report.step = Step::Register;
     register(&uffd, pages)?;
-    // From here on this thread can be made to wait for its own descriptor, so another thread reads it.
+    // From here on this thread may wait for its own descriptor, so another thread reads it.
     let raw = uffd.as_raw_fd();
     crate::sys::start_thread(move || serve(raw)).map_err(|_| Errno::EAGAIN)?;
     report.step = Step::TakeAway;
@@ -217,7 +217,7 @@ fn open(way: Way, kind: Kind) -> nix::Result<OwnedFd> {
             Errno::result(unsafe { libc::ioctl(device.as_raw_fd(), DEVICE_NEW as _, flags) })?
         }
     };
-    // SAFETY: the call has just made this descriptor and nobody else knows it.
+    // SAFETY: the call has just made this descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
@@ -256,7 +256,7 @@ fn register(uffd: &OwnedFd, start: u64) -> nix::Result<()> {
 fn take_away(start: u64) -> nix::Result<u64> {
     let how = libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP;
     let bytes = 2 * PAGE as usize;
-    // The kernel checks it with this flag, whether an address was given or not.
+    // With MREMAP_DONTUNMAP the kernel checks this address even without MREMAP_FIXED.
     let anywhere = std::ptr::null_mut::<libc::c_void>();
     // SAFETY: the range is the mapping of `two_pages`, to which no reference exists; its pages go to a
     // fresh mapping.
@@ -264,7 +264,7 @@ fn take_away(start: u64) -> nix::Result<u64> {
     if aside == libc::MAP_FAILED { Err(Errno::last()) } else { Ok(aside as u64) }
 }
 
-/// Reads events and restores pages, for ever.
+/// Reads messages and restores pages until the process ends.
 fn serve(uffd: RawFd) {
     let page = [BROUGHT; PAGE as usize];
     let mut message = [0u64; 4];
@@ -284,15 +284,15 @@ fn serve(uffd: RawFd) {
     }
 }
 
-/// Makes the kernel read from the missing page. A futex call that waits for a value other than the page's returns
-/// one error; one that waits for the value that the page does hold, for no time, returns another. Debuggers do
-/// not look into the memory of a futex call, so this can be traced. (A tracer that touches a missing page would
-/// wait for a thread that it has stopped itself.)
+/// Makes the kernel read from the missing page. A futex call that waits for a value other than the page's
+/// returns one error. A call that waits for the page's value with a timeout of zero returns another.
+/// Debuggers do not read the memory of a futex call, so this can be traced. (A tracer that touched a missing
+/// page would wait for a thread that it has stopped itself.)
 fn kernel_reads_pattern(start: u64) -> nix::Result<bool> {
     let value = u32::from_ne_bytes([BROUGHT; 4]);
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the range is mapped for reading; the trial is about the page being missing now. The kernel does not
-    // write to it.
+    // SAFETY: the range is mapped for reading, and the kernel does not write to it. The page is missing on
+    // purpose.
     let answer = unsafe { libc::syscall(libc::SYS_futex, start, libc::FUTEX_WAIT, value, &no_time) };
     match Errno::result(answer) {
         Err(Errno::ETIMEDOUT) => Ok(true),

@@ -1,4 +1,4 @@
-//! The verdict about userfaultfd: whether it works for the programs started here and, if not, exactly how to fix
+//! The verdict on userfaultfd: whether it works for the programs started here and, if not, exactly how to fix
 //! it.
 //!
 //! The runtime tries the system call first and the device second, so this module tries them in the same order.
@@ -14,7 +14,7 @@ use crate::output::failure::Failure;
 pub struct Remedy {
     /// The command to type.
     pub command: String,
-    /// What it does.
+    /// Its effect.
     pub effect: &'static str,
 }
 
@@ -27,7 +27,7 @@ pub struct Problem {
     pub remedies: Vec<Remedy>,
 }
 
-/// Refuses if it does not work.
+/// Fails if userfaultfd does not work.
 pub fn must_work() -> Result<(), Failure> {
     let by_call = uffd::attempt(Way::Syscall, Kind::Full);
     if by_call.works() {
@@ -53,7 +53,7 @@ impl Problem {
     }
 }
 
-/// What is wrong; None if one of the two ways works.
+/// The problem; None if one of the two ways works.
 pub fn diagnose(by_call: &Verdict, by_device: &Verdict, machine: &Machine) -> Option<Problem> {
     if by_call.works() || by_device.works() {
         return None;
@@ -125,7 +125,8 @@ fn failed_open(verdict: &Verdict) -> Option<Errno> {
     }
 }
 
-/// Whether a seccomp filter refuses the system call: nothing else refuses it to a process that has the right.
+/// Whether a seccomp filter refuses the system call: if the process has the right to make it, nothing else
+/// does.
 fn is_filtered(by_call: &Verdict, errno: Option<Errno>, machine: &Machine) -> bool {
     let refused = matches!(errno, Some(Errno::EPERM | Errno::ENOSYS | Errno::EACCES));
     let has_right = machine.may_trace || machine.unprivileged == Some(true);
@@ -146,7 +147,7 @@ fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine) -> 
                 remedy(rule, "for all users, permanently"),
             ]
         }
-        // Missing, or forbidden by the container's list of devices.
+        // The device is missing, or forbidden by the container's list of devices.
         Some(Errno::ENOENT | Errno::EPERM | Errno::ENXIO) if machine.container.is_some() => {
             vec![for_container(machine.container)]
         }

@@ -1,4 +1,4 @@
-//! The cells of `memfold disk status`, made from what a device reports about itself.
+//! The cells of `memfold disk status`, made from a device's report about itself.
 
 use std::os::unix::ffi::OsStrExt;
 
@@ -59,14 +59,14 @@ pub fn cell(is: Is, device: &Value, style: Style) -> String {
     };
     let cell = cell.filter(|cell| !cell.is_empty()).unwrap_or(NONE.into());
     match style.raw {
-        // A number and its unit become one word. The rest are names, in which backslashes are doubled.
+        // A number and its unit become one word. All other cells are names, in which backslashes are doubled.
         true if !is.is_text() => cell.replace(' ', ""),
         true => cell.replace(' ', "\\x20"),
         false => cell,
     }
 }
 
-/// An empty device has no ratio: the memory it takes is for data still to be written.
+/// An empty device has no ratio: its memory is for data still to be written.
 fn ratio(data: u64, memory: u64, style: Style) -> Option<String> {
     let ratio = (data > 0 && memory > 0).then(|| data as f64 / memory as f64)?;
     Some(match ratio {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(all(Is::Algorithm), ["lz4,none"; 3]);
         assert_eq!(all(Is::MountPoint), ["/mnt/a,/mnt/b c", "/mnt/a,/mnt/b c", "/mnt/a,/mnt/b\\x20c"]);
         assert_eq!(all(Is::ZeroPages), ["3"; 3]);
-        // Neither a limit nor the fields that an older device does not report.
+        // The device has no limit, and is too old to report some fields.
         assert_eq!(
             (all(Is::MemLimit), all(Is::MemUsed)),
             (["-"; 3].map(Into::into), ["-"; 3].map(Into::into))

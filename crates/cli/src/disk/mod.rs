@@ -1,4 +1,4 @@
-//! `memfold disk`: a compressed RAM disk for NBD clients or as a file, and the status of the devices that run.
+//! `memfold disk`: a compressed RAM disk for NBD clients or as a file, and the status of running devices.
 
 mod cells;
 mod mount;
@@ -21,7 +21,8 @@ pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
     if let Some(DiskCommand::Status(args)) = &args.command {
         return status::status(args);
     }
-    // No file opened from here on may become a standard descriptor: messages go there, or nbdkit closes it.
+    // No file opened from here on may become a standard descriptor: memfold's messages would go to it, or
+    // nbdkit would close it.
     crate::sys::provide_standard_descriptors_for_all()
         .map_err(|error| Failure::new(format!("/dev/null: {error}")))?;
     let settings = settings(args)?;
@@ -38,7 +39,7 @@ pub fn disk(args: &DiskArgs) -> Result<i32, Failure> {
     }
 }
 
-/// The given settings, checked, as names and values.
+/// The checked settings as names and values.
 fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     // The serving process may run in another directory.
     let backing = args.backing.as_ref().map(|target| match Target::named(target) {
@@ -62,7 +63,7 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
     let mut settings: Vec<(&str, OsString)> =
         given.iter().filter_map(|(name, value)| Some((*name, value.clone()?))).collect();
     let mut checked = Settings::default();
-    // Translates the plugin's message to options of the command.
+    // In the plugin's message, replaces settings with the command's options.
     let bad = |bad: memfold_disk::settings::BadSetting| {
         let word = |word: &str| match word.split_once('=') {
             Some((name, value)) if given.iter().any(|(known, _)| *known == name) => {
@@ -76,7 +77,7 @@ fn settings(args: &DiskArgs) -> Result<Vec<(&'static str, OsString)>, Failure> {
         checked.set(name, value).map_err(bad)?;
     }
     let options = checked.options(memory()).map_err(bad)?;
-    // A percentage refers to the memory available here.
+    // A percentage refers to the memory available here, so pass the result in bytes.
     settings.retain(|(name, _)| *name != "limit");
     settings.push(("memory-limit", options.limit.to_string().into()));
     Ok(settings)

@@ -28,7 +28,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
     let mut options = given.options(super::memory()).map_err(|bad| Failure::new(bad.to_string()))?;
     options.told = say;
     if options.swap {
-        // Before memory is allocated or a thread is started.
+        // This must precede all large allocations and threads.
         swap::prepare_process().map_err(Failure::new)?.iter().for_each(|missing| say(missing));
     }
     let disk = Disk::new(options).map_err(|bad| Failure::new(bad.to_string()))?;
@@ -55,7 +55,7 @@ pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -
 
 fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     let hint = match error.kind() {
-        // The directory existed a moment ago.
+        // The directory existed a moment ago, so something else is missing.
         std::io::ErrorKind::NotFound => {
             "/dev/fuse is missing, or fusermount3, which users other than root need: install fuse3, and give a container --device /dev/fuse"
         }
@@ -67,8 +67,9 @@ fn cannot(directory: &Path, error: &std::io::Error) -> Failure {
     Failure::new(format!("cannot mount the device at {}: {error}; {hint}", memfold_escape::path(directory)))
 }
 
-/// Fails if nothing can be mounted there, or if a device, running or ended, is mounted there already: a new mount
-/// would hide the old one. The kernel would mount a directory over a file, too, and then nobody could enter it.
+/// Fails if nothing can be mounted there, or if a device, running or ended, is mounted there already, because
+/// a new mount would hide the old one. Refuses a file, too: the kernel would mount a directory over it, and
+/// that could not be entered.
 fn is_fit(directory: &Path) -> Result<(), Failure> {
     let shown = memfold_escape::path(directory);
     let found = std::fs::metadata(directory);
@@ -92,8 +93,8 @@ fn is_fit(directory: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The kernel's path of a directory, if its parents exist. The directory itself is not accessed: it may belong to
-/// a file system that nobody serves yet.
+/// The kernel's path of a directory, if its parents exist. The directory itself is not accessed, because it
+/// may belong to a file system that is not served yet.
 fn place_of(directory: &Path) -> PathBuf {
     let parent = directory.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
     match (parent, directory.file_name()) {
@@ -102,8 +103,8 @@ fn place_of(directory: &Path) -> PathBuf {
     }
 }
 
-/// The topmost mount at a directory: its device number, and whether it is one of memfold's. Only the kernel is
-/// asked, because the mounted file system may not answer.
+/// The topmost mount at a directory: its device number, and whether it is one of memfold's. The answer comes
+/// from the kernel alone, because the mounted file system may not respond.
 fn top_mount(directory: &Path) -> Option<(Vec<u8>, bool)> {
     let place = place_of(directory);
     let mount = mounts::all().into_iter().rfind(|mount| mount.place == place.as_os_str().as_bytes())?;
@@ -111,8 +112,8 @@ fn top_mount(directory: &Path) -> Option<(Vec<u8>, bool)> {
     Some((mount.device, is_ours))
 }
 
-/// SIGTERM, SIGHUP and Ctrl-C unmount the device if nobody uses the file: otherwise a file system or swap space
-/// would be lost.
+/// Makes SIGTERM, SIGHUP and Ctrl-C unmount the device if nothing uses it. If the process ended instead, a
+/// file system or swap space would be lost.
 fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
     let own = top_mount(directory);
@@ -139,7 +140,7 @@ fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The crate's own function works only once: after a refusal it reports success.
+/// Unmounts the device. The FUSE crate's own function works only once: after a refusal it reports success.
 fn unmount(directory: &Path) -> Result<(), String> {
     if nix::unistd::geteuid().is_root() {
         return nix::mount::umount(directory).map_err(|error| error.to_string());

@@ -4,8 +4,9 @@
 //!   the device's file ──> loop devices with that backing file ──> their partitions, and what holds them (dm, md) ──> mounts, swap
 //! ```
 //!
-//! All this is read from `/sys` and `/proc`. No mounted file system is accessed, because nobody may be serving
-//! it. `/sys` and `/proc` do not tell which socket a block device of the kernel's NBD client is connected to.
+//! All this comes from `/sys` and `/proc`. No mounted file system is accessed, because its server may have
+//! ended. `/sys` and `/proc` do not tell which socket a block device of the kernel's NBD client is connected
+//! to.
 
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -25,7 +26,7 @@ pub struct MountPoints {
 }
 
 impl MountPoints {
-    /// Reads them.
+    /// Reads the current mounts.
     pub fn look() -> Self {
         let names = fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
         let loops = names.filter_map(|entry| {
@@ -46,7 +47,7 @@ impl MountPoints {
         let known: Vec<_> = devices.iter().map(|name| (number(name), paths(name))).collect();
         let is_on = |mount: &&Mount| {
             known.iter().any(|(number, paths)| {
-                // Btrfs uses device numbers of its own.
+                // Btrfs has its own device numbers, so compare the source, too.
                 mount.device == *number
                     || paths.iter().any(|path| path.as_os_str().as_bytes() == mount.source)
             })
@@ -78,7 +79,7 @@ fn add_with_users(devices: &mut Vec<String>, name: String) {
     }
 }
 
-/// The number of a block device, as in `mountinfo`. No mount has an empty one.
+/// The number of a block device, as in `mountinfo`. An unreadable number is empty and matches no mount.
 fn number(name: &str) -> Vec<u8> {
     let mut number = fs::read(Path::new("/sys/class/block").join(name).join("dev")).unwrap_or_default();
     number.pop_if(|last| *last == b'\n');

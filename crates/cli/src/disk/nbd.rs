@@ -16,7 +16,7 @@ use nix::libc::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use crate::output::failure::Failure;
 use crate::sys::{self, Fork};
 
-/// The most bytes of a line that are written together.
+/// The maximum number of bytes of a line that are written at once.
 const LINE: u64 = 1 << 16;
 /// File name of the plugin.
 const PLUGIN: &str = "nbdkit-memfold-plugin.so";
@@ -39,7 +39,7 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> R
     if let Some(name) = &args.name {
         command.arg(format!("name={name}"));
     }
-    // Options may follow, and parameters of filters must.
+    // Further options may follow here, and parameters of filters must.
     command.args(&args.nbdkit);
     escape_errors();
     let error = command.exec();
@@ -51,8 +51,8 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> R
     }))
 }
 
-/// A separate process escapes nbdkit's standard error, which contains names that nbdkit was given. The process
-/// ends when nobody can write to it any more.
+/// Starts a process that escapes nbdkit's standard error, which contains names that nbdkit was given. The
+/// process ends when no writer is left.
 fn escape_errors() {
     let Ok((from, to)) = nix::unistd::pipe2(OFlag::O_CLOEXEC) else { return };
     // If standard error is closed, there is nothing to escape.
@@ -63,7 +63,7 @@ fn escape_errors() {
         Ok(Fork::Parent(_)) => drop(nix::unistd::dup2_stderr(to)),
         Ok(Fork::Child) => {
             drop(to);
-            // The signals are meant for nbdkit, which may still have messages about them.
+            // The signals are meant for nbdkit, which may still write messages about them.
             for signal in [SIGHUP, SIGINT, SIGQUIT, SIGTERM] {
                 // SAFETY: ignoring a signal installs no handler, so no code is called.
                 unsafe { nix::libc::signal(signal, nix::libc::SIG_IGN) };
@@ -81,7 +81,7 @@ fn escape_errors() {
     }
 }
 
-/// nbdkit leaves its socket behind, and does not start if one exists.
+/// Removes a socket that no nbdkit serves: nbdkit leaves its socket behind, and does not start if one exists.
 fn clear_way(socket: &Path) -> Result<(), Failure> {
     let Ok(there) = std::fs::symlink_metadata(socket) else { return Ok(()) };
     if !there.file_type().is_socket() {

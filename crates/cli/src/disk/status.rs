@@ -54,7 +54,7 @@ pub fn status(args: &StatusArgs) -> Result<i32, Failure> {
     let rows: Vec<_> =
         devices.iter().map(|device| columns.iter().map(|&is| cell(is, device, style)).collect()).collect();
     print(&table(&columns, rows, args))?;
-    // A program that reads the table wants no other lines.
+    // A program that reads the table expects no other lines.
     match args.raw || args.noheadings {
         true => full(&devices).for_each(|line| say(&line)),
         false => print(&full(&devices).map(|line| line + "\n").collect::<String>())?,
@@ -94,7 +94,7 @@ fn table(columns: &[Is], mut rows: Vec<Vec<String>>, args: &StatusArgs) -> Strin
     text
 }
 
-/// A line for each device that had no room for a write or will soon have none.
+/// A line for each device that has refused writes for lack of room, or soon will.
 fn full(devices: &[Value]) -> impl Iterator<Item = String> {
     let refused = |device: &Value| device["refused_writes"].as_u64().filter(|count| *count > 0);
     devices.iter().filter_map(move |device| {

@@ -1,5 +1,5 @@
-//! Options that always apply, from files: first the machine's file, then the user's. Options of the command line
-//! come after them and override them.
+//! Options that always apply, from files: first the machine's file, then the user's. The command line's
+//! options follow and override them.
 //!
 //! A line contains an option, followed by its value after a blank or '='. Lines that begin with '#' are comments.
 //! A mistake in a line that begins with '@' is no error: the line is ignored. Syntax and options are those of
@@ -32,7 +32,7 @@ pub fn apply(args: DuArgs, words: &[OsString]) -> Result<DuArgs, Failure> {
     if options.is_empty() {
         return Ok(args);
     }
-    // `memfold du`, and the words after it.
+    // Skip `memfold du`.
     let (_, given) = words.split_at(words.len().min(2));
     options.extend_from_slice(given);
     parse(&options).map_err(|error| Failure::new(one_line(&error)))
@@ -97,7 +97,7 @@ fn words(line: &[u8], home: Option<&Path>) -> Vec<OsString> {
     }
 }
 
-/// Why these words may not be in a file.
+/// Fails, with the reason, if these words may not be in a file.
 fn check(words: &[OsString]) -> Result<(), String> {
     let first = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     if !first.starts_with('-') || words.iter().any(|word| word == "--") {
@@ -125,7 +125,7 @@ fn parse(words: &[OsString]) -> Result<DuArgs, clap::Error> {
     }
 }
 
-/// clap's message without tips and usage, which are for the command line.
+/// clap's message without tips and usage, which fit only the command line.
 fn one_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let ends =
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// The result of files with these contents and a command line.
+    /// The options that result from files with these contents and a command line.
     fn all(files: &[&str], line: &[&str]) -> Result<DuArgs, Failure> {
         let scratch = tempfile::tempdir().unwrap();
         let mut options = Vec::new();

@@ -1,4 +1,4 @@
-//! Where a tree comes from.
+//! Sources of a tree.
 
 use std::fs;
 use std::io::{self, Read};
@@ -21,7 +21,7 @@ use crate::output::failure::Failure;
 
 /// A tree, by where it is kept.
 pub enum Input<'s> {
-    /// In the heap; the files that it shows can be changed.
+    /// In the heap, from a scan; the files that it shows can be deleted.
     Scanned(Box<Tree<'s>>),
     /// In the heap, from a file.
     Imported(Box<Tree<'s>>),
@@ -77,14 +77,14 @@ fn scanned<'s>(
     Ok(Input::Scanned(Box::new(tree)))
 }
 
-/// If a file was given instead of a directory, an error that says what to do.
+/// Fails if the path is a file instead of a directory; the error says what to do.
 pub fn is_directory(given: &Path) -> Result<(), Failure> {
     match fs::metadata(given) {
         Ok(found) if !found.is_dir() => Err(Failure::new(format!(
             "'{}' is not a directory: give the directory that it is in, or, if -o or --save wrote a tree to it, put -f before it",
             memfold_escape::path(given)
         ))),
-        // Any other error is reported where the directory is read.
+        // Reading the directory reports any other error.
         _ => Ok(()),
     }
 }
@@ -97,7 +97,7 @@ pub fn options(args: &DuArgs) -> Result<scan::Options, Failure> {
             Failure::new(format!("cannot read the patterns in '{}': {error}", memfold_escape::path(path)))
         })?;
         let lines = text.split(|byte| *byte == b'\n').map(|line| {
-            // For files that were written on other systems.
+            // Files from other systems end lines with CR LF.
             let end = line.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
             &line[..end]
         });

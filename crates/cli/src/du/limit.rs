@@ -1,4 +1,4 @@
-//! How much of the tree's heap may be resident: what the user asked for, or what the tree needs.
+//! How much of the tree's heap may be resident: the user's limit, or as much as the tree needs.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,15 +12,15 @@ use crate::output::failure::Failure;
 
 /// Default number of threads that read directories: more threads waiting for a disk help little.
 const THREADS: usize = 8;
-/// Resident blocks while a tree is read, in addition to two for each thread: reading returns only to what was
-/// read last. More blocks make a million entries no faster, and would be most of the memory that is not the
-/// tree's.
+/// Resident blocks while a tree is read, in addition to two for each thread. Reading returns only to recently
+/// read entries, so more blocks do not speed up a million entries, and they would dominate the memory beyond
+/// the tree.
 const RESIDENT: u32 = 12;
-/// One block per this many entries, if that is more: sums are updated all over the tree, and with 14 blocks those
-/// of 20 million entries take half as much time again.
+/// One block per this many entries, if that is more. Sums are updated all over the tree: with 14 blocks, 20
+/// million entries take 1.5 times as long.
 const ENTRIES: u64 = 1 << 17;
 
-/// How many threads read directories.
+/// The number of threads that read directories.
 pub fn threads(args: &DuArgs) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(THREADS));
     args.threads.unwrap_or(cpus).clamp(1, 256)
@@ -43,7 +43,7 @@ pub fn at_first(args: &DuArgs) -> Result<Limit, Failure> {
         Size::Percent(_) => memory::usable()
             .ok_or_else(|| bad(&"is a share of the machine's memory, which is not known here"))?,
     };
-    // With less, the heap would not report how much it needs.
+    // Below this, the heap would not report how much it needs.
     Ok(Limit::Bytes(size.of(memory).max(2 * super::BLOCK as u64)))
 }
 
@@ -55,7 +55,7 @@ pub fn follow(args: &DuArgs, heap: &Heap, progress: &Progress) {
     }
 }
 
-/// Sets the limit for browsing, which jumps to and fro in the tree.
+/// Sets the limit for browsing, which accesses the tree at random.
 pub fn browse(args: &DuArgs, heap: &Heap) -> Result<(), Failure> {
     match &args.limit {
         Some(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! A tree that was just scanned: the files that it shows can be deleted, and directories read again.
+//! A tree that was just scanned: its files can be deleted, and its directories read again.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,10 +12,10 @@ use memfold_du::source::Source;
 use memfold_du::tree::Tree;
 use memfold_du::{Error, delete};
 
-/// Holds how deeply shells are nested, as in ncdu.
+/// The variable for the depth of nested shells, as in ncdu.
 const LEVEL: &str = "NCDU_LEVEL";
 
-/// See the module.
+/// The tree with its actions; see the module.
 pub struct Live<'t, 's> {
     tree: &'t mut Tree<'s>,
     options: scan::Options,
@@ -64,8 +64,8 @@ impl Actions for Live<'_, '_> {
         slot: u32,
         progress: &mut dyn FnMut(Event<'_>) -> Control,
     ) -> Result<(), Error> {
-        // If nothing was deleted, only the user may ask to read it again: otherwise new entries could be taken
-        // for those that were shown.
+        // If nothing was deleted, the directory is not read again unless the user asks for it: otherwise new
+        // entries could be mistaken for those that were shown.
         delete::delete(self.tree, directory, slot, &self.options, &mut |event| {
             let control = match event {
                 delete::Event::Step(delete::Progress { seen, deleted, path }) => {

@@ -34,14 +34,14 @@ use input::Input;
 use live::Live;
 use progress::Shown;
 
-/// Bytes that are compressed together: longer blocks compress better but take longer to restore.
+/// Bytes that are compressed together. Longer blocks compress better but take longer to restore.
 const BLOCK: usize = 64 << 10;
 /// The codec for the tree.
 const CODEC: &str = "zstd:3";
 
 /// Runs the command and returns the exit status. `args` were parsed from `words`.
 pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
-    // Otherwise an opened file would take its place.
+    // Otherwise an opened file would become a standard descriptor.
     if !sys::provide_standard_descriptors().map_err(|error| Failure::new(format!("/dev/null: {error}")))? {
         return Err(Failure::new("standard output is closed: redirect it to a file, or to /dev/null"));
     }
@@ -54,7 +54,7 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     }
     let mut args = config::apply(args, words)?;
     if args.paths.len() < 2 {
-        // Before the terminal is examined.
+        // Check paths before examining the terminal.
         args.paths.iter().filter(|_| args.import.is_none()).try_for_each(|path| input::is_directory(path))?;
         return one(&args);
     }
@@ -66,7 +66,7 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
     let mut status = 0;
     for path in std::mem::take(&mut args.paths) {
         args.paths = vec![path];
-        // A tree that cannot be read does not prevent the others.
+        // If one tree cannot be read, continue with the others.
         match one(&args) {
             Ok(0) => {}
             Ok(ended) => return Ok(ended),
@@ -81,7 +81,7 @@ pub fn du(args: DuArgs, words: &[OsString]) -> Result<i32, Failure> {
 
 /// Handles one tree.
 fn one(args: &DuArgs) -> Result<i32, Failure> {
-    // Before the work, not after it.
+    // Check the output before the work, not after it.
     let output = match (&args.export, &args.save) {
         (Some(path), _) => Some((path, "-o")),
         (None, Some(path)) => Some((path, "--save")),
@@ -191,7 +191,7 @@ fn look(args: &DuArgs) -> browse::Options {
     }
 }
 
-/// The heap, with the limit that was asked for.
+/// The heap, with the user's limit or the default.
 fn heap(args: &DuArgs) -> Result<Heap, Failure> {
     let options = Options::new().block_size(BLOCK).codec(CODEC).limit(limit::at_first(args)?);
     Heap::new(options).map_err(|error| match &args.limit {
@@ -210,7 +210,7 @@ fn write(args: &DuArgs, source: &dyn Source, to: &mut dyn Write) -> Result<(), F
         file::write(source, &codec, &mut to, &mut |_| true).map_err(|error| failed(&error))?;
     } else {
         let timestamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        // All fields that the tree has.
+        // Write all fields that the tree has.
         let export = Export { timestamp, extended: true };
         let written = match args.compress {
             true => json::write_zstd(source, &mut to, args.compress_level, &export, |_| true),

@@ -1,4 +1,4 @@
-//! Shows progress before there is anything to browse: on the whole screen, in a line, or not at all.
+//! Shows progress until the tree can be browsed: on the whole screen, in a line, or not at all.
 
 use std::io::Stderr;
 
@@ -11,7 +11,7 @@ use crate::output::failure::Failure;
 
 /// Where it is shown.
 pub enum Shown {
-    /// On the screen on which the tree will be browsed.
+    /// On the screen of the browser.
     Screen(Box<Screen>),
     /// On standard error.
     Line(ProgressLine<Stderr>),
@@ -20,8 +20,8 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// As the user asked, or as fits what follows. A terminal that the browser cannot use is an error now, not
-    /// after the scan.
+    /// Follows the user's options, or fits the use of the tree. A terminal that the browser cannot use is an
+    /// error now, not after the scan.
     pub fn new(args: &DuArgs, look: &Options, browses: bool) -> Result<Self, Failure> {
         let wants_screen = args.screen || (browses && !args.line && !args.quiet);
         if wants_screen || browses {
@@ -34,7 +34,7 @@ impl Shown {
         Ok(line.map_or(Shown::Nowhere, Shown::Line))
     }
 
-    /// Shows it, and returns whether to continue.
+    /// Shows the progress, and returns whether to continue.
     pub fn show(&mut self, title: &str, progress: &Progress) -> bool {
         match self {
             Shown::Screen(screen) => screen.progress(title, || Step::from(progress)),
@@ -46,7 +46,7 @@ impl Shown {
         }
     }
 
-    /// The signal that arrived and ends the program. Without a screen, signals end it directly.
+    /// A signal that arrived and must end the program. Without a screen, signals end it directly.
     pub fn signal(&self) -> Option<i32> {
         match self {
             Shown::Screen(screen) => screen.signal(),

@@ -1,4 +1,4 @@
-//! What is printed instead of browsing: directories down to a level, the largest files, or everything as JSON.
+//! Output instead of browsing: directories down to a level, the largest files, or all results as JSON.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
@@ -27,7 +27,7 @@ use crate::output::failure::{Failure, say};
 #[derive(Serialize)]
 struct Item {
     path: String,
-    /// All bytes of the path if it is not UTF-8.
+    /// The bytes of the path in hexadecimal, if it is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_hex: Option<String>,
     apparent_bytes: u64,
@@ -43,7 +43,7 @@ struct Item {
     mark: char,
 }
 
-/// What the tree itself takes.
+/// The memory of the tree itself.
 #[derive(Serialize)]
 struct Memory {
     peak_resident_bytes: Option<u64>,
@@ -51,7 +51,7 @@ struct Memory {
     payload_bytes: u64,
 }
 
-/// `--json`.
+/// The object of `--json`.
 #[derive(Serialize)]
 struct Page<'s> {
     version: u32,
@@ -97,7 +97,7 @@ fn directory(source: &dyn Source, number: u32) -> Result<Item, Error> {
     })
 }
 
-/// Prints what the user asked for.
+/// Prints the requested summary.
 pub fn print(args: &DuArgs, input: &Input<'_>, heap: &Heap) -> Result<(), Failure> {
     let source = input.source();
     let failed = |error: Error| Failure::new(format!("the tree can't be read: {error}"));
@@ -157,7 +157,8 @@ fn line(out: &mut dyn Write, item: &Item, args: &DuArgs) -> std::io::Result<()> 
     let size = if args.si { si(bytes) } else { Human(bytes).to_string() };
     let size = size.replace(" bytes", "B").replace(' ', "");
     write!(out, "{size:>10}{} ", item.mark)?;
-    // A name may contain anything: no part of it may reach the terminal as a command or look like another line.
+    // A name may contain anything, so escape it: no part of it may control the terminal or look like another
+    // line.
     writeln!(out, "{}", shown(&item.raw))
 }
 
@@ -179,7 +180,7 @@ struct Escaped<W>(W);
 
 impl<W: Write> Write for Escaped<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        // serde_json writes whole pieces of strings, never a part of a character.
+        // serde_json never splits a character between two writes.
         match str::from_utf8(bytes) {
             Ok(text) => self.0.write_all(memfold_escape::json(text).as_bytes())?,
             Err(_) => self.0.write_all(bytes)?,
@@ -192,8 +193,8 @@ impl<W: Write> Write for Escaped<W> {
     }
 }
 
-/// The directories down to a level below the root. In the order of the tree, each directory comes before those in
-/// it and none is kept, for there may be many. The alternative is a sorted order.
+/// The directories down to a level below the root. There may be many, so in the order of the tree none is
+/// kept in memory; each directory comes before its subdirectories. The alternative is a sorted order.
 struct Directories<'s> {
     source: &'s dyn Source,
     depth: u32,
@@ -238,7 +239,7 @@ impl Serialize for Directories<'_> {
     }
 }
 
-/// A file. It orders by size; of equal sizes, the one that comes last in the tree is the least.
+/// A file, ordered by size. Among equal sizes, the last in the tree is the least.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate {
     size: u64,
@@ -249,7 +250,7 @@ struct Candidate {
 
 /// The largest files, largest first. A file that has several names is listed under one of them.
 fn largest(source: &dyn Source, count: usize, apparent: bool) -> Result<Vec<Item>, Error> {
-    // `linked`: files with several names among the largest so far, which the scan will meet again.
+    // `linked`: files among the largest so far that have several names, which the scan will meet again.
     let (mut largest, mut linked) = (BinaryHeap::new(), HashSet::new());
     let mut way = Below::new(ROOT);
     while let Some(step) = way.step(source)? {

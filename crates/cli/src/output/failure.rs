@@ -1,4 +1,4 @@
-//! What stops the command before a program starts, and how the user is told.
+//! Failures that stop the command before a program starts, and messages to the user.
 
 use std::fmt;
 use std::io::Write;
@@ -10,7 +10,7 @@ pub const NOT_EXECUTABLE: i32 = 126;
 /// There is no such program.
 pub const NOT_FOUND: i32 = 127;
 
-/// One paragraph for the user, which names the remedy, and the exit status.
+/// A failure: one paragraph for the user, which names the remedy, and the exit status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The exit status.
@@ -39,8 +39,9 @@ impl fmt::Display for Failure {
 
 /// Writes one of memfold's lines to standard error.
 ///
-/// Names in it may contain anything, including terminal control sequences, so they are escaped. A closed or full
-/// standard error is no reason to stop, and there is nowhere else to report it, so write errors are dropped.
+/// Names in the line may contain anything, including terminal control sequences, so they are escaped. Write
+/// errors are ignored: a closed or full standard error is no reason to stop, and cannot be reported
+/// elsewhere.
 pub fn say(text: &str) {
     let mut line = String::with_capacity(text.len() + 12);
     line.push_str("memfold: ");

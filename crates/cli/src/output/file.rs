@@ -1,9 +1,9 @@
-//! Files that are written after the program has ended and checked before it starts: an hour's run must not end
-//! with "permission denied".
+//! Output files. They are checked before the program starts and written after it has ended: an hour's run
+//! must not end with "permission denied".
 //!
 //! A regular file appears whole or not at all: the text goes to a new file beside it, which then replaces it.
-//! Until then the new file has no name, where the file system allows that, so nothing stays behind if memfold is
-//! killed. Where a new file is not possible (devices, pipes, a directory that memfold may not write), the file
+//! Until then the new file has no name, if the file system allows that, so nothing stays behind if memfold is
+//! killed. If a new file is not possible (a device, a pipe, a directory that memfold may not write), the file
 //! itself is opened before the start and written in place.
 
 use std::fs::{File, OpenOptions};
@@ -35,7 +35,7 @@ enum Way {
 }
 
 impl Output {
-    /// Makes sure that the file can be written; `option` is the option that named it.
+    /// Makes sure that the file can be written; `option` is the option that names it.
     pub fn prepare(path: &Path, option: &str) -> Result<Self, Failure> {
         prepare(path).map_err(|e| {
             Failure::new(format!(
@@ -62,7 +62,7 @@ impl Output {
         Ok(output)
     }
 
-    /// The descriptor that it holds open.
+    /// The descriptor that the output keeps open.
     pub fn descriptor(&self) -> RawFd {
         match &self.way {
             Way::Nameless(file) | Way::Beside(_, file) | Way::Open(file) => file.as_raw_fd(),
@@ -82,7 +82,7 @@ impl Output {
         }
     }
 
-    /// Makes the file appear, now that all of it is written.
+    /// Gives the file its name, now that all of it is written.
     pub fn finish(self) -> std::io::Result<()> {
         match &self.way {
             Way::Open(_) => Ok(()),
@@ -92,7 +92,7 @@ impl Output {
                     let _ = std::fs::remove_file(&temporary);
                 })
             }
-            // If that fails, dropping it removes the temporary file.
+            // If this fails, dropping `self` removes the temporary file.
             Way::Beside(temporary, _) => std::fs::rename(temporary, &self.path),
         }
     }
@@ -111,8 +111,8 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
         let file = sys::duplicate(number)?;
         return Ok(Output { path: path.into(), way: Way::Open(file.into()) });
     }
-    // A link stays a link: its target is replaced. The path is resolved now, since memfold may change
-    // directories.
+    // A link stays a link: its target is replaced. The path is resolved now, because memfold may change its
+    // directory.
     let path = match path.canonicalize() {
         Ok(path) => path,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
@@ -128,9 +128,10 @@ fn prepare(path: &Path) -> std::io::Result<Output> {
     };
     let before = match std::fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => return Err(std::io::Error::from(std::io::ErrorKind::IsADirectory)),
-        // A device or a pipe. "Canonical" names of those under /proc/self/fd lead nowhere, hence the next arm.
+        // A device or a pipe. A pipe under /proc/PID/fd has no canonical path, and gets here through the arm
+        // for NotFound above.
         Ok(meta) if !meta.is_file() => return in_place(path),
-        // `--stats PROGRAM` is a slip for `--stats FILE PROGRAM`.
+        // `--stats PROGRAM` is a mistake for `--stats FILE PROGRAM`.
         Ok(meta) if meta.permissions().mode() & 0o111 != 0 => {
             return Err(std::io::Error::other("it exists and is executable"));
         }
@@ -181,7 +182,7 @@ fn descriptor_named(path: &Path) -> Option<RawFd> {
 
 /// A file without a name, on the file system of `path`.
 fn open_nameless(path: &Path) -> std::io::Result<File> {
-    // The file gets its name through /proc.
+    // A nameless file can get a name only through /proc.
     if !Path::new("/proc/self/fd").exists() {
         return Err(std::io::ErrorKind::Unsupported.into());
     }
@@ -189,8 +190,8 @@ fn open_nameless(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
-/// Links a nameless file beside `path` under a name that is free. The name is short, because that of `path` may
-/// already be as long as names can be.
+/// Links a nameless file beside `path` under an unused name. The name is short, because that of `path` may
+/// already have the maximum length.
 fn give_name(file: &File, path: &Path) -> std::io::Result<PathBuf> {
     let open = format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut tries = 0..100;
@@ -238,7 +239,7 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"old");
         if let Way::Nameless(_) = output.way {
             assert_eq!(listing(here.path()), ["stats.json"]);
-            // Another user's file of that name stays.
+            // An existing file of that name stays.
             fs::write(here.path().join(format!(".memfold-{}-0.tmp", std::process::id())), "theirs").unwrap();
         }
         output.write(b"new").unwrap();

@@ -1,4 +1,4 @@
-//! How the command speaks: text and JSON on standard output, its own lines on standard error, files that are
+//! Output of the command: text and JSON on standard output, messages on standard error, files that are
 //! written at the end, and pages with plots.
 
 pub mod failure;

@@ -1,4 +1,4 @@
-//! What the tools print: text for people, and JSON.
+//! Printing of text for people, and of JSON.
 
 use std::io::Write;
 
@@ -9,8 +9,8 @@ use unicode_width::UnicodeWidthStr;
 
 use super::failure::Failure;
 
-/// Prints a text. Names in it that may span several lines have been through [`memfold_escape::shown`]; anything
-/// else that a terminal would interpret is escaped here.
+/// Prints a text. Names in it that may contain line breaks must have been through [`memfold_escape::shown`].
+/// Everything else that a terminal would interpret is escaped here.
 pub fn print(text: &str) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     out.write_all(memfold_escape::lines(text).as_bytes())
@@ -18,7 +18,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::new(format!("cannot write to standard output: {error}")))
 }
 
-/// The columns that a text takes on a terminal, character by character as people see them.
+/// The number of columns that a text takes on a terminal.
 pub fn width(text: &str) -> usize {
     text.graphemes(true).map(UnicodeWidthStr::width).sum()
 }

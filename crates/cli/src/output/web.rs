@@ -1,4 +1,4 @@
-//! What the pages of reports have in common: each is one self-contained file, for light and dark screens.
+//! Common parts of report pages. Each page is one self-contained file, for light and dark screens.
 
 /// Named colours for the page and its pictures.
 const STYLE: &str = "\
@@ -50,7 +50,7 @@ pub fn headline(figures: &[(String, &str)]) -> String {
     format!("<ul class=\"big\">\n{items}</ul>\n")
 }
 
-/// The legend: what the colours stand for.
+/// The legend of the colours.
 #[cfg(feature = "analyze")]
 pub fn key(colours: &[(char, &str)]) -> String {
     let item = |(colour, name): &(char, &str)| {
@@ -76,7 +76,7 @@ pub fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     )
 }
 
-/// Escapes text so that nothing in it is markup or changes the direction of writing.
+/// Escapes text so that nothing in it is markup or changes the text direction.
 pub fn escape(text: &str) -> String {
     memfold_escape::lines(text)
         .replace('&', "&amp;")

@@ -1,4 +1,4 @@
-//! The closing line: the result of a run in a sentence.
+//! The closing line: the result of a run in one sentence.
 
 use memfold::size::Human;
 
@@ -18,7 +18,7 @@ impl Stats {
         self.over_limit_bytes > tolerance(self.limit_bytes)
     }
 
-    /// The memory that is never managed, if the limit would have been kept without it.
+    /// The memory that is never managed, if it is at least half of the excess over the limit.
     fn held(&self) -> Option<Held> {
         self.held.filter(|held| held.bytes >= self.over_limit_bytes / 2)
     }
@@ -82,7 +82,7 @@ impl Stats {
             "; cost: {:.1} s of CPU by memfold",
             self.runtime_cpu_seconds + self.supervisor_cpu_seconds
         );
-        // The kernel does not report the CPU time of processes that nobody waited for.
+        // The kernel does not report the CPU time of processes that were not waited for.
         let program = self.user_seconds + self.system_seconds - self.runtime_cpu_seconds;
         if program > 0.0 {
             line += &format!(" beside {program:.1} s by the program");

@@ -1,5 +1,4 @@
-//! What a run leaves behind: its statistics, the closing line, and `--report`, a record of the run in one
-//! self-contained page.
+//! The results of a run: statistics, the closing line, and the self-contained page of `--report`.
 //!
 //! ```text
 //!  while it runs:  supervisor ──> record ( steps, latency, space, often, processes, names )
@@ -7,8 +6,8 @@
 //!                  record + stats ──> page ( numbers ──> advice, charts, maps, tables )
 //! ```
 //!
-//! Every number on the page is also in `page::fields`, which is embedded as JSON, and every number in the text
-//! is marked with its place there. So people and programs read the same numbers.
+//! Every number on the page is also in `page::fields`, which the page embeds as JSON. Every number in the
+//! text is marked with its place there. So people and programs read the same numbers.
 
 mod closing;
 pub mod page;

@@ -15,20 +15,20 @@ pub struct Seen {
     pub peak_logical: u64,
     /// The source of `peak_resident`.
     pub source: &'static str,
-    /// If the limit was changed: by how much memory exceeded the limit of the time, at most. Memory above a
-    /// limit that was just lowered does not count until it has come below it, or some seconds have passed.
+    /// If the limit was changed: the largest excess over the limit in force at the time. After the limit was
+    /// lowered, excess does not count until memory has come below it, or some seconds have passed.
     pub over_changed_limit: Option<u64>,
     /// Integrals over time of resident and logical memory: bytes times seconds.
     pub resident_seconds: f64,
     /// See `resident_seconds`.
     pub logical_seconds: f64,
-    /// Number of members that could not be managed.
+    /// Number of processes that could not be managed.
     pub unmanaged: u64,
-    /// The runtime of a member had stopped, or never began.
+    /// The runtime of a process of the tree has stopped, or never began.
     pub stopped: bool,
     /// Number of samples taken.
     pub samples: u64,
-    /// Members may have been related by fork, so that sums of gauges count pages twice.
+    /// Processes may have been related by fork, so that sums of gauges count pages twice.
     pub forked: bool,
     /// The supervisor's own resident memory at the end.
     pub own_resident: u64,
@@ -36,23 +36,23 @@ pub struct Seen {
     pub wall: Duration,
     /// The spilling figures, if there is a tier.
     pub spill: Option<Spilling>,
-    /// While the limit was exceeded: the part of the largest process that is not managed.
+    /// The unmanaged memory of the largest process while the limit was exceeded.
     pub held: Option<Held>,
 }
 
-/// Bytes that are not managed, and why.
+/// Memory that is not managed, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Held {
     /// Bytes.
     pub bytes: u64,
-    /// What they are.
+    /// The kind of this memory.
     pub what: &'static str,
 }
 
 /// Spilling figures, for statistics.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Spilling {
-    /// The tier's name for people.
+    /// The tier's name, for people.
     pub target: String,
     /// Number of batches written.
     pub batches_put: u64,
@@ -70,7 +70,7 @@ pub struct Spilling {
     pub batches_deleted: u64,
     /// Peak of the bytes found on the tier.
     pub bytes_peak: u64,
-    /// Number of calls of the tier that failed, including retries.
+    /// Number of failed calls of the tier, including retries.
     pub troubles: u64,
     /// The state of the tier: open, full, away, unfit.
     pub health: &'static str,

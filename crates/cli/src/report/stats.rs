@@ -25,7 +25,7 @@ pub struct Stats {
     pub wall_seconds: f64,
     /// The limit.
     pub limit_bytes: u64,
-    /// Peak memory of the tree, stores and supervisor included, each page counted once.
+    /// Peak memory of the tree, including stores and supervisor, each page counted once.
     pub peak_resident_bytes: u64,
     /// Peak logical size of the programs.
     pub peak_logical_bytes: u64,
@@ -33,7 +33,7 @@ pub struct Stats {
     pub peak_payload_bytes: u64,
     /// Peak of the rest of memfold's memory.
     pub peak_overhead_bytes: u64,
-    /// Evicted bytes per compressed byte at the moment when most was evicted; null if nothing was.
+    /// Evicted bytes per compressed byte at the peak of evicted bytes; null if nothing was evicted.
     pub compression_ratio: Option<f64>,
     /// Pages compressed on eviction.
     pub pages_compressed: u64,
@@ -48,7 +48,7 @@ pub struct Stats {
     pub command: Vec<String>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// CPU time of those processes of the tree that have ended.
+    /// CPU time, in user mode, of the processes of the tree that have ended.
     pub user_seconds: f64,
     /// The same in kernel mode.
     pub system_seconds: f64,
@@ -64,15 +64,15 @@ pub struct Stats {
     pub mean_resident_bytes: u64,
     /// Mean logical size of the programs.
     pub mean_logical_bytes: u64,
-    /// The share of time for which a thread may wait for memory that was evicted although there was room; null if
-    /// none is.
+    /// The share of time for which a thread may wait for memory that was evicted although there was room.
+    /// Null if no memory is evicted while there is room.
     pub stall_target: Option<f64>,
-    /// After how long untouched memory is compressed although there is room; null if this does not depend on
-    /// time.
+    /// The time after which untouched memory is compressed although there is room. Null if this does not
+    /// depend on time.
     pub idle_seconds: Option<f64>,
     /// How `peak_resident_bytes` was measured.
     pub peak_resident_source: &'static str,
-    /// By how much the peak exceeded the limit.
+    /// The bytes by which the peak exceeded the limit.
     pub over_limit_bytes: u64,
     /// Peak of the evicted bytes, uncompressed.
     pub peak_evicted_bytes: u64,
@@ -102,7 +102,7 @@ pub struct Stats {
     pub pages_fetched: u64,
     /// How often a page stayed resident because no codec makes it smaller.
     pub pages_incompressible: u64,
-    /// What the tier did; null without one.
+    /// The figures of the tier; null without one.
     pub spill: Option<Spilling>,
     /// The limit was exceeded, and nothing was left to compress.
     pub is_full: bool,
@@ -115,7 +115,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// Adds up what the page says and what the supervisor measured.
+    /// Combines the shared page's figures with the supervisor's measurements.
     pub fn new(
         shared: &Shared,
         settings: &Settings,
@@ -123,8 +123,8 @@ impl Stats {
         ending: Ending,
         seen: &Seen,
     ) -> Self {
-        // Processes raise the shared peaks every millisecond, but from sums that count pages twice after a fork;
-        // after a fork only the supervisor's own measurement is right.
+        // Processes raise the shared peaks every millisecond, but after a fork their sums count pages twice.
+        // Then only the supervisor's own measurement is right.
         let peak = |by_processes: u64, own: u64| if seen.forked { own } else { own.max(by_processes) };
         let peak_resident = match seen.source {
             "cgroup" => seen.peak_resident,

@@ -17,7 +17,7 @@ pub struct FaultTimes {
     pub max: Option<f64>,
 }
 
-/// From a histogram that counts by [`page::bucket_of`] and the longest time in ns.
+/// Computes the times from a histogram that counts by [`page::bucket_of`], and the longest time in ns.
 pub fn fault_times(histogram: &[AtomicU64], longest: &AtomicU64) -> FaultTimes {
     let counts: Vec<u64> = histogram.iter().map(|bucket| bucket.load(Relaxed)).collect();
     let all: u64 = counts.iter().sum();
@@ -40,7 +40,7 @@ pub fn quantile_us(counts: &[u64], longest_ns: u64, share: f64) -> Option<f64> {
         sum += count;
         sum >= rank
     })?;
-    // The largest time that falls into the bucket, so that the share is met.
+    // The largest time of the bucket, so that at least the share took no longer.
     let end = page::bucket_start(bucket + 1) - 1;
     (all > 0).then_some(end.min(longest_ns) as f64 / 1000.0)
 }

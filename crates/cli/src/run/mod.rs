@@ -5,8 +5,8 @@
 //!                                              └─ goes on ──> supervisor ──> results written ──> exit status
 //! ```
 //!
-//! Everything that can be refused is refused before anything starts, and nothing that the program finds is
-//! changed but three variables of its environment.
+//! Every refusal happens before anything starts. The program finds everything as without memfold, except
+//! three variables of its environment.
 
 mod page_server;
 mod spawn;
@@ -43,7 +43,7 @@ use crate::sys::{self, rlimits};
 use page_server::PageServer;
 use spawn::Start;
 
-/// Everything that can be refused, checked before anything starts.
+/// The results of all checks, which are made before anything starts.
 struct Checked {
     settings: Settings,
     path: PathBuf,
@@ -79,21 +79,21 @@ impl Checked {
 pub fn run(args: RunArgs) -> Result<i32, Failure> {
     let Checked { settings, path, library, proven, limits, stats_file, report_file } = Checked::new(&args)?;
     let failed = |what: &str, e: nix::errno::Errno| Failure::new(format!("cannot {what}: {}", e.desc()));
-    // No file opened from here on may become standard error, which messages go to. (The outputs are none of these
-    // three.)
+    // No file opened from here on may become standard error, to which messages go. (The output files avoid
+    // the standard descriptors by themselves.)
     sys::provide_standard_descriptors().map_err(|e| Failure::new(format!("/dev/null: {e}")))?;
     let page = SharedPage::new(&settings)?;
     page.page.proven_filters.store(proven.filters, Relaxed);
-    // This may wait for long. A signal that ends memfold meanwhile ends it at once: nothing exists yet that would
-    // have to end with it.
+    // This may take long. Until it is done, a signal may end memfold at once, because nothing exists yet that
+    // would have to end with it.
     let before = sys::descriptors();
     let tier = settings.spill.as_ref().map(Spill::open).transpose()?;
     let connections: Vec<_> = sys::descriptors().into_iter().filter(|fd| !before.contains(fd)).collect();
     let signals = Signals::new().map_err(|e| failed("read signals", e))?;
-    // The supervisor adopts orphans of the tree, so that they stay known.
+    // The supervisor adopts the orphans of the tree, so that it keeps track of them.
     nix::sys::prctl::set_child_subreaper(true).map_err(|e| failed("adopt orphans", e))?;
     let group = if args.cgroup { make_group() } else { None };
-    // Without a server some programs cannot be managed; the supervisor names them.
+    // Without a server some programs cannot be managed; the supervisor reports them.
     let server = page.file().filter(|_| proven.may_listen).and_then(|file| PageServer::open(file).ok());
 
     let waiting = spawn::prepare(&Start {
@@ -104,7 +104,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         limits,
         cgroup: group.as_ref().and_then(|group| group.entrance().ok()),
     })?;
-    // After the program's process, which must be the first child.
+    // The witness starts after the program's process, which must be the first child.
     let witness = Witness::start();
     let outputs = stats_file.iter().chain(&report_file).map(Output::descriptor);
     let own = [2, signals.as_fd().as_raw_fd()];
@@ -146,20 +146,21 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     Ok(ending.status())
 }
 
-/// The words of the command, as they can be shown.
+/// The words of the command as text.
 fn words(command: &[OsString]) -> Vec<String> {
     command.iter().map(|word| memfold_escape::text(word.as_encoded_bytes()).into_owned()).collect()
 }
 
-/// Starts serving the spill area, if there is one. Without threads for that, the limit applies all the same.
+/// Starts serving the spill area, if there is one. If its threads cannot be started, nothing is spilled, and
+/// the limit still applies.
 fn serve(page: &SharedPage, tier: Option<Box<dyn Tier>>, settings: &Settings) -> Option<Service> {
     let (area, tier, spill) = (page.area?, tier?, settings.spill.as_ref()?);
     let cannot = |e: &std::io::Error| say(&format!("nothing is spilled: cannot start threads: {e}"));
     Service::start(area, tier, spill).inspect_err(cannot).ok()
 }
 
-/// Watches processes from outside while they have no thread of memfold, if that is possible. Otherwise each
-/// process has one from the start, as it does when everything is to be evicted all the time.
+/// Watches processes from outside while they have no thread of memfold, if that is possible. Otherwise, and
+/// with the flag PARANOID, each process has a keeper from the start.
 fn look_out(page: &SharedPage, settings: &Settings, child: i32, known: &Arc<Known>) -> Option<Lookout> {
     let can = settings.flags & page::flags::PARANOID == 0 && lookout::are_possible(child);
     can.then(|| Lookout::start(page.page, known.clone())).flatten()
@@ -183,8 +184,8 @@ fn environment(
     server: Option<&PageServer>,
 ) -> Vec<(OsString, OsString)> {
     const PRELOAD: &str = "LD_PRELOAD";
-    // A program with AddressSanitizer refuses to start behind another preloaded library, unless told not to
-    // check.
+    // A program with AddressSanitizer refuses to start after another preloaded library, unless this check is
+    // turned off.
     const ASAN: &str = "ASAN_OPTIONS";
     let mut asan = std::env::var_os(ASAN).unwrap_or_default();
     asan.push(if asan.is_empty() { "" } else { ":" });
@@ -197,16 +198,16 @@ fn environment(
         .collect()
 }
 
-/// The supervisor must not keep alive what the program has released: ends of pipes, locked files, the directory
-/// it was started in.
+/// Closes inherited files and leaves the current directory. The supervisor must not keep open what the
+/// program has released: ends of pipes, locked files, the directory it was started in.
 fn let_go_of_inherited(own: &[i32]) {
     sys::close_all_but(own);
-    // Our files must not become standard input or output. The lowest free numbers are taken first.
+    // Occupy standard input and output, so that no file of ours gets these numbers.
     std::mem::forget([std::fs::File::open("/dev/null"), std::fs::File::open("/dev/null")]);
     let _ = std::env::set_current_dir("/");
 }
 
-/// The program has ended with a status of its own, so a failure to write a file is only reported.
+/// Writes a file. The program has already ended with its own status, so a failure is only reported.
 fn write(file: Option<Output>, what: &str, text: &[u8]) {
     if let Some(Err(e)) = file.map(|file| file.write(text)) {
         say(&format!("the {what} could not be written: {e}"));

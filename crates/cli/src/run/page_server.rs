@@ -1,10 +1,10 @@
-//! Hands the shared page to processes that cannot open it by its path: processes of another user, those in a pid
-//! namespace with a `/proc` of its own, and those that begin after the supervisor has ended.
+//! Hands the shared page to processes that cannot open it by its path: processes of another user, processes
+//! in a pid namespace with its own `/proc`, and processes that begin after the supervisor has ended.
 //!
 //! It listens on an abstract socket. The environment of the tree, which only the tree's own users can read,
-//! contains the socket's name and a secret. A process that sends the secret gets a descriptor of the page and its
-//! process id as seen from here. When the program has ended and other processes of its tree live on, the
-//! supervisor leaves a process behind that goes on answering while they live.
+//! contains the socket's name and a secret. A process that sends the secret gets a descriptor of the page and
+//! its process id as seen from here. If other processes of the tree live on after the program, the supervisor
+//! leaves a process behind that answers as long as they live.
 
 use std::io::{Read, Result};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -25,12 +25,12 @@ use crate::sys;
 
 /// A client that connects and sends nothing is dropped after this time.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How often the process that is left behind checks whether it is still needed.
+/// The interval at which the process that is left behind checks whether it is still needed.
 const LOOK: Duration = Duration::from_secs(1);
-/// It stays at least this long after the last client.
+/// That process stays at least this long after the last client.
 const STAYS: Duration = Duration::from_secs(5);
 
-/// The page's name in the list of a process's mappings: a file in memory, or a System V segment.
+/// The shared page's name in the list of a process's mappings: a memory file, or a System V segment.
 const PAGES: [&[u8]; 2] = [b"/memfd:memfold-shared", b"/SYSV"];
 
 /// The server; see the module.
@@ -46,7 +46,7 @@ struct Inner {
     page: OwnedFd,
     /// Held from the moment a connection is accepted until it is answered.
     answering: Mutex<()>,
-    /// The supervisor is about to end: it leaves new connections to the process that stays behind.
+    /// The supervisor is about to end, and leaves new connections to the process that stays behind.
     ends: AtomicBool,
 }
 
@@ -74,7 +74,7 @@ impl PageServer {
         })
     }
 
-    /// What the environment says about it.
+    /// The server's name and secret, for the environment.
     pub fn address(&self) -> String {
         format!("{};{}", self.inner.name, self.inner.secret)
     }
@@ -96,18 +96,18 @@ impl PageServer {
                 }
                 match inner.listener.accept() {
                     Ok((stream, _)) => _ = inner.answer(stream, Some(std::process::id() as i32)),
-                    // For example, no descriptors are left.
+                    // There may be no free descriptors, for example.
                     Err(_) => std::thread::sleep(PATIENCE),
                 }
             }
         })
     }
 
-    /// Called when the program has ended: if others of its tree live on, leaves a process behind that answers
-    /// them.
+    /// Called when the program has ended. If other processes of its tree live on, leaves a process behind
+    /// that answers them.
     pub fn leave(self, page: &'static Shared) {
-        // This process answers every connection that it has accepted; the next one answers all others. The flag
-        // is set first, so that a crowd of clients cannot keep the lock from this thread.
+        // This process answers every connection that it has accepted; its successor answers all others. The
+        // flag is set first, so that many clients cannot keep this thread from the lock.
         self.inner.ends.store(true, SeqCst);
         drop(self.inner.answering.lock());
         let began = process::stat(std::process::id() as i32).map_or(0, |stat| stat.start_time);
@@ -134,10 +134,10 @@ impl PageServer {
     }
 }
 
-/// Whether a slot's process lives. A process in a pid namespace that could not ask for its outer id has its
-/// inner one in the slot, and an id may be given to another process. So the process must have started after the
-/// supervisor (`began`), and must have the page mapped, or be about to look for it at `name`, as far as that
-/// can be seen.
+/// Whether a slot's process lives. The id in the slot may belong to an unrelated process: ids are reused, and
+/// a process in a pid namespace that could not ask for its outer id has its inner one in the slot. So the
+/// process must have started after the supervisor (`began`). As far as this process can see, it must also
+/// have the page mapped, or be about to look for it at `name`.
 fn is_of_the_tree(pid: i32, began: u64, name: &str) -> bool {
     if process::has_ended(pid) || process::stat(pid).is_none_or(|stat| stat.start_time < began) {
         return false;
@@ -148,10 +148,10 @@ fn is_of_the_tree(pid: i32, began: u64, name: &str) -> bool {
     };
     match std::fs::read(format!("/proc/{pid}/maps")) {
         Ok(text) if text.split(|byte| *byte == b'\n').any(is_page) => true,
-        // In the middle of an exec the kernel shows nothing.
+        // During an exec the kernel shows an empty environment.
         Ok(_) => process::environment(pid)
             .is_none_or(|all| all.is_empty() || all.windows(name.len()).any(|part| part == name.as_bytes())),
-        // Another user's process.
+        // The process belongs to another user, so nothing more can be seen.
         Err(_) => true,
     }
 }
@@ -163,7 +163,7 @@ impl Inner {
         nix::poll::poll(&mut wait, limit).unwrap_or(0) != 0
     }
 
-    /// While there is a supervisor, it knows the processes that it has started.
+    /// Answers a client. While there is a supervisor, the client must descend from it.
     fn answer(&self, mut stream: UnixStream, supervisor: Option<i32>) -> Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut said = vec![0; self.secret.len()];
@@ -200,7 +200,7 @@ mod tests {
             assert!(!later, "it is older than the tree");
             found
         };
-        // As if its id were that of a process which has ended.
+        // A process that looks for another page, as if the slot's id had been reused.
         assert!(!child("memfold-1-3"));
         assert!(child("memfold-1-2"));
     }

@@ -1,7 +1,8 @@
-//! Starts the program and changes nothing for it but three variables of its environment.
+//! Starts the program. The program finds everything as without memfold, except three variables of its
+//! environment.
 //!
-//! The standard library's `Command` is not used: it resets the signal mask and SIGPIPE of the new process, and
-//! the program must find them as memfold was started with them.
+//! The standard library's `Command` resets the signal mask and SIGPIPE of the new process. The program must
+//! inherit both as memfold did, so `Command` is not used.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -19,7 +20,7 @@ use crate::output::failure::{FAILED, Failure};
 use crate::sys::signals::Inherited;
 use crate::sys::{self, Fork, rlimits};
 
-/// What to start.
+/// A program to start, and its inherited settings.
 pub struct Start<'a> {
     /// Path of the executable.
     pub path: &'a Path,
@@ -27,15 +28,15 @@ pub struct Start<'a> {
     pub words: &'a [OsString],
     /// The environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Signals as memfold found them.
+    /// Signal settings as memfold inherited them.
     pub signals: Inherited,
-    /// Resource limits as memfold found them.
+    /// Resource limits as memfold inherited them.
     pub limits: rlimits::Inherited,
     /// A cgroup to enter first: its `cgroup.procs`.
     pub cgroup: Option<File>,
 }
 
-/// A process that will become the program when told to. It is forked before memfold has any threads, but starts
+/// A process that will become the program on command. It is forked before memfold has any threads, but starts
 /// the program only when the threads that serve it exist.
 pub struct Waiting {
     name: String,
@@ -57,9 +58,9 @@ impl Waiting {
 
     /// Starts the program, or reports why it cannot be executed.
     pub fn go(mut self) -> Result<Pid, Failure> {
-        // If the process is gone, no error number comes back either.
+        // If the process is gone, the read below fails, too.
         let _ = self.go.write_all(&[1]);
-        // The pipe closes when the program starts; four bytes mean that it could not.
+        // The pipe closes when the program starts. Four bytes mean that it could not start.
         let mut errno = [0; 4];
         match self.said.read_exact(&mut errno) {
             Ok(()) => {
@@ -86,7 +87,7 @@ pub fn prepare(start: &Start<'_>) -> Result<Waiting, Failure> {
         Fork::Parent(child) => Ok(Waiting { name, child, go, said }),
         Fork::Child => {
             drop((go, said));
-            // The parent is gone and can no longer tell it to start.
+            // The parent has ended, and can no longer give the command to start.
             if told.read_exact(&mut [0]).is_err() {
                 sys::exit_now(FAILED);
             }
@@ -105,14 +106,14 @@ fn become_program(
     environment: &[CString],
 ) -> Errno {
     if let Some(mut group) = start.cgroup.as_ref() {
-        // Only the measurement depends on it: a refusal is not the program's problem.
+        // Only the measurement depends on this, so a refusal does not prevent the program.
         let _ = group.write_all(b"0");
     }
     if let Err(errno) = start.signals.restore().and_then(|()| start.limits.restore()) {
         return errno;
     }
     let errno = sys::exec(path, words, environment);
-    // As in execvp: an executable file of a format unknown to the kernel is a script for the shell.
+    // As in execvp, an executable file of a format unknown to the kernel is a script for the shell.
     if errno == Errno::ENOEXEC { sys::exec(c"/bin/sh", shell, environment) } else { errno }
 }
 

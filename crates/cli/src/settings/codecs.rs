@@ -8,9 +8,9 @@ use crate::output::failure::Failure;
 /// The names of the two codecs, as the registry writes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Codecs {
-    /// For data that was just evicted.
+    /// For data that were just evicted.
     pub fast: String,
-    /// For data that stays cold.
+    /// For data that stay cold.
     pub dense: Option<String>,
 }
 
@@ -37,8 +37,8 @@ pub fn split(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Checks a codec for a program: the preload library must support it too, and receives its name through the
-/// shared page.
+/// Checks a codec for a program: the preload library must support it, too. The library receives its name
+/// through the shared page.
 fn known(name: &str) -> Result<String, Failure> {
     let found = codec(name).map_err(|error| refused(name, &error.to_string()))?;
     if is_optional(found) {

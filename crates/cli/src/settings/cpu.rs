@@ -1,7 +1,8 @@
-//! `MEMFOLD_CPU` and `--cpu`: which of the processor's instructions the codecs use.
+//! `MEMFOLD_CPU` and `--cpu` choose the processor's instructions that the codecs use.
 //!
-//! All paths produce the same bytes; the slower ones are for measurements and for debugging. Only this module
-//! reads the variable: the codecs of this process are told directly, those of a program through the shared page.
+//! All paths produce the same bytes; the slower ones are for measurements and debugging. Only this module
+//! reads the variable. It sets the path of this process's codecs directly, and that of a program's codecs
+//! through the shared page.
 
 use memfold_codec::cpu::{self, Path};
 

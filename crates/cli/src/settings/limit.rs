@@ -1,4 +1,4 @@
-//! Limits of memory: how they are written, and how far they may be exceeded.
+//! Memory limits: their syntax, and the tolerance.
 
 use memfold::size::{self, Human, Size};
 use memfold_proc::memory;
@@ -8,10 +8,10 @@ use crate::output::failure::{Failure, say};
 
 /// The value of `--limit` that is not a size.
 pub const AUTO: &str = "auto";
-/// The fraction of the machine's memory, or the cgroup's, that is left to others if the user gave no limit.
+/// If the user gave no limit, 1/SPARE of the machine's or the cgroup's memory is left to others.
 const SPARE: u64 = 16;
 
-/// The limit if only idle memory is to be compressed.
+/// The limit for compressing only idle memory.
 pub(super) fn most(whose: Option<i32>) -> Result<u64, Failure> {
     let memory = memory::usable_by(whose).ok_or_else(|| {
         Failure::new(
@@ -21,10 +21,10 @@ pub(super) fn most(whose: Option<i32>) -> Result<u64, Failure> {
     Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
 }
 
-/// How to write a limit where it is not an option.
+/// The syntax of a limit where it is not an option.
 pub const HOW: &str = "give a size like 512M, 1.5G, a bare number of bytes, or 50%, or auto";
 
-/// The limit of `memfold run`, with a warning if something may prevent it from being held.
+/// The limit of `memfold run`. Prints a warning if something may prevent it from being held.
 pub(super) fn limit(text: Option<&str>) -> Result<u64, Failure> {
     const HOW: &str =
         "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
@@ -41,9 +41,9 @@ pub(super) fn limit(text: Option<&str>) -> Result<u64, Failure> {
 pub struct Limit {
     /// In bytes.
     pub bytes: u64,
-    /// Only as much as the programs need is kept resident, even if there is room.
+    /// Only the memory that the programs need stays resident, even if there is room for more.
     pub is_auto: bool,
-    /// What may prevent it from being held.
+    /// A warning about something that may prevent it from being held.
     pub warning: Option<String>,
 }
 

@@ -28,24 +28,24 @@ pub struct Settings {
     pub codecs: Codecs,
     /// Fill ratio in 1/64.
     pub fill_ratio: u32,
-    /// What to do when the limit cannot be held.
+    /// The action when the limit cannot be held.
     pub on_full: OnFull,
     /// Bits of `page::flags`.
     pub flags: u32,
-    /// Eviction although there is room.
+    /// Eviction while there is room.
     pub proactive: Proactive,
-    /// Where data that do not fit go.
+    /// The tier for data that do not fit.
     pub spill: Option<Spill>,
     /// The instructions for codecs to use, if not the fastest.
     pub cpu: Option<Path>,
 }
 
-/// How memory is evicted although there is room.
+/// How memory is evicted while there is room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Proactive {
-    /// The share of time in which a thread may wait, in millionths; 0: nothing is evicted this way.
+    /// The share of time in which a thread may wait, in millionths; 0 turns this eviction off.
     pub stall_ppm: u32,
-    /// How long memory must be untouched, ms; 0: as much as that share allows.
+    /// How long memory must be untouched, in ms; 0: as little as that share allows.
     pub idle_ms: u32,
 }
 

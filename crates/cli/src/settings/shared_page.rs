@@ -1,4 +1,4 @@
-//! The shared page: the memory file or segment that it is, and the settings written into it. Its layout is in
+//! The shared page: makes its memory file or segment, and writes the settings into it. Its layout is in
 //! `memfold_shared`.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -20,22 +20,22 @@ use crate::sys;
 /// `MFD_NOEXEC_SEAL` (Linux 6.3): some machines refuse memory files without it.
 const NOEXEC_SEAL: u32 = 8;
 
-/// The shared page, and the descriptor through which others find it.
+/// The shared page, and the file or segment through which others find it.
 pub struct SharedPage {
     /// The page itself.
     pub page: &'static Shared,
-    /// The area that follows it if there is a spill target.
+    /// The spill area that follows it, if there is a spill target.
     pub area: Option<&'static Area>,
-    /// Where others find it.
+    /// The file or segment through which others find it.
     place: PageMemory,
 }
 
-/// The kind of memory that the page is.
+/// The kinds of memory for the page.
 enum PageMemory {
     /// A memory file; closed at exec.
     File(OwnedFd),
-    /// A System V segment, by its number, where the file size limit does not allow a memory file. Other
-    /// users' programs cannot open it.
+    /// A System V segment, by its number, if the file size limit does not allow a memory file. Other users'
+    /// programs cannot open it.
     Segment(i32),
 }
 
@@ -71,8 +71,8 @@ impl SharedPage {
         let place = PageMemory::make(bytes).map_err(failed)?;
         let page = place.map();
         if let PageMemory::Segment(number) = place {
-            // Nothing is left behind, however this process ends. Linux still lets others attach the segment
-            // while any process has it.
+            // However this process ends, the segment does not remain. Linux still lets others attach it while
+            // any process has it.
             sys::disown_segment(number);
         }
         let page: &Shared = page.map_err(failed)?;
@@ -139,14 +139,14 @@ fn prepare(area: &Area, spill: &Spill, limit: u64) -> Result<(), Failure> {
     area.seal.store(if spill.is_encrypted { area::seal::ENCRYPTED } else { area::seal::CHECKED }, Relaxed);
     area.batch_bytes.store(Area::batch_bytes_for(limit) as u32, Relaxed);
     area.next_batch.store(1, Relaxed);
-    // A kernel without such namespaces does not have this file.
+    // A kernel without pid namespaces lacks this file.
     let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |file| file.ino());
     area.namespace.store(namespace, Relaxed);
     area.server.store(std::process::id(), Relaxed);
     Ok(())
 }
 
-/// Whether a memory file keeps its size for ever.
+/// Whether the size of a memory file can never change.
 pub fn is_sealed(file: &impl std::os::fd::AsFd) -> bool {
     fcntl(file, FcntlArg::F_GET_SEALS)
         .is_ok_and(|seals| SealFlag::from_bits_truncate(seals).contains(SealFlag::F_SEAL_SHRINK))
@@ -155,7 +155,7 @@ pub fn is_sealed(file: &impl std::os::fd::AsFd) -> bool {
 /// A memory file, closed at exec, whose descriptor is not one of the standard three.
 pub fn memory_file(name: &std::ffi::CStr, wanted: MFdFlags) -> nix::Result<OwnedFd> {
     let always = MFdFlags::MFD_CLOEXEC;
-    // Kernels refuse the call if they do not know a flag.
+    // A kernel refuses the call if it does not know a flag.
     let known_long = always | wanted & MFdFlags::MFD_ALLOW_SEALING;
     let file = memfd_create(name, always | wanted).or_else(|_| memfd_create(name, known_long))?;
     sys::above_standard(file).map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))

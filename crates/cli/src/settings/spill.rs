@@ -1,4 +1,4 @@
-//! `--spill`: where data that do not fit go.
+//! `--spill`: the tier for data that do not fit.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub struct Spill {
     pub most: Option<u64>,
     /// How long a thread waits for a page.
     pub patience: Duration,
-    /// Encrypted, not only checksummed.
+    /// Batches are encrypted, not only checksummed.
     pub is_encrypted: bool,
 }
 
@@ -61,7 +61,7 @@ impl Spill {
         Ok(Some(Self { target, most, patience, is_encrypted: !args.spill_unencrypted }))
     }
 
-    /// Opens the tier: problems are reported before anything is started.
+    /// Opens the tier, so that problems are reported before anything is started.
     pub fn open(&self) -> Result<Box<dyn Tier>, Failure> {
         let run = format!("{}-{:016x}", std::process::id(), u64::from_le_bytes(random()?));
         let terms = Terms { most: self.most, told: say, ..Terms::default() };

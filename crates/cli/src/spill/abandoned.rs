@@ -1,8 +1,8 @@
-//! Abandoned request slots: their process has ended, has become another program, or is stopped.
+//! Abandoned request slots: their process has ended, has executed another program, or is stopped.
 //!
-//! An answer that is not taken is taken away after some seconds, or a few stopped processes would keep all
-//! slots from the others: a process that continues later asks again. A slot that is being filled stays with
-//! its process as long as that lives, since the process writes to it without checking.
+//! An answer that is not taken is dropped after some seconds. Otherwise a few stopped processes could occupy
+//! all slots; a process that continues later asks again. A slot that is being filled belongs to its process
+//! as long as the process lives, because the process writes to it without checking.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -20,19 +20,19 @@ const KEPT: Duration = Duration::from_secs(5);
 struct Found {
     word: Word,
     since: Instant,
-    /// The process that had it then; `None` if it could not be identified.
+    /// The process that had the slot then; `None` if it could not be identified.
     who: Option<Who>,
 }
 
-/// See the module.
+/// Finds and frees abandoned request slots; see the module.
 #[derive(Default)]
 pub struct Abandoned {
     found: [Option<Found>; POSTS],
 }
 
 impl Abandoned {
-    /// Frees abandoned request slots. Returns processes, and the batches that were kept for them without
-    /// their ever learning of it.
+    /// Frees abandoned request slots. Returns processes and the batches that were stored for them without
+    /// their knowledge.
     pub fn sweep(
         &mut self,
         area: &Area,
@@ -46,8 +46,8 @@ impl Abandoned {
                 *found = None;
                 continue;
             }
-            // The process that has the number now had the slot, or one before it had: if that changes, all of
-            // them are gone.
+            // The slot belongs to the process that has this id now, or to an earlier one with the same id.
+            // Once another process has the id, all of these are gone.
             let new = || Found { word, since: now, who: who_is(word.pid()) };
             let known = *found.insert(found.filter(|found| found.word == word).unwrap_or_else(new));
             let is_left = word.pid() == NOBODY || is_gone(word.pid()) || {
@@ -57,7 +57,7 @@ impl Abandoned {
             if !is_left && !is_old {
                 continue;
             }
-            // Read while the slot is unchanged: a moment later it may belong to another process.
+            // Read these before freeing the slot, which may then belong to another process.
             let is_kept = word.state() == state::ANSWERED
                 && post.kind.load(Relaxed) == kind::PUT
                 && post.answer.load(Relaxed) == answer::DONE;
@@ -95,7 +95,7 @@ mod tests {
         let (put, get) = (post(area, kind::PUT, state::ANSWERED), post(area, kind::GET, state::ANSWERED));
         let others = [state::TAKEN, state::ASKED, state::BUSY].map(|state| post(area, kind::PUT, state));
         assert_eq!(abandoned.sweep(area, begin, Who::of), []);
-        // A slot that was answered only now waits on.
+        // A slot that was answered only now is kept.
         let (number, before) = get;
         assert!(area.free(number, before));
         let again = post(area, kind::GET, state::ANSWERED);
@@ -114,7 +114,7 @@ mod tests {
         let now = Instant::now();
         let this = Who::of(std::process::id());
         assert!(abandoned.sweep(area, now, |_| this).is_empty() && area.posts[number].load() == word);
-        // Slots that the new process has taken itself belong to it.
+        // Slots that the new process has taken stay with it.
         let (other, others) = post(area, kind::PUT, state::TAKEN);
         let next = Who::of(1);
         assert!(this.zip(next).is_some_and(|(this, next)| this.was_before(next)));

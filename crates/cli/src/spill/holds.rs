@@ -1,4 +1,4 @@
-//! Which processes hold which batches: a batch is deleted when no process needs it any more.
+//! Records which processes hold which batches. A batch is deleted when no process holds it any more.
 //!
 //! ```text
 //! put          the process holds it
@@ -7,13 +7,13 @@
 //! exec, end    the process holds nothing
 //! ```
 //!
-//! A process is identified by its number, and by a property that distinguishes it from another process, or
-//! another program, with the same number later: a process that becomes a program without the library does not
-//! report that.
+//! A process is identified by its id and by a property ([`Who`]) that tells it from a later process or
+//! program with the same id. This is necessary because a process that executes a program without the library
+//! does not report that.
 //!
-//! A child claims its batches within milliseconds, or never: the fork failed, or the child was ended before
-//! it could ask. The batches set aside for it are deleted some minutes later, if its parent has ended or has
-//! no child that might still claim, so that a child that is merely slow loses nothing.
+//! A child claims its batches within milliseconds, or never if the fork failed or the child ended early. The
+//! batches set aside for it are deleted some minutes later, once its parent has ended or has no child that
+//! might still claim. So a slow child loses nothing.
 
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
@@ -41,37 +41,37 @@ struct Holder {
     held: HashSet<u64>,
 }
 
-/// Information about processes, from outside this module.
+/// Information about processes, which this module gets from its caller.
 pub trait Outside {
     /// Whether a process has certainly ended.
     fn is_gone(&self, pid: u32) -> bool;
-    /// The process with that number.
+    /// The process that has this id.
     fn who(&self, pid: u32) -> Option<Who>;
     /// The children of a process; `None` if unknown.
     fn children(&self, pid: u32) -> Option<Vec<u32>>;
 }
 
-/// See the module.
+/// The record; see the module.
 #[derive(Debug, Default)]
 pub struct Holds {
-    /// By process; including processes that hold nothing.
+    /// The holders by process id, including processes that hold nothing.
     of: HashMap<u32, Holder>,
     aside: Vec<Aside>,
-    /// Batches held by no process, which still must be deleted.
+    /// Batches that no process holds, and which must still be deleted.
     forgone: Vec<u64>,
     /// How many processes hold each batch, including those for which it is set aside.
     count: HashMap<u64, u32>,
 }
 
 impl Holds {
-    /// A program begins: the process is known, and holds nothing. Like the other functions, it returns the
-    /// batches that no process holds any more.
+    /// A program begins: the process holds nothing. Like the other functions, this one returns the batches
+    /// that no process holds any more.
     pub fn begin(&mut self, pid: u32, who: Option<Who>) -> Vec<u64> {
         let before = self.of.insert(pid, Holder { who, ..Holder::default() });
         self.let_go(before.unwrap_or_default().held)
     }
 
-    /// The process exists.
+    /// Adds a process, unless it is known already.
     pub fn enter(&mut self, pid: u32, who: Option<Who>) -> Vec<u64> {
         let known = self.of.get(&pid).map(|holder| holder.who);
         match known {
@@ -87,13 +87,13 @@ impl Holds {
         }
     }
 
-    /// When the batch was kept no process waited for it any more: it is deleted at the next sweep.
+    /// The process will not learn that its batch was stored, so the batch is deleted at the next sweep.
     pub fn forgo(&mut self, pid: u32, batch: u64) {
         let free = self.release(pid, &[batch]);
         self.forgone.extend(free);
     }
 
-    /// The process no longer needs these.
+    /// The process no longer needs these batches.
     pub fn release(&mut self, pid: u32, batches: &[u64]) -> Vec<u64> {
         let Some(own) = self.of.get_mut(&pid) else { return Vec::new() };
         let held: HashSet<u64> = batches.iter().copied().filter(|batch| own.held.remove(batch)).collect();
@@ -130,7 +130,7 @@ impl Holds {
         }
     }
 
-    /// Forgets processes that are gone.
+    /// Forgets processes that are gone, and batches that no child will claim.
     pub fn sweep(&mut self, outside: &impl Outside) -> Vec<u64> {
         let is_gone = |pid: u32, who: Option<Who>| outside.is_gone(pid) || was_before(who, outside.who(pid));
         let of = self.of.iter();
@@ -141,7 +141,7 @@ impl Holds {
             let holder = self.of.remove(&pid).unwrap_or_default();
             free.extend(self.let_go(holder.held));
         }
-        // The child will not come: every child of that parent is known here.
+        // If every child of the parent is known here, no child will claim any more.
         let is_known = |child: &u32| self.of.contains_key(child);
         let has_no_more = |parent: u32| {
             outside.is_gone(parent) || outside.children(parent).is_some_and(|all| all.iter().all(is_known))
@@ -155,12 +155,12 @@ impl Holds {
         free
     }
 
-    /// No process holds anything any more. Returns all batches that were held.
+    /// Forgets all processes. Returns all batches that were held.
     pub fn end(&mut self) -> Vec<u64> {
         std::mem::take(self).count.into_keys().collect()
     }
 
-    /// Whether any process holds batches, or may do so later.
+    /// Whether any process holds batches, or may hold some later.
     pub fn any(&self) -> bool {
         !self.count.is_empty() || !self.of.is_empty()
     }
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(holds.claim(1, 7, 2, None), [] as [u64; 0]);
         assert_eq!(holds.release(2, &[11, 12]), [11]);
         assert_eq!(holds.sweep(&without(&[1])), [12]);
-        // It executes another program.
+        // The child executes another program.
         assert_eq!(holds.begin(2, None), [13]);
         assert!(holds.any(), "it may hold something one day");
         assert_eq!(holds.sweep(&without(&[2])), [] as [u64; 0]);
@@ -240,7 +240,7 @@ mod tests {
         let Some(long_ago) = Instant::now().checked_sub(WAITS * 2) else { return };
         holds.fork(1, 1, long_ago);
         holds.fork(1, 2, Instant::now());
-        // The parent becomes another program, which forks.
+        // The parent executes another program, which forks.
         assert_eq!(holds.begin(1, None), [] as [u64; 0]);
         holds.add(1, 6);
         holds.fork(1, 3, Instant::now());

@@ -4,7 +4,7 @@
 //! ```text
 //!   request slots ──> service (threads) ──> engine ──> tier
 //!                       ├─ holds      which process needs which batch, through forks and execs (who)
-//!                       └─ abandoned  request slots that nobody waits at any more
+//!                       └─ abandoned  request slots whose process no longer waits
 //! ```
 
 mod abandoned;
@@ -18,7 +18,7 @@ mod tests {
     use crate::settings::shared_page::SharedPage;
     use crate::settings::spill::Spill;
 
-    /// An area without a server.
+    /// A spill area without a server.
     pub fn area() -> &'static memfold_shared::spill::Area {
         let target = "/nowhere".parse().unwrap();
         let patience = std::time::Duration::from_secs(60);

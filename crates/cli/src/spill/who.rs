@@ -1,5 +1,5 @@
-//! The identity of a process: its number alone may belong to another process by now, or the process may have
-//! become another program.
+//! The identity of a process. Its id is not enough: another process may have it by now, or the process may
+//! have executed another program.
 
 use memfold_proc::process;
 use nix::errno::Errno;
@@ -15,21 +15,21 @@ pub struct Who {
 }
 
 impl Who {
-    /// The process that has that number now; `None` if there is none, or it is unknown.
+    /// The process that has this id now; `None` if there is none, or it is unknown.
     pub fn of(pid: u32) -> Option<Self> {
         let stat = process::stat(i32::try_from(pid).ok()?)?;
         let image = stat.image.is_known().then_some(stat.image.stack);
         Some(Who { start_time: stat.start_time, image })
     }
 
-    /// Whether this process is certainly gone, if `now` has its number.
+    /// Whether this process or program is certainly gone, if `now` has its id.
     pub fn was_before(self, now: Self) -> bool {
         let has_changed = self.image.zip(now.image).is_some_and(|(then, now)| then != now);
         self.start_time != now.start_time || has_changed
     }
 }
 
-/// Whether a process has certainly ended: one that cannot be seen may exist.
+/// Whether a process has certainly ended. A process that cannot be seen may still exist.
 pub fn is_gone(pid: u32) -> bool {
     let Ok(pid) = i32::try_from(pid) else { return false };
     let asked = nix::sys::signal::kill(Pid::from_raw(pid), None);
@@ -59,7 +59,7 @@ mod tests {
         let wait_for = |name: &str| {
             loop {
                 let is_named = process::name(pid as i32).as_deref() == Some(name.as_bytes());
-                // The name changes a moment before the image can be read.
+                // During an exec the name changes a moment before the image can be read.
                 let who = Who::of(pid).unwrap();
                 if is_named && who.image.is_some() {
                     return who;
@@ -72,7 +72,7 @@ mod tests {
         drop(child.stdin.take());
         let sleep = wait_for("sleep");
         assert!(shell.was_before(sleep) && shell.start_time == sleep.start_time);
-        // Unknown values are not changes.
+        // An unknown value does not count as a change.
         assert!(!shell.was_before(Who { image: None, ..sleep }));
         assert!(!Who { image: None, ..shell }.was_before(sleep));
         assert!(shell.was_before(Who { start_time: shell.start_time + 1, ..shell }));

@@ -1,4 +1,4 @@
-//! Calls of processes: one that finds the limit near wakes the supervisor before its next sample.
+//! Calls of processes: a process that finds the limit near wakes the supervisor before its next sample.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,7 +9,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::sys;
 
-/// Calls by processes are answered at most this often.
+/// The minimum time between two answers to calls.
 pub const CALLED: Duration = Duration::from_millis(2);
 
 /// A descriptor that becomes readable when a process calls.

@@ -1,11 +1,11 @@
-//! A program that has ended but is not gone: some of memfold's threads in it were killed and have not yet got a
-//! CPU to die on.
+//! Detects a program that has ended but is not gone: some of memfold's threads in it were killed, but have
+//! had no CPU time to exit.
 //!
-//! The kernel reports the end of a process when its last thread is gone. The program's own threads die where they
-//! run. Each of memfold's threads is bound to one CPU, and on a machine where other threads keep that CPU busy
-//! their end may take long (up to 100 s on Linux 6.18, beside a program with hundreds of threads that wake each
-//! other all the time). By then nothing of the program runs, and its descriptors are closed, so nobody who waits
-//! for the program needs to wait for these threads.
+//! The kernel reports the end of a process when its last thread is gone. Each of memfold's threads is bound
+//! to one CPU. If other threads keep that CPU busy, its exit may take long (up to 100 s on Linux 6.18, beside
+//! a program with hundreds of threads that wake each other all the time). By then nothing of the program
+//! runs, and its descriptors are closed, so nothing that waits for the program needs to wait for these
+//! threads.
 //!
 //! ```text
 //!   first thread: Z, its status known     others: SIGKILL pending, all signals blocked, as memfold's threads have them
@@ -15,17 +15,17 @@ use std::time::{Duration, Instant};
 
 use memfold_proc::process::{self, Ending};
 
-/// How long to wait for killed threads; usually they are gone at once.
+/// How long to wait for killed threads. Usually they are gone at once.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Checks whether the program is in this state, and since when.
+/// Since when the program has been in this state.
 #[derive(Debug, Default)]
 pub struct Dying {
     since: Option<Instant>,
 }
 
 impl Dying {
-    /// How the program has ended, if only threads of memfold's are left of it and they were killed some time ago.
+    /// How the program has ended, if only killed threads of memfold have been left of it for some time.
     pub fn look(&mut self, program: i32, now: Instant) -> Option<Ending> {
         if !is_dying(program) {
             self.since = None;
@@ -39,7 +39,7 @@ impl Dying {
 fn is_dying(program: i32) -> bool {
     process::stat(program).is_some_and(|stat| stat.state == b'Z' && stat.threads > 1)
         && process::threads(program).filter(|tid| *tid != program).all(|tid| {
-            // A thread that is gone by now does not count.
+            // A thread that has just exited does not count.
             process::signals(program, tid).is_none_or(|signals| signals.is_killed && signals.blocks_all)
         })
 }
@@ -59,7 +59,7 @@ mod tests {
         while !process::has_ended(pid) {
             std::thread::yield_now();
         }
-        // Its parent only has to wait for it.
+        // A plain zombie is not dying.
         assert_eq!((dying.look(pid, Instant::now()), dying.look(pid, later)), (None, None));
         assert_eq!(process::ending(pid), Some(Ending::Signalled(9)));
         child.wait().unwrap();

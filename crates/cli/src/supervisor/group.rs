@@ -1,9 +1,9 @@
 //! A memory cgroup for the tree: it measures resident memory, each page once, and never limits anything.
 //!
-//! It is a child of the cgroup that memfold was started in, so every limit there stays in force. Version 2 allows
-//! such children only where the parent holds no processes (in practice the root); elsewhere none is made and the
-//! caller measures in another way. Entering a cgroup makes the kernel wait for a grace period of 10 to 25 ms, so
-//! memfold makes one only on request.
+//! It is a child of the cgroup that memfold was started in, so every limit there stays in force. Version 2
+//! allows such children only if the parent holds no processes (in practice the root). Otherwise no cgroup is
+//! made, and the caller measures in another way. Entering a cgroup makes the kernel wait for a grace period
+//! of 10 to 25 ms, so memfold makes one only on request.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -41,7 +41,7 @@ impl Group {
         OpenOptions::new().write(true).open(self.directory.join("cgroup.procs"))
     }
 
-    /// Private anonymous memory of all members, in bytes.
+    /// Private anonymous memory of all processes in the cgroup, in bytes.
     pub fn resident(&self) -> Option<u64> {
         let text = fs::read_to_string(self.directory.join("memory.stat")).ok()?;
         field(&text, self.line)?.parse().ok()
@@ -54,7 +54,7 @@ impl Drop for Group {
     }
 }
 
-/// Removes what a killed supervisor left behind.
+/// Removes cgroups that killed supervisors left behind.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -66,8 +66,8 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// Moves surviving daemons back to the cgroup that memfold came from. A daemon that forks meanwhile can need
-/// another round.
+/// Removes a cgroup, after moving surviving daemons back to the cgroup that memfold came from. A daemon that
+/// forks meanwhile may need another round.
 fn remove(directory: &Path, parent: &Path) {
     for _ in 0..10 {
         if fs::remove_dir(directory).is_ok() {

@@ -1,5 +1,5 @@
-//! Why a process stays over the limit: private memory that counts and is not managed. memfold looks for it in the
-//! kernel's list of the process's mappings, seldom, and only while the limit is exceeded.
+//! Explains why a process stays over the limit: private memory that counts but is not managed. memfold
+//! searches the kernel's list of the process's mappings for it, rarely, and only while the limit is exceeded.
 
 use std::io::{BufRead, BufReader};
 
@@ -7,10 +7,10 @@ use memfold_proc::maps::{Mapping, figure};
 
 use crate::report::seen::Held;
 
-/// The runtime leaves mappings smaller than this alone.
+/// The runtime does not manage mappings smaller than this.
 const SMALLEST: u64 = 64 << 10;
 
-/// Kinds of such memory. The text follows a size.
+/// Kinds of memory that is not managed. The text follows a size.
 const KINDS: [&str; 5] = [
     "are changed pages of files (private mappings)",
     "are the main thread's stack",
@@ -54,7 +54,7 @@ fn parse(text: impl BufRead) -> Option<Held> {
     Some(Held { bytes, what: KINDS[kind] })
 }
 
-/// The kind of a mapping, as far as its line tells.
+/// The kind of a mapping, as far as its first line tells.
 fn kind_of(mapping: &Mapping) -> Option<usize> {
     match mapping.name {
         [b'/', ..] => Some(FILES),

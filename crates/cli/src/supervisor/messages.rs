@@ -1,4 +1,4 @@
-//! Messages of processes, which the supervisor prints: they may have no standard error of their own.
+//! Prints messages of processes, which may have no usable standard error of their own.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -6,14 +6,14 @@ use memfold_shared::page::{self, Shared};
 
 use crate::output::failure::say;
 
-/// How often to look at a message that is being written before it is given up.
+/// How often to look at an unfinished message before giving it up.
 const PATIENCE: u32 = 50;
 
-/// How far the ring was read.
+/// The reader of the ring of messages.
 #[derive(Debug, Default)]
 pub struct Messages {
     read: u32,
-    /// Number of looks in vain at the next message.
+    /// The number of looks at the next message, which is unfinished.
     looks: u32,
 }
 
@@ -31,7 +31,7 @@ impl Messages {
             let number = self.read;
             let message = &shared.messages[number as usize % page::MESSAGES];
             if message.seq.load(Acquire) != number.wrapping_add(1) {
-                // It is still being written; or its writer was ended in the middle.
+                // The message is still being written, or its writer was killed meanwhile.
                 self.looks += 1;
                 if self.looks <= PATIENCE {
                     return;

@@ -1,12 +1,12 @@
 //! The supervisor: it stays while the program runs, watches the tree, and collects data for the statistics.
 //!
 //! It is a loop around one wait: for a signal, for a call of a process because the limit is near, or for the
-//! next sample. Samples are far apart while there is room (100 ms) and close together near the limit (10 ms),
-//! so that the room cannot be filled faster than this is noticed.
+//! time of the next sample. Samples are far apart while there is room (100 ms) and close together near the
+//! limit (10 ms, or 3 ms while pages are shared), so that memory cannot fill the room unnoticed.
 //!
-//! Its own memory counts towards the limit, so it uses little: no threads but tiny ones that wait for calls
-//! and watch processes without a keeper (`lookout`), and no growing list but that of the members. With
-//! `--spill` there are also the threads and lists of spilling (`spill/`).
+//! Its own memory counts towards the limit, so it uses little: only tiny threads, which wait for calls, hand
+//! out the shared page, and watch processes without a keeper (`lookout`), and only one growing list, that of
+//! the members. With `--spill` there are also the threads and lists of spilling (`spill/`).
 
 mod calls;
 mod dying;
@@ -50,10 +50,10 @@ use witness::Witness;
 
 const FAR: Duration = Duration::from_millis(100);
 const NEAR: Duration = Duration::from_millis(10);
-/// The same near the limit while pages are shared by fork: every first write to one makes a copy, which only
-/// the supervisor sees as growth.
+/// The interval near the limit while pages are shared by fork: every first write to such a page makes a copy,
+/// and only the supervisor sees this growth.
 const NEAR_SHARED: Duration = Duration::from_millis(3);
-/// Assumed growth of memory, bytes a second.
+/// Assumed maximum growth of memory, in bytes per second.
 const GROWTH: u64 = 4 << 30;
 
 /// Watches one tree.
@@ -66,14 +66,14 @@ pub struct Supervisor<'a> {
     begin: Instant,
     messages: Messages,
     seen: Seen,
-    /// For a report, if one is wanted.
+    /// The records for a report, if one is wanted.
     records: Option<Box<Records>>,
     /// The limit at the last look, and since when resident memory has exceeded it because it was lowered.
     limit: u64,
     lowered: Option<Instant>,
-    /// The last look, with the resident and logical memory at that time.
+    /// The time of the last look, with the resident and logical memory then.
     last: (Instant, u64, u64),
-    /// Serves the spill area, if there is one; `swept` is when it was last attended to.
+    /// Serves the spill area, if there is one; `swept` is the time of its last sweep.
     service: Option<&'a Service>,
     swept: Instant,
     dying: Dying,
@@ -119,13 +119,13 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Makes it pass information on to the lookout.
+    /// Makes the supervisor pass results on to the lookout.
     pub fn telling(mut self, known: Arc<Known>) -> Self {
         self.tree.known = Some(known);
         self
     }
 
-    /// Stays until the program ends.
+    /// Watches the tree until the program ends.
     pub fn watch(mut self, witness: Option<Witness>) -> (Ending, Seen, Option<Box<Records>>) {
         let calls = calls::listen(self.shared);
         self.tree.not_of_it = witness.as_ref().map(Witness::pid);
@@ -155,7 +155,7 @@ impl<'a> Supervisor<'a> {
         loop {
             let called = self.wait(calls, (last + interval).saturating_duration_since(Instant::now()));
             self.pass_on(witness);
-            // Reaped every time: one SIGCHLD can stand for several children.
+            // Reap every time, because one SIGCHLD can stand for several children.
             if let Some(ending) = self.reap() {
                 return ending;
             }
@@ -172,8 +172,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Passes on signals that arrived here and that the program, as a member of the process group, has not
-    /// got itself.
+    /// Passes on signals that arrived here, except those that the program has got itself as a member of the
+    /// process group.
     fn pass_on(&self, witness: Option<&Witness>) {
         let mut for_all = Vec::new();
         let mut sent = self.read_signals(&mut for_all);
@@ -182,8 +182,8 @@ impl<'a> Supervisor<'a> {
             let alone =
                 witness.map_or_else(|| numbers.clone(), |witness| witness.not_for_all(self.program, &sent));
             alone.iter().for_each(|number| sys::send_signal(self.program, *number));
-            // By now signals for all have arrived here as well: once from a sender that had signalled this
-            // process before, and once with the others.
+            // Signals to the whole group have arrived here by now: a second time, if the sender had also
+            // signalled this process alone.
             sent = self.read_signals(&mut for_all);
             sent.retain(|(number, _)| !numbers.contains(number) || alone.contains(number));
             if let Some(witness) = witness {
@@ -195,7 +195,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Signals sent by processes, with their senders. Others go to `for_all`.
+    /// Signals sent by processes, with their senders. Signals from the kernel to the whole group go to
+    /// `for_all`.
     fn read_signals(&self, for_all: &mut Vec<i32>) -> Vec<(i32, i32)> {
         let mut sent = Vec::new();
         while let Some(event) = self.signals.next() {
@@ -215,7 +216,7 @@ impl<'a> Supervisor<'a> {
             PollFd::new(own, PollFlags::POLLIN),
             PollFd::new(calls.map_or(own, |c| c.as_fd()), PollFlags::POLLIN),
         ];
-        // A fraction of a millisecond rounds up: a wait of zero would spin.
+        // Round up to a millisecond, because a wait of zero would spin.
         let at_most = PollTimeout::try_from(at_most + Duration::from_micros(999)).unwrap_or(PollTimeout::MAX);
         if nix::poll::poll(&mut wait, at_most).unwrap_or(0) == 0 {
             return false;
@@ -226,8 +227,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Collects children that have ended: the program, and orphans of the tree, whose parent this process has
-    /// become.
+    /// Collects children that have ended: the program, and adopted orphans of the tree.
     fn reap(&self) -> Option<Ending> {
         while let Some((pid, ending)) = sys::reap() {
             if pid == self.program {

@@ -1,6 +1,7 @@
-//! How many more tasks the tree may have: `pids.max` of its cgroup and of the cgroups above it. When the tree
-//! comes near that, memfold ends its own threads, those of the smallest processes first (`memfold_shared::near`).
-//! A process of the tree that cannot start a thread or a process raises the level, too.
+//! Watches how many more tasks the tree can have, according to `pids.max` of its cgroup and the cgroups above
+//! it. When the tree comes near this limit, the level of scarcity rises, and memfold ends its own threads,
+//! those of the smallest processes first (`memfold_shared::near`). A process of the tree that cannot start a
+//! thread or a process raises the level, too.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
@@ -11,19 +12,19 @@ use memfold_proc::{cgroup, number};
 
 /// The time between two checks.
 const LOOKS: Duration = Duration::from_millis(50);
-/// How long a level lasts after it was last raised.
+/// How long a level lasts before it falls by one.
 const HOLDS: Duration = Duration::from_secs(1);
-/// The limit is near when less than one part in this many of it is left, or fewer than this many tasks.
+/// The limit is near when less than 1/PART of it is left, or fewer than FEW tasks.
 const PART: u64 = 8;
 const FEW: u64 = 8;
 
 /// Watches the limits.
 pub struct Pids {
-    /// Directories of cgroups that have such a limit.
+    /// The directories of cgroups that have such a limit.
     limited: Vec<PathBuf>,
     next: Instant,
     near: bool,
-    /// The level at the last check, and when it goes down by one.
+    /// The level at the last check, and when it falls by one.
     level: u32,
     lowers: Instant,
 }
@@ -47,13 +48,13 @@ impl Pids {
             level.fetch_max(least, Relaxed);
         } else if now >= self.lowers {
             self.lowers = now + HOLDS;
-            // A process may have raised it just now.
+            // A process may have raised the level just now.
             let _ = level.compare_exchange(before, before - 1, Relaxed, Relaxed);
         }
         self.level = level.load(Relaxed);
     }
 
-    /// Whether there is hardly room for more tasks.
+    /// Whether hardly any more tasks are possible.
     fn are_near(&mut self, now: Instant) -> bool {
         if now >= self.next {
             self.next = now + LOOKS;

@@ -1,5 +1,5 @@
-//! One look at the tree: how much memory it has resident, what processes are told about that, and what is
-//! recorded.
+//! One look at the tree: measures its resident memory, publishes corrections for its processes, and records
+//! the results.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use crate::settings::limit::tolerance;
 
 /// How long it may take until a lower limit is held.
 const SHRINKS: Duration = Duration::from_secs(5);
-/// Time between two looks for unmanaged memory, and before the first.
+/// The time between two searches for unmanaged memory, and before the first.
 const LOOK: Duration = Duration::from_millis(150);
-/// At most one part in this many of the time is spent on these looks, and only processes of at most this many
-/// bytes are examined.
+/// These searches take at most 1/LOOK_SHARE of the time, and examine only processes smaller than LOOKED_AT
+/// bytes.
 const LOOK_SHARE: u32 = 50;
 const LOOKED_AT: u64 = 16 << 30;
-/// Time between two looks at data that ended processes have spilled.
+/// The time between two sweeps of data that ended processes have spilled.
 const SWEEP: Duration = Duration::from_secs(1);
 
 impl Supervisor<'_> {
@@ -46,7 +46,7 @@ impl Supervisor<'_> {
                     records.unmanaged(member.pid, member.why, now);
                 }
             }
-            // Samples the same members that the scan has seen.
+            // Sample again, with the members that the scan has found.
             managed = self.tree.sample(now);
         }
         let shared = self.shared;
@@ -56,12 +56,12 @@ impl Supervisor<'_> {
         let sum = managed.known + self.tree.unmanaged;
         let (resident, certain, correction) = match self.group.and_then(Group::resident) {
             Some(inside) => {
-                // The gauges move while the kernel is asked: the correction that subtracts least is right.
+                // The gauges change while the kernel answers, so use the correction that subtracts least.
                 let gauges = before.min(self.sum_of_gauges()) + self.tree.unmanaged;
                 let all = inside + self.tree.own;
                 (all, all, all as i64 - gauges as i64)
             }
-            // A process has just begun or ended: the certain value is the least that it can be.
+            // A process has just begun or ended, so only the lowest possible value is certain.
             None if !self.tree.forks.is_exact() => {
                 (sum.saturating_sub(twice), managed.least + self.tree.unmanaged_least, -(twice as i64))
             }
@@ -115,8 +115,8 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The limit is exceeded: finds the part of the largest process that is not managed. The kernel walks its
-    /// page tables for that, so this is done seldom, and not at all where it would take seconds.
+    /// If the limit is exceeded, finds the unmanaged memory of the largest process. The kernel walks the page
+    /// tables for that, so this is done rarely, and not at all if it would take seconds.
     fn look_for_held(&mut self, now: Instant, resident: u64) {
         let tolerated = self.limit + tolerance(self.limit);
         if resident <= tolerated || now.duration_since(self.looked) < LOOK {
@@ -132,7 +132,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// The limit may have been changed (`memfold limit`).
+    /// Notices a changed limit (`memfold limit`), and updates the excess over it.
     fn heed_limit(&mut self, now: Instant, resident: u64) {
         let limit = self.shared.limit_bytes.load(Relaxed);
         if limit != self.limit {

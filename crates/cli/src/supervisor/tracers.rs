@@ -1,6 +1,7 @@
-//! A tracer that attaches to every thread of a process (`py-spy dump`, `strace -f -p`) stops memfold's threads
-//! too. If it then reads memory that only those threads can restore, both wait forever. Nothing can be done
-//! about that from outside, but the user can be told which program to end, and what to use instead.
+//! Reports deadlocks with tracers. A tracer that attaches to every thread of a process (`py-spy dump`,
+//! `strace -f -p`) stops memfold's threads too. If it then reads memory that only those threads can restore,
+//! both wait forever. memfold cannot resolve this from outside, but it tells the user which program to end,
+//! and what to use instead.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,19 +12,20 @@ use memfold_shared::page::Shared;
 use super::tree::Tree;
 use crate::output::failure::say;
 
-/// The time between two checks. A waiting tracer has waited for at least this long when it is named.
+/// The time between two checks. A tracer is reported after it has waited for at least this long.
 const LOOK: Duration = Duration::from_secs(1);
-/// The kernel function in which a thread waits that touches memory that a userfaultfd has to provide.
+/// The kernel function in which a thread waits for a page from a userfaultfd.
 const WAITS_FOR_A_PAGE: &str = "handle_userfault";
 
 /// Looks for tracers that wait for the processes they have stopped.
 pub struct Tracers {
     next: Instant,
-    /// What waited at the last check, by traced process, and whether it was reported.
+    /// The threads that waited at the last check, by traced process, and whether they were reported.
     waiting: HashMap<i32, (Waiting, bool)>,
 }
 
-/// A thread of a tracer that waits for a page. While it waits for the same page, it is never switched to.
+/// A thread of a tracer that waits for a page. While it waits for the same page, its count of switches stays
+/// the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Waiting {
     tracer: i32,
@@ -32,12 +34,12 @@ struct Waiting {
 }
 
 impl Tracers {
-    /// Starts with nothing seen.
+    /// Starts without results.
     pub fn new(now: Instant) -> Self {
         Self { next: now + LOOK, waiting: HashMap::new() }
     }
 
-    /// Checks, if it is time, and names every tracer that has waited since the last check.
+    /// Checks, if it is time, and reports every tracer that has waited since the last check.
     pub fn look(&mut self, now: Instant, shared: &Shared, tree: &Tree) {
         if now < self.next {
             return;
@@ -55,7 +57,7 @@ impl Tracers {
     }
 }
 
-/// If all threads of a process are stopped by a tracer: the thread of that tracer that waits.
+/// If a tracer has stopped all threads of a process: the thread of that tracer that waits.
 fn who_waits(pid: i32) -> Option<Waiting> {
     const STOPPED: u8 = b't';
     if process::stat(pid)?.state != STOPPED {

@@ -1,16 +1,16 @@
 //! Distinguishes signals to the whole process group from signals to the supervisor alone.
 //!
 //! `timeout`, CI job runners and `kill -TERM -GROUP` signal the group, so the program has already got the
-//! signal when the supervisor would pass it on; `kill -TERM PID` reaches only the supervisor. The kernel
-//! reports both in the same way. So there is one more process in the group, which blocks all signals and does
-//! nothing: a signal that is pending there, too, was for all. It need not run for that, so a busy machine
-//! makes no difference.
+//! signal when the supervisor would pass it on. `kill -TERM PID` reaches only the supervisor. The kernel
+//! reports both in the same way. So the group contains one more process, the witness, which blocks all
+//! signals and does nothing: a signal that is pending there, too, was sent to the group. The witness need not
+//! run for that, so a busy machine makes no difference.
 //!
-//! `timeout` signals first the supervisor and then the group. So signals from a parent in the same group are
-//! held back for a while ([`PARENT`]), and signals from others for a moment.
+//! `timeout` signals first the supervisor and then the group. So the supervisor holds back signals from a
+//! parent in the same group for a while ([`PARENT`]), and signals from others for a moment.
 //!
-//! Invariant: a pending signal is removed there whenever the supervisor has got the same signal, in whatever
-//! way. So a signal found pending belongs to the one that the supervisor has just got.
+//! Invariant: whenever the supervisor has got a signal, in whatever way, that signal is removed from the
+//! witness. So a signal that is pending at the witness belongs to the one that the supervisor has just got.
 
 use std::sync::atomic::Ordering::*;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -21,32 +21,32 @@ use nix::unistd::{Pid, getpgid, getpgrp, getppid};
 
 use crate::sys::{self, Fork};
 
-/// The kernel signals the members of a group one after another.
+/// How long to wait for a signal to the group, because the kernel signals its members one after another.
 const MOMENT: Duration = Duration::from_millis(4);
-/// A parent that has signalled the supervisor may signal the group next.
+/// How long to wait if the sender is a parent, which may signal the group next.
 const PARENT: Duration = Duration::from_millis(250);
 /// Time between two looks.
 const STEP: Duration = Duration::from_millis(2);
-/// After this time the process has got a CPU.
+/// How long to wait for the witness to remove signals.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Orders to the process.
+/// Orders to the witness.
 struct Orders {
-    /// Pending signals that it is to remove, one bit each.
+    /// Pending signals that the witness must remove, one bit each.
     signals: AtomicU64,
     given: AtomicU32,
     done: AtomicU32,
 }
 
-/// The process. It ends when this is dropped, and together with its parent.
+/// The witness. It ends when this value is dropped, and together with its parent.
 pub struct Witness {
     pid: Pid,
     orders: &'static Orders,
 }
 
 impl Witness {
-    /// Starts it. All signals must be blocked. `None` if it cannot be started: then all signals are passed
-    /// on.
+    /// Starts the witness. All signals must be blocked. `None` if it cannot be started; then all signals are
+    /// passed on.
     pub fn start() -> Option<Self> {
         let orders: &'static Orders = sys::shared_zeroes().ok()?;
         let parent = std::process::id();
@@ -76,8 +76,8 @@ impl Witness {
         self.pid.as_raw()
     }
 
-    /// Of the signals that the supervisor has got, with their senders, those that the program has not got
-    /// itself. Waits a moment for that.
+    /// Given the signals that the supervisor has got, with their senders, returns those that the program has
+    /// not got itself. Waits a moment to find out.
     pub fn not_for_all(&self, program: Pid, signals: &[(i32, i32)]) -> Vec<i32> {
         let group = getpgrp();
         let is_member = |pid| getpgid(Some(pid)) == Ok(group);
@@ -98,7 +98,7 @@ impl Witness {
         }
     }
 
-    /// The supervisor has got these signals, and they have been handled.
+    /// Removes these signals from the witness, because they have been handled.
     pub fn forget(&self, numbers: &[i32]) {
         let signals = numbers.iter().fold(0, |all, number| all | bit(*number));
         self.orders.signals.store(signals, Relaxed);

@@ -1,4 +1,4 @@
-//! File descriptors: the standard ones, passing them on, closing all others.
+//! File descriptors: opens the standard ones, passes descriptors on, and closes all others.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use nix::libc;
 
-/// Makes sure that all three standard descriptors are open, on /dev/null if need be; returns whether standard
-/// output was. The standard library treats writes to a closed one as successful.
+/// Makes sure that all three standard descriptors are open, on /dev/null if necessary. Returns whether
+/// standard output was open: the standard library treats writes to a closed one as successful.
 pub fn provide_standard_descriptors() -> io::Result<bool> {
     let mut has_output = true;
     // SAFETY: the call accepts any number and changes nothing.
@@ -17,7 +17,7 @@ pub fn provide_standard_descriptors() -> io::Result<bool> {
     }
     loop {
         let file = std::fs::File::options().read(true).write(true).open("/dev/null")?;
-        // The lowest free number: one of the three, unless all of them are in use.
+        // The file gets the lowest free number: one of the three, unless all of them are in use.
         match file.into_raw_fd() {
             0 | 2 => (),
             1 => has_output = false,
@@ -29,7 +29,7 @@ pub fn provide_standard_descriptors() -> io::Result<bool> {
     }
 }
 
-/// The same, but an executed program inherits them, too.
+/// Does the same, and lets executed programs inherit the standard descriptors.
 #[cfg(feature = "disk")]
 pub fn provide_standard_descriptors_for_all() -> io::Result<()> {
     provide_standard_descriptors()?;
@@ -46,7 +46,7 @@ pub fn provide_standard_descriptors_for_all() -> io::Result<()> {
 pub fn peer(stream: &std::os::unix::net::UnixStream) -> io::Result<i32> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the structure and its size are live and fit together.
+    // SAFETY: the structure and its size are live, and the size is that of the structure.
     let done = unsafe {
         libc::getsockopt(
             stream.as_raw_fd(),
@@ -69,15 +69,15 @@ pub fn send_descriptor(
     let part = libc::iovec { iov_base: words.as_ptr().cast_mut().cast(), iov_len: words.len() };
     // A header of 16 bytes, and the descriptor.
     let mut control = [0u64; 3];
-    // SAFETY: all-zero bytes are a valid header without anything.
+    // SAFETY: all-zero bytes are a valid, empty header.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = (&raw const part).cast_mut();
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = size_of_val(&control) as _;
     let fd = descriptor.as_raw_fd();
-    // SAFETY: there is room in `control` for one header and one descriptor, which these write; the kernel
-    // only reads what the message names.
+    // SAFETY: `control` has room for the one header and the one descriptor that are written here. The kernel
+    // only reads the buffers that the message names.
     let sent = unsafe {
         let head = libc::CMSG_FIRSTHDR(&raw const message);
         (*head).cmsg_level = libc::SOL_SOCKET;
@@ -109,34 +109,34 @@ pub fn descriptors() -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let mut found: Vec<RawFd> =
         entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
-    // The descriptor of the directory itself is among them but no longer open.
-    // SAFETY: the call accepts any number and changes nothing.
+    // The list contains the descriptor of the directory itself, which is no longer open. SAFETY: the call
+    // accepts any number and changes nothing.
     found.retain(|fd| unsafe { libc::fcntl(*fd, libc::F_GETFD) } >= 0);
     found
 }
 
 fn close_range(first: u32, last: u32) {
-    // SAFETY: takes numbers. The caller of `close_all_but` names every descriptor that an owner in this
-    // process still uses; the rest are inherited ones that no value here owns.
+    // SAFETY: takes numbers only. The caller of `close_all_but` names every descriptor that this process
+    // still uses; the others are inherited, and no value here owns them.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
 }
 
 /// Whether the file that `path` leads to has an extended attribute.
 pub fn has_attribute(path: &Path, name: &CStr) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
-    // SAFETY: both strings end with zero; a null buffer of no length asks for the size alone.
+    // SAFETY: both strings end with zero; a null buffer of length zero only asks for the size.
     unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), std::ptr::null_mut(), 0) > 0 }
 }
 
 /// Duplicates descriptor `fd`; the copy is closed at exec.
 pub fn duplicate(fd: RawFd) -> nix::Result<OwnedFd> {
-    // SAFETY: the call accepts any number; a new descriptor belongs to nobody else.
+    // SAFETY: the call accepts any number.
     let raw = nix::errno::Errno::result(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 3) })?;
-    // SAFETY: as above.
+    // SAFETY: the call has just made this descriptor, and nothing else owns it.
     Ok(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(raw) })
 }
 
-/// The same descriptor under a number of at least 3, closed at exec: if memfold was started with standard error
+/// Moves a descriptor to a number of at least 3, closed at exec. If memfold was started with standard error
 /// closed, one of its files must not take that number.
 pub fn above_standard(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > 2 {

@@ -1,5 +1,7 @@
-//! System calls that have no safe wrapper, each behind a safe function. Unsafe code elsewhere is only where calls
-//! belong together: `checks/uffd.rs` and `checks/trials.rs`.
+//! System calls that have no safe wrapper, each behind a safe function. Other unsafe code is in
+//! `checks/uffd.rs` and `checks/trials.rs`, whose calls belong together, and in a few lines of
+//! `spill/service/answers.rs` (buffers of requests), `disk/nbd.rs` (ignored signals) and `main.rs` (the entry
+//! point).
 
 use std::ffi::{CStr, CString, c_int};
 use std::io;
@@ -21,15 +23,15 @@ pub mod signals;
 pub use crate::sys::descriptors::*;
 pub use crate::sys::memory::*;
 
-/// Which side of a fork this is.
+/// The sides of a fork.
 pub enum Fork {
-    /// The process that forked.
+    /// The process that forked, with the id of the new one.
     Parent(Pid),
-    /// The new one.
+    /// The new process.
     Child,
 }
 
-/// Set by the first thread that this program starts.
+/// Whether this program has started a thread.
 static HAS_THREADS: AtomicBool = AtomicBool::new(false);
 
 /// Starts a thread that never ends, with a small stack.
@@ -49,19 +51,34 @@ pub fn start_thread_that_ends(
 /// Raises the calling thread's priority, if this user may do that.
 pub fn hurry_this_thread() {
     const NICE: c_int = -10;
-    // SAFETY: takes numbers only; 0 is the calling thread, to Linux.
+    // SAFETY: takes numbers only. On Linux, 0 means the calling thread.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
 }
 
 /// Forks a process that has no other threads.
 ///
 /// # Panics
-/// If there are other threads: what they hold would stay locked in the child.
+/// If there are other threads: their locks would stay locked in the child.
 pub fn fork() -> nix::Result<Fork> {
     assert!(!HAS_THREADS.load(Ordering::Relaxed), "fork with other threads");
     // SAFETY: this program has started no other thread (`start_thread` sets the flag, and code that starts
-    // threads otherwise calls `threads_begin`), so the child has everything its parent had: no lock is held by a
-    // thread that does not exist there. A preloaded library may have threads of its own, and handles forks
+    // threads otherwise calls `threads_begin`), so no lock is held by a thread that does not exist in the
+    // child. A preloaded library may have its own threads, and handles forks itself.
+    match unsafe { nix::unistd::fork() }? {
+        ForkResult::Parent { child } => Ok(Fork::Parent(child)),
+        ForkResult::Child => Ok(Fork::Child),
+    }
+}
+
+/// Records that this program starts threads from here on.
+pub fn threads_begin() {
+    HAS_THREADS.store(true, Ordering::Relaxed);
+}
+
+/// Forks a process that has other threads; only this thread continues in the child.
+pub fn fork_aside() -> nix::Result<Fork> {
+    // SAFETY: the other threads wait for calls (`supervisor::calls`) or answer clients (`run::page_server`).
+    // The child uses none of their locks, except that of the C library's allocator, which handles forks
     // itself.
     match unsafe { nix::unistd::fork() }? {
         ForkResult::Parent { child } => Ok(Fork::Parent(child)),
@@ -69,36 +86,21 @@ pub fn fork() -> nix::Result<Fork> {
     }
 }
 
-/// Records that threads are started from here on.
-pub fn threads_begin() {
-    HAS_THREADS.store(true, Ordering::Relaxed);
-}
-
-/// Forks a process that has other threads; only this thread continues in the child.
-pub fn fork_aside() -> nix::Result<Fork> {
-    // SAFETY: the only other thread waits for calls (`supervisor::listen`): the only lock that it may hold is one
-    // of the C library's allocator, which handles forks itself.
-    match unsafe { nix::unistd::fork() }? {
-        ForkResult::Parent { child } => Ok(Fork::Parent(child)),
-        ForkResult::Child => Ok(Fork::Child),
-    }
-}
-
-/// Detaches this process: it gets a session of its own and drops the standard descriptors that others may wait
+/// Detaches this process: gives it a session of its own, and closes standard descriptors that others may wait
 /// for.
 pub fn become_daemon() {
     let _ = nix::unistd::setsid();
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         for standard in 0..3 {
-            // SAFETY: both descriptors are open, and whatever is written to a standard one goes to /dev/null from
-            // now on.
+            // SAFETY: both descriptors are open. From now on, /dev/null receives everything written to a
+            // standard one.
             unsafe { libc::dup2(null.as_raw_fd(), standard) };
         }
     }
 }
 
-/// Waits at most this long for one of the signals that ask a process to end, which are blocked; returns whether
-/// one arrived.
+/// Waits at most this long for one of the signals that ask a process to end, which must be blocked. Returns
+/// whether one arrived.
 pub fn is_asked_to_end(at_most: Duration) -> bool {
     let limit = libc::timespec {
         tv_sec: at_most.as_secs() as libc::time_t,
@@ -122,20 +124,20 @@ pub fn now_ns() -> u64 {
     now.map_or(0, |now| now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
 }
 
-/// Takes the character set (LC_CTYPE) from the environment. If the environment names no locale of this machine, a
-/// character remains a byte.
+/// Takes the character set (LC_CTYPE) from the environment. If the environment names no locale of this
+/// machine, each byte is a character.
 ///
 /// # Panics
 /// If there are other threads: they may read the locale meanwhile.
 pub fn heed_locale() {
     assert!(!HAS_THREADS.load(Ordering::Relaxed), "a locale with other threads");
-    // SAFETY: the name is a string that ends with zero; the result, which would belong to the C library, is
-    // ignored. No other thread uses the locale: this program has none.
+    // SAFETY: the name is a string that ends with zero. The result, which belongs to the C library, is
+    // ignored. This program has no other thread that could use the locale.
     unsafe { libc::setlocale(libc::LC_CTYPE, c"".as_ptr()) };
 }
 
-/// Collects a child that has ended, if there is one. (`nix` has no names for real-time signals and would lose the
-/// child. Threads that the lookout has stopped for a moment are skipped.)
+/// Collects a child that has ended, if there is one. Skips threads that the lookout has stopped for a moment.
+/// (`nix` has no names for real-time signals, and would lose a child that one of them has killed.)
 pub fn reap() -> Option<(Pid, Ending)> {
     loop {
         let mut status = 0;
@@ -156,14 +158,15 @@ pub fn reap() -> Option<(Pid, Ending)> {
     }
 }
 
-/// Whether this process has children that have not ended, adopted orphans included.
+/// Whether this process has children that have not ended, including adopted orphans.
 pub fn has_children() -> bool {
     while reap().is_some() {}
     // SAFETY: nothing is written.
     unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) == 0 }
 }
 
-/// Sends a signal by its number, real-time signals included. If the process is gone, nothing needs to be sent.
+/// Sends a signal by its number, which may be that of a real-time signal. If the process is gone, nothing
+/// needs to be sent.
 pub fn send_signal(to: Pid, number: i32) {
     // SAFETY: takes numbers only.
     unsafe { libc::kill(to.as_raw(), number) };
@@ -171,11 +174,12 @@ pub fn send_signal(to: Pid, number: i32) {
 
 /// Ends this process at once, without destructors or exit handlers.
 pub fn exit_now(status: c_int) -> ! {
-    // SAFETY: takes a number; nothing of this process is used after it.
+    // SAFETY: takes a number only.
     unsafe { libc::_exit(status) }
 }
 
-/// Ends this process when its parent, whose id is `parent`, ends; at once if it has ended already.
+/// Makes this process end together with its parent, whose id is `parent`; ends it at once if the parent has
+/// ended already.
 pub fn end_with_parent(parent: u32) {
     // SAFETY: takes numbers only.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -199,7 +203,7 @@ pub fn random(bytes: &mut [u8]) -> io::Result<()> {
     }
 }
 
-/// Removes those of these signals, one bit each, that are pending. They must be blocked.
+/// Removes pending signals, given as one bit each. They must be blocked.
 pub fn take_pending_signals(signals: u64) {
     let no_time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let mut set = std::mem::MaybeUninit::uninit();
@@ -213,7 +217,7 @@ pub fn take_pending_signals(signals: u64) {
     }
 }
 
-/// Whether a child has ended; it can still be waited for.
+/// Whether a child has ended. Leaves it to be waited for.
 pub fn has_ended_child(child: Pid) -> bool {
     let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
     let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
@@ -226,18 +230,18 @@ pub fn has_ended_child(child: Pid) -> bool {
 
 /// A number that a child writes and its parent reads, in memory that both share.
 pub struct Trial {
-    /// How far the child has got.
+    /// The child's progress.
     pub at: &'static AtomicU32,
 }
 
 impl Trial {
-    /// Makes one. It stays for ever: there are few.
+    /// Makes a trial. Its memory is never freed, because there are few trials.
     pub fn new() -> nix::Result<Self> {
         Ok(Self { at: shared_zeroes()? })
     }
 
-    /// Runs `work` in a child; returns whether the child exited by itself rather than by a signal. Only `clone`
-    /// and `wait4` are called here.
+    /// Runs `work` in a child, and returns whether the child exited by itself rather than by a signal. In
+    /// this process, makes only the system calls `clone` and `wait4`.
     pub fn run(&self, work: impl FnOnce(&AtomicU32)) -> nix::Result<bool> {
         self.at.store(0, Ordering::Relaxed);
         let child = match fork()? {
@@ -259,15 +263,15 @@ impl Trial {
     }
 }
 
-/// Whether `wait4` and `rt_sigaction` can be called: a child tries them, and this process watches it without a
-/// call.
+/// Whether `wait4` and `rt_sigaction` can be called. A child tries them, and this process watches it without
+/// a system call.
 pub fn can_wait_for_children() -> nix::Result<bool> {
     const DONE: u32 = 1;
     let trial = Trial::new()?;
     let child = match fork()? {
         Fork::Parent(child) => child,
         Fork::Child => {
-            // SAFETY: nothing is written and nothing is changed; there is no child to wait for.
+            // SAFETY: nothing is written or changed; there is no child to wait for.
             unsafe {
                 libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG);
                 libc::sigaction(libc::SIGCHLD, std::ptr::null(), std::ptr::null_mut());
@@ -276,7 +280,7 @@ pub fn can_wait_for_children() -> nix::Result<bool> {
             exit_now(0)
         }
     };
-    // Reading the clock needs no call.
+    // Reading the clock needs no system call.
     let begin = std::time::Instant::now();
     while trial.at.load(Ordering::Acquire) != DONE {
         if begin.elapsed() > Duration::from_secs(10) {
@@ -289,9 +293,10 @@ pub fn can_wait_for_children() -> nix::Result<bool> {
     Ok(true)
 }
 
-/// Makes a system call whose result does not matter; with these arguments it changes nothing.
+/// Makes a system call whose result does not matter. The arguments must be such that it changes nothing.
 pub fn try_call(number: usize, a: [usize; 6]) {
-    // SAFETY: the caller answers for the arguments: with them, no call of the lists writes to memory.
+    // SAFETY: the caller is responsible for the arguments; with those of the lists of calls, none writes to
+    // memory.
     unsafe { libc::syscall(number as libc::c_long, a[0], a[1], a[2], a[3], a[4], a[5]) };
 }
 
@@ -306,7 +311,7 @@ pub fn exec(path: &CStr, arguments: &[CString], environment: &[CString]) -> nix:
 /// The kernel's name for the processor of this program, which the loader substitutes for `$PLATFORM`.
 pub fn platform() -> Option<&'static str> {
     // SAFETY: takes a number. The kernel has put the string, which ends with zero, on the first stack, where
-    // it stays.
+    // it remains.
     let text = unsafe {
         let place = libc::getauxval(libc::AT_PLATFORM) as *const std::ffi::c_char;
         (!place.is_null()).then(|| CStr::from_ptr(place))
@@ -314,20 +319,20 @@ pub fn platform() -> Option<&'static str> {
     text?.to_str().ok()
 }
 
-/// CPU time that this thread has used. Costs are measured with it: on a busy machine, wall time includes the work
-/// of others.
+/// The CPU time of this thread, for measuring costs. On a busy machine, wall time would include the work of
+/// other threads.
 pub fn cpu_time() -> Duration {
     nix::time::clock_gettime(nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID)
         .map_or(Duration::ZERO, Duration::from)
 }
 
-/// Sleeps while `word` holds `value`, until another process wakes it.
+/// Sleeps while `word` holds `value`, until [`futex_wake`] or until the time is over.
 pub fn futex_wait(word: &AtomicU32, value: u32, at_most: Duration) {
     let limit = libc::timespec {
         tv_sec: at_most.as_secs() as libc::time_t,
         tv_nsec: at_most.subsec_nanos() as libc::c_long,
     };
-    // SAFETY: the word outlives the call, the time is read during it; the kernel writes to neither.
+    // SAFETY: the word and the time outlive the call, and the kernel writes to neither.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &limit) };
 }
 
@@ -345,12 +350,12 @@ pub fn bind_to_cpus(number: usize, of: usize) {
     cpus.filter(|cpu| allowed.is_set(*cpu) == Ok(true)).for_each(|cpu| {
         let _ = own.set(cpu);
     });
-    // Refused if there is none: then the affinity stays as it is.
+    // The kernel refuses an empty set; then the affinity stays as it is.
     let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &own);
 }
 
-/// Asks the scheduler for the shortest slice for the calling thread, as handlers of the runtime do: then the
-/// thread runs as soon as it is woken (Linux 6.12 or later; before that nothing changes).
+/// Asks the scheduler for the shortest slice for the calling thread, as handlers of the runtime do. The
+/// thread then runs as soon as it is woken (Linux 6.12 or later; earlier kernels change nothing).
 pub fn shorten_slice() {
     const SHORTEST_NS: u64 = 100_000;
     // SAFETY: the structure consists of numbers.
@@ -358,7 +363,7 @@ pub fn shorten_slice() {
     let bytes = size_of::<libc::sched_attr>();
     // SAFETY: the kernel writes at most this many bytes.
     let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut how, bytes, 0) };
-    // This is a slice only under the usual policy.
+    // `sched_runtime` is a slice only under the usual policy.
     if got == 0 && how.sched_policy == libc::SCHED_OTHER as u32 {
         how.sched_runtime = SHORTEST_NS;
         // SAFETY: the kernel only reads it.

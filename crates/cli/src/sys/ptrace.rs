@@ -1,14 +1,14 @@
-//! Stops a thread of another process briefly and changes where it continues.
+//! Stops a thread of another process briefly, and changes where it continues.
 //!
-//! Nothing here uses `waitpid`: a thread is stopped as soon as the kernel lets its registers be read. The
-//! notifications go to `sys::reap`, which collects ended children and skips them.
+//! Nothing here uses `waitpid`: a thread is stopped as soon as its registers can be read. The notifications
+//! go to `sys::reap`, which collects ended children and skips the notifications.
 
 use std::ffi::c_void;
 use std::io;
 
 use nix::libc;
 
-/// One thread that this one has stopped, or is about to stop.
+/// A thread that the calling thread has stopped, or is about to stop.
 pub struct Tracee {
     tid: i32,
 }
@@ -19,7 +19,7 @@ pub type Registers = libc::user_regs_struct;
 /// Why a thread is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// Because it was asked to.
+    /// It was asked to stop.
     Asked,
     /// It is about to receive this signal.
     Signal(i32),
@@ -47,11 +47,11 @@ impl Tracee {
     pub fn registers(&self) -> Option<Registers> {
         let mut registers = std::mem::MaybeUninit::<Registers>::zeroed();
         call(libc::PTRACE_GETREGS, self.tid, 0, registers.as_mut_ptr().cast()).ok()?;
-        // SAFETY: made of numbers, which the kernel has written.
+        // SAFETY: the structure consists of numbers, which the kernel has written.
         Some(unsafe { registers.assume_init() })
     }
 
-    /// Changes them.
+    /// Sets its registers.
     pub fn set_registers(&self, mut registers: Registers) -> io::Result<()> {
         call(libc::PTRACE_SETREGS, self.tid, 0, (&raw mut registers).cast())
     }
@@ -61,14 +61,14 @@ impl Tracee {
         const STOP_CODE: i32 = libc::SIGTRAP | libc::PTRACE_EVENT_STOP << 8;
         let mut info = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
         call(libc::PTRACE_GETSIGINFO, self.tid, 0, info.as_mut_ptr().cast()).ok()?;
-        // SAFETY: made of numbers, which the kernel has written.
+        // SAFETY: the structure consists of numbers, which the kernel has written.
         let info = unsafe { info.assume_init() };
         // If the whole process is stopped, the code is derived from that signal.
         let asked = info.si_code >> 8 == libc::PTRACE_EVENT_STOP || info.si_code == STOP_CODE;
         Some(if asked { Stop::Asked } else { Stop::Signal(info.si_signo) })
     }
 
-    /// The address of its restartable sequence, as the kernel knows it; 0 if it has none. Linux 5.13 or later.
+    /// The address of its `rseq` structure, as the kernel knows it; 0 if it has none. Linux 5.13 or later.
     pub fn restartable_sequence(&self) -> Option<u64> {
         const GET_RSEQ_CONFIGURATION: libc::c_uint = 0x420f;
         let mut found = [0u64; 3];
@@ -81,7 +81,7 @@ impl Tracee {
         self.tid
     }
 
-    /// Lets a stopped thread continue, with this signal, or with none if it is 0.
+    /// Lets a stopped thread continue, with this signal, or without one if it is 0.
     pub fn let_go(self, signal: i32) {
         // A stopped thread stays stopped until it is let go or killed.
         let _ = call(libc::PTRACE_DETACH, self.tid, 0, signal as usize as *mut c_void);

@@ -1,18 +1,18 @@
-//! Resource limits (`ulimit`) are meant for the program, not for its supervisor.
+//! Resource limits (`ulimit`), which are meant for the program and not for its supervisor.
 //!
 //! The kernel applies them to both: `ulimit -f 8` may prevent memfold from making the page that it shares with
 //! the program, `ulimit -n 8` from making the pipe to start it, and `ulimit -t` would end the supervisor of a
 //! program that runs for days. So the supervisor raises its own limits as far as it may, and starts the program
 //! with the limits that memfold was started with.
 //!
-//! If the hard limit is in the way, the limit stays (raising it needs CAP_SYS_RESOURCE). A write that would
-//! exceed the limit of file sizes then fails with an error, like any other: SIGXFSZ, which ends a process that
-//! does not expect it, is blocked. [`hint`] says why it failed.
+//! A hard limit that is too low stays (raising it needs CAP_SYS_RESOURCE). A write beyond the limit of file
+//! sizes then fails with an error, because SIGXFSZ, which would kill the process, is blocked. [`hint`]
+//! explains the error.
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, rlim_t, setrlimit};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 
-/// The limits that a supervisor may reach, and their names in `ulimit`.
+/// The limits that a supervisor may hit, and their names in `ulimit`.
 const RAISED: [(Resource, &str); 7] = [
     (Resource::RLIMIT_AS, "ulimit -v"),
     (Resource::RLIMIT_CPU, "ulimit -t"),
@@ -22,14 +22,14 @@ const RAISED: [(Resource, &str); 7] = [
     (Resource::RLIMIT_NPROC, "ulimit -u"),
     (Resource::RLIMIT_SIGPENDING, "ulimit -i"),
 ];
-/// Descriptors are limited for everybody; a supervisor needs far fewer than this.
+/// The number of descriptors is not raised beyond this; a supervisor needs far fewer.
 const ENOUGH_FILES: rlim_t = 1024;
 
-/// The limits for the program, as memfold found them.
+/// The limits for the program, as memfold inherited them.
 #[derive(Debug, Clone, Default)]
 pub struct Inherited {
     limits: Vec<(Resource, rlim_t, rlim_t)>,
-    /// SIGXFSZ was not blocked.
+    /// SIGXFSZ was not blocked, and must be unblocked.
     unblock: bool,
 }
 
@@ -53,7 +53,7 @@ impl Inherited {
         Ok(Self { limits, unblock: !before.contains(Signal::SIGXFSZ) })
     }
 
-    /// Restores all of them. Allocates nothing.
+    /// Restores all limits. Allocates nothing.
     pub fn restore(&self) -> nix::Result<()> {
         self.limits.iter().try_for_each(|(which, soft, hard)| setrlimit(*which, *soft, *hard))?;
         if self.unblock {
@@ -69,7 +69,7 @@ fn file_size_signal() -> SigSet {
     set
 }
 
-/// The limit of file sizes, if it prevents writing this many bytes.
+/// A hint at the limit of file sizes, if that prevents writing this many bytes.
 pub fn hint(bytes: u64) -> Option<String> {
     let (soft, _) = getrlimit(Resource::RLIMIT_FSIZE).ok()?;
     (soft < bytes).then(|| {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn raised_and_set_back() {
-        // Other tests of this process write files: the hard limit stays as it is, so this only goes up.
+        // Other tests in this process write files. The hard limit stays as it is, so the limits only rise.
         let (_, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap();
         let before = RAISED.map(|(which, _)| getrlimit(which).unwrap());
         let inherited = Inherited::raise().unwrap();

@@ -1,9 +1,9 @@
-//! Signals: the supervisor must outlive the program and forward the signals meant for it.
+//! Signals: the supervisor must outlive the program, and must forward signals that are meant for the program.
 //!
 //! The program runs in the supervisor's process group. Signals from the terminal (^C, ^\, hang-up) reach both
-//! directly, and the supervisor only has to survive them. Signals that a process sends to the supervisor alone
-//! are forwarded. The sender tells the two apart: the kernel or a process. A signal that a process sends to the
-//! whole group has reached the program as well and is not forwarded: see `witness.rs`.
+//! directly, and the supervisor only has to survive them. The supervisor forwards signals that a process
+//! sends to it alone. The sender, the kernel or a process, distinguishes the two kinds. A signal that a
+//! process sends to the whole group has reached the program as well, and is not forwarded: see `witness.rs`.
 //!
 //! All signals are blocked and read from a descriptor, so there are no handlers, and no dispositions that the
 //! program could inherit. Stop signals keep their default effect: ^Z stops both, `fg` continues both.
@@ -21,14 +21,14 @@ pub struct Signals {
     mask: SigSet,
 }
 
-/// Keeps the exit status of children available until dropped: with SIGCHLD ignored, as a parent may have left it,
-/// children vanish together with their exit status.
+/// Keeps the exit status of children available until dropped. If SIGCHLD is ignored, as a parent may have
+/// left it, children vanish together with their exit status.
 pub struct ChildrenKept {
     before: SigAction,
 }
 
 impl ChildrenKept {
-    /// Begins.
+    /// Sets SIGCHLD to its default.
     pub fn new() -> nix::Result<Self> {
         let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
         // SAFETY: no handler is installed.
@@ -38,13 +38,13 @@ impl ChildrenKept {
 
 impl Drop for ChildrenKept {
     fn drop(&mut self) {
-        // SAFETY: puts back what was there; this program installs no handlers, so it is "default" or
+        // SAFETY: restores the earlier disposition. This program installs no handlers, so it is "default" or
         // "ignore".
         let _ = unsafe { sigaction(Signal::SIGCHLD, &self.before) };
     }
 }
 
-/// What the program will inherit.
+/// The signal mask and the disposition of SIGCHLD that the program will inherit.
 #[derive(Clone, Copy)]
 pub struct Inherited {
     mask: SigSet,
@@ -56,9 +56,9 @@ pub struct Inherited {
 pub enum Event {
     /// A child has changed state.
     Child,
-    /// To be forwarded, unless the program has received it too: its number and its sender.
+    /// A signal to forward, unless the program has received it too: its number and its sender.
     PassOn(i32, i32),
-    /// From the kernel, which has sent it to the whole group.
+    /// A signal from the kernel, which has sent it to the whole group.
     ForAll(i32),
 }
 
@@ -67,7 +67,7 @@ impl Signals {
     pub fn new() -> nix::Result<Self> {
         let mut wanted = SigSet::all();
         for own in [
-            // Errors of this program itself.
+            // Faults of this program itself.
             Signal::SIGSEGV,
             Signal::SIGBUS,
             Signal::SIGFPE,
@@ -89,12 +89,12 @@ impl Signals {
         Ok(Self { descriptor, children: ChildrenKept::new()?, mask })
     }
 
-    /// What the program will inherit.
+    /// The signal mask and the disposition of SIGCHLD that the program will inherit.
     pub fn inherited(&self) -> Inherited {
         Inherited { mask: self.mask, child: self.children.before }
     }
 
-    /// The next signal that has arrived and matters.
+    /// The next relevant signal that has arrived.
     pub fn next(&self) -> Option<Event> {
         let info = self.descriptor.read_signal().ok()??;
         let number = info.ssi_signo as i32;
@@ -114,10 +114,10 @@ impl AsFd for Signals {
 }
 
 impl Inherited {
-    /// Restores what was in place when memfold was started.
+    /// Restores the settings that memfold was started with.
     pub fn restore(&self) -> nix::Result<()> {
-        // SAFETY: puts back what the process was started with; a program that was just started has no
-        // handlers, so this is "default" or "ignore".
+        // SAFETY: restores the disposition that the process was started with. A program that was just started
+        // has no handlers, so this is "default" or "ignore".
         unsafe { sigaction(Signal::SIGCHLD, &self.child) }?;
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)
     }

@@ -1,20 +1,20 @@
-//! Cgroups of tests' own.
+//! Cgroups for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A cgroup of a test's own, which goes with this.
+/// A test's own cgroup, removed on drop.
 pub struct Group(pub PathBuf);
 
 impl Group {
-    /// One below the first of these directories in which the test may make one with this limit.
+    /// Makes a cgroup with this limit below the first of these directories that allows it.
     pub fn limited(below: &[&str], name: &str, (file, limit): (&str, u64)) -> Option<Self> {
         let name = format!("memfold-test-{}-{name}", std::process::id());
         below.iter().find_map(|below| {
             let path = Path::new(below).join(&name);
             let group = std::fs::create_dir(&path).ok().map(|()| Group(path))?;
             let file = group.0.join(file);
-            // Elsewhere than in a cgroup, writing would make it.
+            // Outside of a cgroup hierarchy, writing would create the file.
             let is_set = file.exists() && std::fs::write(file, limit.to_string()).is_ok();
             is_set.then_some(group)
         })

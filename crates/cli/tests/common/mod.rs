@@ -1,4 +1,4 @@
-//! What the tests of the command share.
+//! Common parts of the tests of the command.
 #![allow(dead_code)]
 
 pub mod group;
@@ -28,7 +28,7 @@ pub fn shell(script: &str) -> Command {
     run(&["sh", "-c", script])
 }
 
-/// What came out, as text.
+/// The exit status of a command, and its output as text.
 pub struct Said {
     pub status: i32,
     pub out: String,
@@ -39,7 +39,7 @@ pub struct Said {
 pub fn finish(mut command: Command) -> Said {
     loop {
         match command.output() {
-            // A test that runs beside this one forked while a copy of a program was being written.
+            // A concurrent test forked while a copy of a program was being written.
             Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
@@ -57,8 +57,8 @@ pub fn said(output: Output) -> Said {
 }
 
 impl Said {
-    /// Nothing was started: this status, nothing on standard output, and one
-    /// paragraph of ours that holds these words.
+    /// Checks that nothing was started: this status, nothing on standard output, and one paragraph of
+    /// memfold's that contains these words.
     #[track_caller]
     pub fn is_refusal(&self, status: i32, words: &[&str]) {
         assert_eq!(self.status, status, "{}", self.err);
@@ -70,14 +70,14 @@ impl Said {
         }
     }
 
-    /// Every line on standard error is ours.
+    /// Checks that every line on standard error is memfold's.
     #[track_caller]
     pub fn only_ours_on_stderr(&self) {
         assert!(self.err.lines().all(|line| line.starts_with("memfold: ")), "{}", self.err);
     }
 }
 
-/// Compiles a C program; None, with a word about it, if the compiler cannot.
+/// Compiles a C program; None, with a message, if that is not possible.
 pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Option<PathBuf> {
     let (file, program) = (directory.join(format!("{name}.c")), directory.join(name));
     std::fs::write(&file, source).unwrap();
@@ -95,7 +95,7 @@ pub fn compile(directory: &Path, name: &str, source: &str, flags: &[&str]) -> Op
     }
 }
 
-/// A Python of the machine; None, with a word about it, if there is none.
+/// A Python of the machine; None, with a message, if there is none.
 pub fn python() -> Option<&'static str> {
     let found = ["/usr/bin/python3", "python3"].into_iter().find(|name| {
         Command::new(name).args(["-c", "pass"]).output().is_ok_and(|output| output.status.success())
@@ -120,7 +120,7 @@ pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
 
-/// Whether the kernel tells a userfaultfd of this process of forks: for that it asks for CAP_SYS_PTRACE.
+/// Whether the kernel reports forks to a userfaultfd of this process, which requires CAP_SYS_PTRACE.
 pub fn may_trace_all() -> bool {
     const SYS_PTRACE: u64 = 1 << 19;
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -133,7 +133,7 @@ pub fn stats(path: &Path) -> serde_json::Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// Waits until something is true; fails after twenty seconds.
+/// Waits until a condition is true; fails after twenty seconds.
 #[track_caller]
 pub fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
@@ -143,13 +143,13 @@ pub fn until(what: &str, mut is_true: impl FnMut() -> bool) {
     }
 }
 
-/// A small file system of its own, which can be made to stop for a while. It is gone with this.
+/// A small file system that can be frozen for a while. It is unmounted on drop.
 pub struct Medium {
     pub path: PathBuf,
 }
 
 impl Medium {
-    /// Makes it in a directory; None, with a word about it, where that is not allowed.
+    /// Makes one in a directory; None, with a message, if that is not allowed.
     pub fn new(directory: &Path, bytes: u64) -> Option<Self> {
         let (image, path) = (directory.join("image"), directory.join("medium"));
         std::fs::File::create(&image).and_then(|file| file.set_len(bytes)).unwrap();
@@ -167,12 +167,12 @@ impl Medium {
         None
     }
 
-    /// Who writes there waits from now on, and can't be ended meanwhile.
+    /// Freezes the file system: writers wait from now on, and cannot be killed meanwhile.
     pub fn freeze(&self) -> bool {
         self.say("--freeze")
     }
 
-    /// It goes on.
+    /// Lets writers continue.
     pub fn thaw(&self) -> bool {
         self.say("--unfreeze")
     }
@@ -186,7 +186,7 @@ impl Medium {
 impl Drop for Medium {
     fn drop(&mut self) {
         self.thaw();
-        // Whoever had a file there may need a moment to end.
+        // Processes with open files there may need a moment to end.
         for _ in 0..200 {
             let done = Command::new("umount").arg(&self.path).output();
             if done.is_ok_and(|output| output.status.success()) {
@@ -197,14 +197,14 @@ impl Drop for Medium {
     }
 }
 
-/// Starts `memfold run` with these options; what it says is kept for [`watched`].
+/// Starts `memfold run` with these options, and keeps its output for [`watched`].
 pub fn start(options: &[&str], words: &[&str]) -> Child {
     let mut command = run_with(options, words);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
-/// A program that is ended with the test, however that ends.
+/// A program that is killed at the end of the test, however that ends.
 pub struct Killed(pub Child);
 
 impl Drop for Killed {
@@ -214,7 +214,7 @@ impl Drop for Killed {
     }
 }
 
-/// For tests that depend on timing: one at a time.
+/// A lock for tests that depend on timing and must run one at a time.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -237,8 +237,9 @@ fn members(pid: u32) -> Vec<u32> {
     all.into_iter().skip(1).filter(has_memory).collect()
 }
 
-/// Private anonymous memory of all descendants of a process, bytes, each page once. A process that begins or ends
-/// between two reads would change what the others' shares are: then all is read again.
+/// Private anonymous memory of all descendants of a process in bytes, each page counted once. A process that
+/// begins or ends between two reads changes the shares of the others, so everything is read again in that
+/// case.
 fn resident_below(pid: u32) -> u64 {
     let share = |pid: &u32| {
         let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
@@ -257,8 +258,8 @@ fn resident_below(pid: u32) -> u64 {
     least
 }
 
-/// Samples the memory of a started program until it ends, which it must with the answer "right". Returns the
-/// number of samples, the largest, and what was said.
+/// Samples the memory of a started program until it ends. Its output must be "right". Returns the number of
+/// samples, the largest sample, and the output.
 #[track_caller]
 pub fn watched(mut child: Child) -> (usize, u64, Said) {
     let (mut samples, mut peak) = (0, 0);

@@ -1,4 +1,4 @@
-//! A program under memfold, to be looked at while it runs.
+//! A program under memfold, to be inspected while it runs.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader};
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::common::{MEMFOLD, finish};
 
-/// Fills so many MiB, of which each page is another and compresses well, and says "ready". Then it touches
-/// all of it again and again, or, without "busy", nothing, until its standard input ends.
+/// Fills this many MiB with distinct pages that compress well, and prints "ready". Then it touches all pages
+/// again and again if it is "busy", and otherwise nothing, until its standard input ends.
 const PROGRAM: &str = "\
 import os,select,sys
 mib,busy=int(sys.argv[1]),sys.argv[2:]==['busy']
@@ -34,7 +34,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts it, and waits until all of its memory is there.
+    /// Starts the program, and waits until it has filled its memory.
     pub fn start(limit: &str, mib: u32, mode: &str, stats: Option<&Path>) -> Self {
         let mut command = Command::new(MEMFOLD);
         command.args(["run", "--quiet", "--limit", limit]);
@@ -51,12 +51,12 @@ impl Program {
         Program { child, input, output }
     }
 
-    /// The supervisor's number.
+    /// The supervisor's process id.
     pub fn supervisor(&self) -> String {
         self.child.id().to_string()
     }
 
-    /// Ends it as it should end.
+    /// Ends the program normally, and checks that.
     pub fn end(mut self) {
         drop(self.input.take());
         let mut line = String::new();
@@ -68,13 +68,13 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The end of its input is its end, whatever becomes of the supervisor.
+        // The end of its input ends the program, even without a supervisor.
         drop(self.input.take());
         let _ = self.child.wait();
     }
 }
 
-/// The tree of a process, as `memfold top --json` has it.
+/// The tree of a process, as `memfold top --json` reports it.
 pub fn tree(pid: &str) -> Value {
     let mut command = Command::new(MEMFOLD);
     command.args(["top", "--json", "--count", "1", "--interval", "0.3", pid]).stdin(Stdio::null());
@@ -86,8 +86,7 @@ pub fn tree(pid: &str) -> Value {
     look["trees"][0].clone()
 }
 
-/// A copy of the command that any user may execute; None, with a word about it, for who can't become another
-/// user.
+/// A copy of the command, to be run as another user; None, with a message, if this user is not root.
 pub fn as_another_user(directory: &Path) -> Option<Command> {
     use std::os::unix::fs::PermissionsExt;
     if !super::common::is_root() {
@@ -104,7 +103,7 @@ pub fn as_another_user(directory: &Path) -> Option<Command> {
     Some(command)
 }
 
-/// The number of a process that was there a moment ago.
+/// The id of a process that has just ended.
 pub fn gone() -> String {
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();

@@ -1,5 +1,4 @@
-//! The browser of `memfold du` in a terminal: what is pressed, what is to be seen then, and what becomes of
-//! files.
+//! The browser of `memfold du` in a terminal: the effects of keys on the screen and on files.
 
 mod deleting;
 mod looks;
@@ -31,8 +30,8 @@ fn start(arguments: &[&str], path: &Path, variables: &[(&str, &Path)]) -> Termin
     Terminal::new(command, 12, 80)
 }
 
-/// The same with what makes screens alike wherever the files are: what they take is up to the file system,
-/// what they say to be is not.
+/// The same, with options that make screens independent of the file system: apparent sizes instead of disk
+/// usage.
 fn open(arguments: &[&str], path: &Path) -> Terminal {
     open_with(arguments, path, &[])
 }
@@ -54,7 +53,7 @@ fn select(terminal: &mut Terminal, name: &str) {
     terminal.until(name, |screen| screen.cell(line as u16 + 2, 0).unwrap().inverse());
 }
 
-/// Deletes it, and says yes.
+/// Deletes an entry, and confirms.
 #[track_caller]
 fn delete(terminal: &mut Terminal, name: &str) {
     select(terminal, name);
@@ -65,7 +64,7 @@ fn delete(terminal: &mut Terminal, name: &str) {
     terminal.has_no("Are you sure");
 }
 
-/// Waits for a message, which may be in several lines, and lets it go.
+/// Waits for a message, which may span several lines, and dismisses it.
 #[track_caller]
 fn message(terminal: &mut Terminal, text: &str) {
     terminal.has("Press any key to go on");
@@ -78,7 +77,7 @@ fn message(terminal: &mut Terminal, text: &str) {
     terminal.has_no("Press any key to go on");
 }
 
-/// A size as it is shown.
+/// A size in the format of the browser.
 fn kib(bytes: u64) -> String {
     format!("{:5.1} KiB", bytes as f64 / 1024.0)
 }
@@ -159,7 +158,7 @@ fn directories_are_entered_and_left() {
     assert_eq!(lines[2..5], ["            /..", "   29.3 KiB  a9", "   19.5 KiB  a10"]);
     assert!(lines[1].contains("/tree/docs -"), "{}", lines[1]);
     assert_eq!(lines[6], "H 293.0 KiB  zz too");
-    // What leads up is selected, as in ncdu, and can't be deleted.
+    // The entry for the parent is selected, as in ncdu, and cannot be deleted.
     terminal.until("/.. is selected", |screen| screen.cell(2, 0).unwrap().inverse());
     terminal.press("d?");
     terminal.has("Move up");
@@ -171,15 +170,15 @@ fn directories_are_entered_and_left() {
     terminal.has("/er");
     terminal.press(&[DOWN, "l"].concat());
     terminal.has("39.1 KiB  f");
-    // A file is no directory.
+    // A file cannot be entered.
     terminal.press(&[DOWN, ENTER, RIGHT].concat());
     terminal.press(&[LEFT, "h"].concat());
     terminal.wait("back", |lines| lines[1].contains("/tree/docs -"));
-    // Where it was left.
+    // The selection is where it was.
     terminal.until("deep is selected", |screen| screen.cell(5, 0).unwrap().inverse());
     terminal.press(&[HOME, ENTER].concat());
     terminal.has("文件");
-    // There is nothing above.
+    // The root has no parent.
     terminal.press(&["<", DOWN].concat());
     terminal.until("the second is selected", |screen| screen.cell(3, 0).unwrap().inverse());
     terminal.quit();
@@ -205,7 +204,7 @@ fn the_order_is_by_name_size_or_items() {
     let names = [docs, empty, link, many, line, xff, zz, file];
     assert_eq!(order("", "name, ascending"), names);
     assert_eq!(order("n", "name, descending"), names.map(String::from).into_iter().rev().collect::<Vec<_>>());
-    // Directories are as large as their file system says.
+    // The file system decides the sizes of directories.
     let many_len: u64 = (0..9).map(|number| len(&root.join(format!("many/{number}")))).sum();
     let mut sizes =
         vec![(390_000, docs), (300_000, zz), (70_000, file), (60_000, xff), (50_000, line), (2, link)];
@@ -215,7 +214,7 @@ fn the_order_is_by_name_size_or_items() {
     let down: Vec<_> = names.iter().rev().copied().collect();
     assert_eq!(order("s", "apparent size, descending"), down);
     assert_eq!(order("s", "apparent size, ascending"), names);
-    // What has no items is in the order of what it takes.
+    // Entries without items are sorted by size.
     assert_eq!(order("C", "items, descending")[..2], [many, docs]);
     assert_eq!(order("C", "items, ascending")[6..], [docs, many]);
     assert_eq!(order("nt", "directories, name, ascending"), [docs, empty, many, link, line, xff, zz, file]);
@@ -236,7 +235,7 @@ fn windows_say_all_about_an_entry() {
     let path = root.display().to_string();
     terminal.has(&format!("{path}/zz "));
     terminal.has(&format!("{path}/docs/zz too "));
-    // That name is opened where it is.
+    // Entering that name opens its directory.
     terminal.press(&[DOWN, ENTER].concat());
     terminal.has_no("names are here");
     terminal.wait("its directory", |lines| lines[1].contains("/tree/docs -"));
@@ -257,7 +256,7 @@ fn windows_say_all_about_an_entry() {
     terminal.quit();
 }
 
-/// With the least limit that memfold takes, and room for the tree.
+/// Uses the lowest limit that memfold accepts, plus room for the tree.
 #[test]
 fn what_does_not_fit_when_it_is_read_again_leaves_what_was_shown() {
     let (_scratch, root) = scratch();
@@ -269,7 +268,7 @@ fn what_does_not_fit_when_it_is_read_again_leaves_what_was_shown() {
     let said = String::from_utf8(refused.stderr).unwrap();
     let numbers = said.split(' ').filter_map(|word| word.parse::<u64>().ok());
     let least = numbers.filter(|number| *number > 100_000).max().unwrap();
-    // The names below take 1.9 MB, however well the heap is packed: half of each is random.
+    // The names below take 1.9 MB, however well the heap compresses them, because half of each is random.
     let mut terminal = open(&["--limit", &(least + (1 << 20)).to_string()], &root);
     let shown = terminal.lines();
     fs::create_dir(root.join("docs/many")).unwrap();
@@ -309,12 +308,12 @@ fn a_shell_runs_in_the_opened_directory() {
     terminal.has("/..");
     terminal.press("b");
     terminal.has(&format!("in {}/docs at level 1", root.display()));
-    // It has the terminal as it was before.
+    // The shell has the terminal in its original state.
     assert!(terminal.is_as_before());
     terminal.press("this\n");
     terminal.has("/..");
     assert_eq!(fs::read(root.join("docs/said")).unwrap(), b"this\n");
-    // What it did is not shown unasked.
+    // Changes by the shell appear only after a refresh.
     terminal.has("Items: 6");
     terminal.press("r");
     terminal.has("5.0   B  said");
@@ -368,7 +367,7 @@ fn trees_from_files_can_be_looked_at_only() {
     }
 }
 
-/// Keys are not what is read then.
+/// The browser then does not read keys from standard input.
 #[test]
 fn a_tree_may_come_from_standard_input() {
     let (_scratch, root) = scratch();

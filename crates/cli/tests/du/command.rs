@@ -1,4 +1,4 @@
-//! `memfold du` as a command: where trees come from and go, what is refused, and how much memory it takes.
+//! `memfold du` as a command: its inputs and outputs, refusals, and memory use.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::common;
 
-/// Without what the user, or the machine, has configured.
+/// Runs `memfold du` without the configuration of the user and the machine.
 pub fn du(args: &[&str]) -> Output {
     Command::new(common::MEMFOLD).args(["du", "--ignore-config"]).args(args).output().unwrap()
 }
@@ -32,7 +32,7 @@ pub fn make(at: &Path) {
     fs::hard_link(at.join("a/large"), at.join("a/b/again")).unwrap();
 }
 
-/// What `du` of the system says.
+/// The result of the system's `du`.
 fn apparent(path: &Path) -> u64 {
     let output = Command::new("du").args(["-s", "-B1", "--apparent-size"]).arg(path).output().unwrap();
     String::from_utf8(output.stdout).unwrap().split('\t').next().unwrap().parse().unwrap()
@@ -51,7 +51,7 @@ fn summaries_say_what_du_says() {
     assert_eq!(page["directories"][1]["apparent_bytes"], apparent(&scratch.path().join("a")));
     let files: Vec<_> =
         page["files"].as_array().unwrap().iter().map(|file| file["apparent_bytes"].clone()).collect();
-    // One of them has two names.
+    // One of the files has two names.
     assert_eq!(files, [300_000, 5000]);
     assert!(page["memory"]["peak_resident_bytes"].as_u64().unwrap() > 1 << 20);
 
@@ -74,7 +74,7 @@ fn several_directories_come_one_after_the_other() {
     let both = du(&["--depth", "0", b, a]);
     assert!(both.status.success(), "{both:?}");
     assert_eq!(paths(&both), [&b[1..], &a[1..]]);
-    // One that can't be read keeps nobody from the others.
+    // A directory that cannot be read does not prevent the others.
     let some = du(&["--depth", "0", a, none, b]);
     assert_eq!((some.status.code(), paths(&some)), (Some(125), vec![a[1..].to_owned(), b[1..].to_owned()]));
     assert!(String::from_utf8_lossy(&some.stderr).contains(none), "{some:?}");
@@ -89,7 +89,7 @@ fn several_directories_come_one_after_the_other() {
     }
 }
 
-/// Directories in another order than that of the tree, by the command and by `sort -h`.
+/// Directories in an order other than the tree's, sorted by the command and by `sort -h`.
 #[test]
 fn directories_are_listed_in_an_order() {
     let scratch = tempfile::tempdir().unwrap();
@@ -120,7 +120,7 @@ fn directories_are_listed_in_an_order() {
         ["", "/a10", "/a9", "/a9/deep", "/b"]
     );
     assert_eq!(paths(&lines(&["--sort", "itemcount"]))[..3], ["", "/a9", "/b"]);
-    // Without --sort each stands before those in it.
+    // Without --sort, each directory comes before its subdirectories.
     assert_eq!(paths(&lines(&[])), ["", "/a10", "/a9", "/a9/deep", "/b"]);
     let page = json(&["--depth", "1", "--sort", "disk-usage", here]);
     let found = page["directories"].as_array().unwrap().iter().map(|it| it["path"].as_str().unwrap());
@@ -152,7 +152,7 @@ fn a_tree_goes_through_files_unchanged() {
         let written = du(&[options, &[text(&path), text(&tree)]].concat());
         assert!(written.status.success() && written.stdout.is_empty() && written.stderr.is_empty());
         assert_eq!(page(&["-f", text(&path)]), scanned, "{name}");
-        // And from there to the others.
+        // Convert from this format to the others.
         for (other, options) in [("json", "-o"), ("own", "-O")] {
             let again = file(&format!("{name}-{other}"));
             assert!(du(&["-f", text(&path), options, text(&again)]).status.success());
@@ -167,7 +167,7 @@ fn a_tree_goes_through_files_unchanged() {
     );
 }
 
-/// Sparse files say to be as long as files can be; two of them are more than a sum can say.
+/// Sparse files have the maximum length of a file. The sum of two of them exceeds the maximum of a sum.
 #[test]
 fn sums_of_the_longest_files_do_not_begin_again_at_zero() {
     const MOST: u64 = i64::MAX as u64;
@@ -185,7 +185,7 @@ fn sums_of_the_longest_files_do_not_begin_again_at_zero() {
         (&page["apparent_bytes"], &page["directories"][1]["apparent_bytes"]),
         (&MOST.into(), &MOST.into())
     );
-    // What is written is read again.
+    // The export can be read again.
     let export = scratch.path().join("export");
     assert!(du(&["-0", "-o", text(&export), path]).status.success());
     let again = json(&["--depth", "1", "-f", text(&export)]);
@@ -265,7 +265,7 @@ fn a_configuration_file_is_heeded() {
         assert!(lines(&["--no-si"]).starts_with("    293KiB  "), "{}", lines(&["--no-si"]));
         assert!(!lines(&["--ignore-config"]).contains("kB"));
     }
-    // With that alone there is nothing to compress, and no error.
+    // The option -c alone compresses nothing, and is no error.
     configure("-c");
     assert!(run("HOME", &home, &top).status.success());
 
@@ -312,13 +312,13 @@ fn memory_stays_small() {
     assert_eq!(read["items"], (files + files / 50) as u64);
     assert!(peak(&read) < 20 * files as u64 + (8 << 20), "{read}");
 
-    // The limit is one, and what does not fit is said.
+    // The limit is held. If the tree does not fit, there is a message.
     let limited = json(&["--limit", "9M", "-f", text(&text_file)]);
     assert!(limited["memory"]["heap_bytes"].as_u64().unwrap() <= 9 << 20, "{limited}");
     let refused = du(&["--json", "--limit", "2M", "-f", text(&text_file)]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--limit"), "{refused:?}");
 
-    // A file of our own is looked at, all of it even, without being in memory.
+    // Reading a file of our own format, even all of it, does not load it into memory.
     assert!(du(&["-f", text(&text_file), "--save", text(&own)]).status.success());
     let looked = json(&["-f", text(&own), "--top", "5", "--depth", "1"]);
     assert_eq!(looked["directories"].as_array().unwrap().len(), 1 + files / 50);
@@ -327,7 +327,8 @@ fn memory_stays_small() {
     assert!(peak(&looked) < 24 << 20, "{}", peak(&looked));
 }
 
-/// Directories in each other, deeper than files may be open: the threads that read them close what they can.
+/// Directories are nested deeper than the limit of open files. The threads that read them close descriptors
+/// early.
 #[test]
 fn deep_trees_need_few_open_files() {
     let scratch = tempfile::tempdir().unwrap();

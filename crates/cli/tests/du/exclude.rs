@@ -1,4 +1,4 @@
-//! Patterns of names that are left out, beside ncdu's.
+//! Patterns of excluded names, compared with ncdu.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::common::MEMFOLD;
 
-/// Names that patterns may be wrong about.
+/// Names that are difficult for patterns.
 const NAMES: [&[u8]; 27] = [
     b"a",
     b"b",
@@ -114,7 +114,7 @@ const PATTERNS: [&[u8]; 69] = [
     b"*/sub/*.o",
 ];
 
-/// Some more, made of what means something.
+/// Further patterns, generated from special sequences.
 fn generated() -> impl Iterator<Item = Vec<u8>> {
     let parts: [&[u8]; 32] = [
         b"a",
@@ -160,14 +160,14 @@ fn generated() -> impl Iterator<Item = Vec<u8>> {
     (0..400).map(move |_| (0..=number(4)).flat_map(|_| parts[number(parts.len())].to_vec()).collect())
 }
 
-/// Where something is excluded.
+/// The paths that a program excludes.
 fn excluded(program: &[&str], locale: &str, arguments: &[&OsStr], at: &Path) -> BTreeSet<String> {
     let mut command = Command::new(program[0]);
     command.args(&program[1..]).args(["-0", "-o", "-"]).args(arguments).arg(at).env("LC_ALL", locale);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     let mut all = BTreeSet::new();
-    // Bytes that are no text stand in strings as they are.
+    // Strings in the export contain invalid bytes unchanged.
     let text: String = output.stdout.utf8_chunks().fold(String::new(), |text, chunk| {
         let bytes = chunk.invalid().iter().map(|byte| format!("<{byte:02x}>"));
         text + chunk.valid() + &bytes.collect::<String>()
@@ -189,7 +189,7 @@ fn collect(entry: &Value, above: &str, all: &mut BTreeSet<String>) {
     below.iter().for_each(|entry| collect(entry, &path, all));
 }
 
-/// Of ncdu, if there is one.
+/// The version of ncdu, if it is installed.
 fn version() -> String {
     let output = Command::new("ncdu").arg("--version").output();
     output.map_or(String::new(), |output| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -205,8 +205,9 @@ fn make(at: &Path) {
     }
 }
 
-/// Whether ncdu 1 and 2 mean the same by it. In 1, special characters match slashes, so a path may match of
-/// which the name alone does not, and nothing matches what ends with a slash.
+/// Whether ncdu 1 and 2 interpret the pattern in the same way. In ncdu 1, special characters match slashes,
+/// so a path may match although its name alone does not. Also, a pattern that ends with a slash matches
+/// nothing.
 fn is_meant_alike(pattern: &[u8]) -> bool {
     let is_special = |byte: &u8| matches!(byte, b'*' | b'?' | b'[' | b'\\');
     let may_match_slashes = |at: usize| matches!(pattern[at..], [b'*' | b'?', ..] | [b'[', b'!' | b'^', ..]);
@@ -216,7 +217,7 @@ fn is_meant_alike(pattern: &[u8]) -> bool {
     }
 }
 
-/// Where a pattern excludes what, by the words of ncdu's manual: names that are compared one by one.
+/// The examples of ncdu's manual: the names of a path are compared one by one.
 #[test]
 fn names_are_compared_one_by_one() {
     let scratch = tempfile::tempdir().unwrap();
@@ -277,7 +278,7 @@ fn what_is_excluded_is_what_ncdu_excludes() {
         }
     }
     assert!(found.len() > 40, "{}", found.len());
-    // Files of patterns; their lines may end as elsewhere.
+    // Files of patterns may have the line ends of other systems.
     let patterns = scratch.path().join("patterns");
     fs::write(&patterns, b"\r\n[[:digit:]]\r\n\n\xff*\n*.oo\r\r\n  a\nsub/a/b").unwrap();
     let of_file = both("C.UTF-8", &[OsStr::new("-X"), patterns.as_os_str(), OsStr::new("--exclude=~")]);

@@ -1,4 +1,4 @@
-//! What `memfold du` refuses, and what it says where it fails.
+//! Refusals and failures of `memfold du`, and their messages.
 
 use std::fs;
 use std::process::Command;
@@ -20,7 +20,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (&["-o", "/nowhere/x", path], "of -o"),
         (&["-c", path], "-o FILE"),
         (&[path], "not a terminal"),
-        // One of both would be lost.
+        // One of the two outputs would be lost.
         (&["--json", "-o", "x", path], "cannot be used with"),
         (&["--json", "--save", "x", path], "cannot be used with"),
         (&["--top", "2", "-o", "-", path], "cannot be used with"),
@@ -30,7 +30,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
         (&["--sort", "colour", path], "apparent-size"),
         (&["--depth", "-1", path], "'-1' for '--depth <N>': give a whole number from 0 on"),
         (&["--top", "-3", path], "'-3' for '--top <N>': give a whole number from 0 on"),
-        // What is browsed, too.
+        // The same if the browser would start.
         (&[text(&bad)], "is not a directory: give the directory that it is in"),
         (&["--depth", "1", text(&bad)], "is not a directory: give the directory that it is in"),
         (&[path, path], "give the one that contains them"),
@@ -60,11 +60,11 @@ fn a_limit_that_is_too_small_is_answered_with_the_least() {
     assert_eq!((needs("1"), needs("500K")), (Some(least), Some(least)));
     assert_eq!(needs(&(least - 1).to_string()), Some(least));
     assert_eq!(needs(&least.to_string()), None);
-    // With something for the tree.
+    // With additional room for the tree, the limit suffices.
     json(&["--limit", &(least + (1 << 20)).to_string(), path]);
 }
 
-/// What is written there would be taken for written.
+/// Otherwise writes would seem to succeed.
 #[test]
 fn a_closed_standard_output_is_an_error() {
     let scratch = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ fn a_closed_standard_output_is_an_error() {
             "{said}"
         );
     }
-    // Nor is a file in the place of the others.
+    // No opened file takes the place of another closed standard descriptor.
     let written = run("du --top 1 /nowhere 2>&- >/dev/null; du -o \"$1/x\" DIR 2>&- <&-; cat \"$1/x\"");
     assert!(written.stdout.starts_with(b"[1,2,{"), "{}", written.stdout.escape_ascii());
 }
@@ -118,6 +118,6 @@ fn what_could_not_be_read_is_said_beside_summaries() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), said);
     assert_eq!(String::from_utf8_lossy(&du(&["--top", "1", "-f", path]).stderr), said);
     assert_eq!(String::from_utf8_lossy(&du(&["-1", "-o", "-", "-f", path]).stderr), said);
-    // An object says it itself, and files that are written say it for each.
+    // The JSON object has its own field for failures, and exports mark each failure.
     assert!(du(&["--json", "-f", path]).stderr.is_empty() && du(&["-o", "-", "-f", path]).stderr.is_empty());
 }

@@ -1,5 +1,4 @@
-//! Never more than without memfold: what becomes of memory that does not get smaller, and of limits that the
-//! data don't allow.
+//! Never more memory than without memfold: incompressible memory, and limits that the data do not allow.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,12 +7,12 @@ use crate::common::group::Group;
 use crate::common::{Said, compile, finish, run_with, stats};
 
 const MIB: u64 = 1 << 20;
-/// As a memory cgroup's limit.
+/// No limit, as the limit of a memory cgroup.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Memory of `argv[1]` MiB in three kinds, as `argv[2]` says of each of 16 pages in turn: `r` random, `h` a
-/// half of it random, `t` a third. Written `argv[3]` times, each time with other contents; two threads check
-/// every word after each time.
+/// Fills `argv[1]` MiB with pages of three kinds: `r` random, `h` half random, `t` a third random. `argv[2]`
+/// is the sequence of kinds, which repeats. Writes all pages `argv[3]` times with different contents. Two
+/// threads check every word each time.
 const KINDS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -80,7 +79,7 @@ static void map(const char *mib)
 }
 "#;
 
-/// Its plain `main`.
+/// The plain `main` for `KINDS`.
 const ROUNDS: &str = r#"
 int main(int argc, char **argv)
 {
@@ -99,19 +98,18 @@ fn kinds(directory: &Path, name: &str, main: &str) -> Option<PathBuf> {
     compile(directory, name, &format!("{KINDS}{main}"), &["-pthread"])
 }
 
-/// A memory cgroup with a limit, where the test may make one: the kernel counts the peak there.
+/// A memory cgroup with a limit, if the test may make one. The kernel records its peak.
 fn memory(name: &str, limit: u64) -> Option<Group> {
     Group::limited(&["/sys/fs/cgroup/memory"], name, ("memory.limit_in_bytes", limit))
 }
 
-/// Without the page cache, which counts too but can go: so it is looked at before the files are read for
-/// the first time.
+/// The peak of the cgroup, which includes its page cache.
 fn peak(group: &Group) -> u64 {
     let text = fs::read_to_string(group.0.join("memory.max_usage_in_bytes")).unwrap();
     text.trim().parse().unwrap()
 }
 
-/// What a run said, and its peak as memfold and, where possible, the kernel counted it.
+/// The output of a run, and its peak according to memfold and, if possible, the kernel.
 struct Run {
     said: Said,
     peaks: Vec<(&'static str, u64)>,
@@ -141,12 +139,12 @@ impl Run {
     }
 }
 
-/// The limit's tolerance.
+/// A limit plus its tolerance.
 fn tolerated(bytes: u64) -> u64 {
     bytes + bytes / 20 + 8 * MIB
 }
 
-/// Two tests with such peaks at once would disturb each other.
+/// Serializes tests with large peaks, which would disturb each other.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn alone() -> std::sync::MutexGuard<'static, ()> {
@@ -164,8 +162,8 @@ fn what_does_not_compress_takes_no_more_than_plainly() {
     }
 }
 
-/// Half of it can be put into the store, a page here and one there, or many together: the limit is held, and
-/// what can't be stays.
+/// A part of the pages compresses, in single pages or in runs. The limit is held, and incompressible pages
+/// stay resident.
 #[test]
 fn what_compresses_beside_what_does_not() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
@@ -177,13 +175,13 @@ fn what_compresses_beside_what_does_not() {
     }
 }
 
-/// A limit that the data don't allow ends at what they do allow, and not at all of them.
+/// If the data do not allow the limit, memory shrinks as far as they do allow.
 #[test]
 fn a_limit_out_of_reach() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
     let Some(program) = kinds(here.path(), "half", ROUNDS) else { return };
     let program = program.to_str().unwrap();
-    // 8 of each 16 bytes are random: with headers and rounding 0.52 at best.
+    // 8 of each 16 bytes are random, so with headers and rounding 0.52 is the best ratio.
     let least = 192 * MIB * 52 / 100 + 4 * MIB;
     for percent in [30, 50] {
         let limit = 192 * MIB * percent / 100;
@@ -192,7 +190,7 @@ fn a_limit_out_of_reach() {
     }
 }
 
-/// What was found not to compress is looked at again: other contents do.
+/// Incompressible pages are tried again later, because their contents may have changed.
 #[test]
 fn contents_that_compress_later() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
@@ -233,7 +231,7 @@ int main(int argc, char **argv)
     run.is_right_and_below(tolerated(96 * MIB));
 }
 
-/// Children have what was put back, and what was not.
+/// Children inherit both incompressible pages and compressed ones.
 #[test]
 fn forks_beside_what_does_not_compress() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
@@ -265,7 +263,7 @@ int main(int argc, char **argv)
     run.is_right_and_below(tolerated(96 * MIB));
 }
 
-/// A container in which the program just fits is large enough with memfold.
+/// A container in which the program just fits is large enough with memfold, too.
 #[test]
 fn a_container_that_just_fits() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());

@@ -1,5 +1,5 @@
-//! What becomes of a limit: held while a program grows at full speed on all
-//! CPUs, given up when the data do not compress, and what a damaged block does.
+//! Limits are held while a program grows at full speed on all CPUs, and given up if the data do not compress.
+//! Also tests a damaged block.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,36 +8,35 @@ use crate::common::{alone, compile, finish, run_with, start, stats, watched};
 
 const MIB: u64 = 1 << 20;
 
-/// Fills `argv[1]` MiB in blocks of 1 MiB, by two threads; every page differs,
-/// and `argv[2]` of 64 words are random. Reads all of it back.
+/// Two threads fill `argv[1]` MiB in blocks of 1 MiB. Every page differs, and `argv[2]` of 64 words are
+/// random. Reads all of it back.
 const GROW: &str = include_str!("c/grow.c");
 
-/// Fills `argv[1]` MiB, of which 10 of 64 words are random, and forks
-/// `argv[2]` children. They and the parent write to every page at once, and
-/// look three times whether all the rest is as it was.
+/// Fills `argv[1]` MiB, of which 10 of 64 words are random, and forks `argv[2]` children. The children and
+/// the parent write to every page at once, and check three times that everything else is unchanged.
 const SHARE: &str = include_str!("c/table.c");
 
-/// Fills 4 MiB of pages of which three quarters are noise, which LZ4 keeps as it is, and then far more of what
-/// compresses; looks for those pages of noise that are away, flips a bit in each copy of one outside of
-/// its own memory, and reads it.
+/// Fills 4 MiB of pages that are three quarters noise, which LZ4 stores as it is, and then far more memory
+/// that compresses. Finds an evicted page among the noisy ones, flips a bit in each copy of it outside of its
+/// own memory, and reads it.
 const DAMAGE: &str = include_str!("c/damage.c");
 
-/// Has `argv[1]` MiB filled by the kernel at once, three times; writes and reads them.
+/// Three times, lets the kernel populate `argv[1]` MiB at once, and then writes and reads them.
 const POPULATE: &str = include_str!("c/populate.c");
 
-/// Four times, a forked child unmaps the `argv[1]` MiB that it shares with its parent and fills as much of its
-/// own.
+/// Four times, a forked child unmaps the `argv[1]` MiB that it shares with its parent, and fills as much new
+/// memory.
 const ANEW: &str = include_str!("c/anew.c");
 
-/// Makes a file of so many MiB and reads it back by as few system calls as the kernel lets it.
+/// Makes a file of this many MiB, and reads it back with as few system calls as the kernel allows.
 const READ: &str = include_str!("c/read.c");
 
 fn program(directory: &Path) -> Option<String> {
     Some(compile(directory, "grow", GROW, &["-pthread"])?.to_str()?.to_owned())
 }
 
-/// Samples the memory of what was started until it ends, and insists that it
-/// gives the right answer and holds its limit. Returns the number of samples.
+/// Samples the memory of a started program until it ends, and checks its output and its limit. Returns the
+/// number of samples.
 fn holds(limit: u64, child: Child) -> usize {
     let (samples, peak, said) = watched(child);
     assert!(peak > limit / 2, "{peak} bytes at most: nothing was tried");
@@ -70,8 +69,8 @@ fn memory_that_the_kernel_fills_at_once() {
     holds(64 * MIB, start(&["--limit", "64M", "--"], &[populate.to_str().unwrap(), "160"]));
 }
 
-/// A thread in a system call cannot be stopped. So paging starts before a call that could exceed the limit, even
-/// where the limit is too far away to be watched closely.
+/// A thread in a system call cannot be stopped. So paging starts before a call that could exceed the limit,
+/// even if the limit is too far away to be watched closely.
 #[test]
 fn a_file_that_is_read_at_once() {
     let _alone = alone();
@@ -83,7 +82,7 @@ fn a_file_that_is_read_at_once() {
     }
 }
 
-/// Copies that the kernel makes, without telling, when forked processes write to what they share.
+/// When forked processes write to shared pages, the kernel copies them without a notification.
 #[test]
 fn copies_after_a_fork() {
     let _alone = alone();
@@ -96,7 +95,7 @@ fn copies_after_a_fork() {
     }
 }
 
-/// The parent still has what the child unmaps, so what the child fills afterwards comes on top.
+/// The parent keeps the memory that the child unmaps, so the child's new memory comes on top.
 #[test]
 fn a_forked_child_unmaps_what_it_shares_and_fills_as_much() {
     let _alone = alone();
@@ -129,7 +128,7 @@ fn data_that_do_not_compress() {
     assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
     assert!(said.err.contains("nothing more could be compressed"), "{}", said.err);
 
-    // It passes its limit for longer than half a second.
+    // It exceeds its limit for longer than half a second.
     let words = [grow.as_str(), "640", "64"];
     let said = finish(run_with(&["--limit", "48M", "--on-full", "kill", "--"], &words));
     assert_eq!((said.status, said.out.as_str()), (128 + 6, ""), "{}", said.err);
@@ -155,7 +154,7 @@ fn evicting_all_the_time() {
     let Some(grow) = program(here.path()) else { return };
     let json = here.path().join("s.json");
     let options = ["--limit", "4G", "--paranoid", "--stats", json.to_str().unwrap(), "--"];
-    // Long enough that the compressor gets its turn on a busy machine.
+    // Large enough that the compressor gets CPU time even on a busy machine.
     let said = finish(run_with(&options, &[&grow, "400", "12"]));
     assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
     assert!(stats(&json)["pages_compressed"].as_u64().unwrap() > 20_000, "far below the limit too");

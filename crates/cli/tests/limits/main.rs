@@ -1,4 +1,5 @@
-//! Limits: held while programs grow, exceeded where nothing else is possible, never worse than without memfold.
+//! Limits: held while programs grow, exceeded only if nothing else is possible, and never worse than without
+//! memfold.
 //!
 //! Most of these tests depend on timing and run one at a time (`common::alone`).
 

@@ -1,4 +1,4 @@
-//! Processes that share memory since a fork, near their limit: what each of them reads, and how much they need.
+//! Processes that share memory since a fork, near their limit: their data, and the memory they need.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ fn program(here: &Path, name: &str, source: &str) -> Option<String> {
     Some(compile(here, name, source, &["-pthread"])?.to_str()?.to_owned())
 }
 
-/// Runs the program that shares memory, and returns the most that was resident, with the closing line. `None`
+/// Runs the program that shares memory, and returns the peak of resident memory and the closing line. `None`
 /// without a compiler.
 fn peak_of_sharing(limit: &str, mib: &str, children: &str, way: &str) -> Option<(u64, String)> {
     let here = tempfile::tempdir().unwrap();
@@ -38,21 +38,21 @@ fn each_sees_its_own_pages() {
         let words: Vec<&str> = ["timeout", "-s", "KILL", "100"].into_iter().chain(words).collect();
         let said = finish(run_with(&options, &words));
         assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "seed {seed}, {way:?}: {}", said.err);
-        // Otherwise nothing was tested.
+        // Otherwise this tests nothing.
         let clean = stats(&json)["pages_clean"].as_u64().unwrap();
         assert!(clean > 100 || !protects(), "{clean} pages, {}", said.err);
     }
 }
 
-/// Whether this kernel can write-protect pages for a userfaultfd, and move them: Linux 6.8.
+/// Whether this kernel can write-protect pages for a userfaultfd, and move them (Linux 6.8).
 fn protects() -> bool {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     (numbers.next(), numbers.next()) >= (Some(6), Some(8))
 }
 
-/// Compressed, it would exist once for each process, which is more than it takes now. Without memfold it takes
-/// 97 MiB.
+/// Compressed copies would exist once for each process, and take more memory than the shared pages. Without
+/// memfold the program takes 97 MiB.
 #[test]
 fn what_many_share_stays_shared() {
     let _alone = alone();
@@ -62,7 +62,8 @@ fn what_many_share_stays_shared() {
     }
 }
 
-/// Half of what the children read was evicted before the fork. Without memfold it takes 120 MiB.
+/// Half of the pages that the children read were evicted before the fork. Without memfold the program takes
+/// 120 MiB.
 #[test]
 fn readers_of_evicted_pages_need_no_copies() {
     let _alone = alone();
@@ -70,7 +71,7 @@ fn readers_of_evicted_pages_need_no_copies() {
     assert!(peak <= 120 * MIB * 105 / 100 + 8 * MIB, "{peak} bytes at most, {said}");
 }
 
-/// Six children write to all pages at once. Without memfold it takes 560 MiB.
+/// Six children write to all pages at once. Without memfold the program takes 560 MiB.
 #[test]
 fn copies_in_several_children_wait_for_room() {
     let _alone = alone();

@@ -1,4 +1,4 @@
-//! Processes that have no thread of memfold: they are watched from outside, and get one in time.
+//! Processes without a thread of memfold: they are watched from outside, and get a keeper in time.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,13 +13,13 @@ fn grow(here: &tempfile::TempDir) -> Option<PathBuf> {
     compile(here.path(), "grow", include_str!("grow.c"), &["-pthread"])
 }
 
-/// What may be passed: 5 % and 8 MiB.
+/// A limit plus its tolerance: 5 % and 8 MiB.
 fn most(limit_mib: u64) -> u64 {
     (limit_mib << 20) + (limit_mib << 20) / 20 + (8 << 20)
 }
 
-/// Runs it at this limit. Each process is right, had `threads` threads of its own before it grew, and the
-/// limit was held.
+/// Runs a program at this limit. Checks that each process is right and had `threads` threads before it grew,
+/// and that the limit was held.
 fn holds(limit_mib: u64, words: &[&str]) {
     let here = tempfile::tempdir().unwrap();
     let Some(program) = grow(&here) else { return };
@@ -91,8 +91,8 @@ fn growth_of_a_program_that_handles_all_signals_is_held_and_it_gets_none() {
     holds(170, &["250", "handlers"]);
 }
 
-/// 300 subshells near the limit: what each costs more than plainly is CPU time, so that others on the machine
-/// don't matter.
+/// 300 subshells near the limit. The extra cost of each is measured in CPU time, so that other load does not
+/// matter.
 #[test]
 fn a_child_that_uses_next_to_nothing_costs_little_near_the_limit() {
     const SCRIPT: &str = "i=0; while [ $i -lt 300 ]; do x=$(echo $i); i=$((i+1)); done; times";
@@ -111,7 +111,7 @@ fn command_of(shell: &str, script: &str) -> Command {
     command
 }
 
-/// The sum of what bash's `times` says: `0m0.052s` four times.
+/// The sum of the four times, like `0m0.052s`, that bash's `times` prints.
 fn cpu_of(said: &Said) -> Duration {
     assert_eq!(said.status, 0, "{}", said.err);
     let seconds = |word: &str| {
@@ -121,7 +121,7 @@ fn cpu_of(said: &Said) -> Duration {
     Duration::from_secs_f64(said.out.split_whitespace().map(seconds).sum())
 }
 
-/// Who is left of a tree when its supervisor ends watches itself.
+/// A process that is left of a tree when its supervisor ends watches itself.
 #[test]
 fn a_process_that_outlives_the_supervisor_gets_its_keeper() {
     let here = tempfile::tempdir().unwrap();
@@ -140,7 +140,7 @@ fn a_process_that_outlives_the_supervisor_gets_its_keeper() {
     .unwrap();
 }
 
-/// A supervisor that was killed tells nobody: the next large request sees that it is gone.
+/// A supervisor that was killed notifies no process. The next large request notices that it is gone.
 #[test]
 fn growth_is_held_although_the_supervisor_was_killed() {
     let here = tempfile::tempdir().unwrap();
@@ -177,7 +177,7 @@ print(int(anonymous[0].split()[1]) >> 10, all(block[:9] == b'the quick' for bloc
     assert!(mib.parse::<u64>().unwrap() <= most(100) >> 20, "{mib} MiB");
 }
 
-/// Threads are counted while the tree is near its limit: small processes have none of memfold's.
+/// Counts threads while the tree is near its limit: small processes have none of memfold's.
 #[test]
 fn small_processes_near_the_limit_have_no_thread_of_memfold() {
     let here = tempfile::tempdir().unwrap();

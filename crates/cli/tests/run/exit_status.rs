@@ -15,12 +15,12 @@ fn the_programs_own() {
 
 #[test]
 fn by_signal() {
-    // What was ignored when the test began, stays ignored: a shell starts jobs in the background so.
+    // Signals that were ignored when the test began stay ignored: a shell starts background jobs that way.
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
     let ignored = u64::from_str_radix(ignored, 16).unwrap();
     for signal in [1, 2, 3, 6, 9, 10, 11, 13, 15, 34, 64] {
-        // The standard library has this one ignored here, and not in what it starts.
+        // The standard library ignores SIGPIPE in this process, but not in the processes that it starts.
         const PIPE: i32 = 13;
         if ignored >> (signal - 1) & 1 != 0 && signal != PIPE {
             continue;
@@ -62,7 +62,7 @@ fn scripts_run_as_the_shell_would_run_them() {
     let with = file(here.path(), "with", "#!/bin/sh -e\necho with $1; exit 4\n", 0o755);
     let said = finish(run(&[with.as_os_str(), "x".as_ref()]));
     assert_eq!((said.status, said.out.as_str()), (4, "with x\n"));
-    // No first line: execvp falls back on the shell.
+    // Without a `#!` line, execvp falls back on the shell.
     let without = file(here.path(), "without", "echo without $1; exit 5\n", 0o755);
     let said = finish(run(&[without.as_os_str(), "y".as_ref()]));
     assert_eq!((said.status, said.out.as_str()), (5, "without y\n"));
@@ -100,9 +100,9 @@ fn help_and_version_are_no_errors() {
     }
 }
 
-/// Stands for a thread of memfold's that was killed and does not get a CPU: one that blocks all signals, as
-/// those do, and can't end because it writes to a file system that has stopped. The rest of the program ends
-/// by itself, or by a signal.
+/// Simulates a thread of memfold's that was killed and gets no CPU time. The thread blocks all signals, as
+/// memfold's threads do, and cannot exit because it writes to a frozen file system. The rest of the program
+/// exits, or is killed by a signal.
 const LEAVES_A_THREAD: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -142,7 +142,7 @@ fn threads_of_memfold_that_do_not_die_hold_up_no_end() {
     let Some(program) = compile(here.path(), "leaves", LEAVES_A_THREAD, &["-pthread"]) else { return };
     let Some(medium) = Medium::new(here.path(), 32 << 20) else { return };
     let written = file(&medium.path, "written", "0", 0o644);
-    // Begins, and ends but for that thread once the file system has stopped.
+    // Starts the program, freezes the file system, and lets all but that thread end.
     let start = |signal: Option<&str>| {
         let words = [program.as_os_str(), written.as_os_str()].into_iter().chain(signal.map(str::as_ref));
         let mut command = run(&words.collect::<Vec<_>>());
@@ -171,7 +171,7 @@ fn threads_of_memfold_that_do_not_die_hold_up_no_end() {
         assert_eq!(ended.code(), Some(status));
         assert!(medium.thaw());
     }
-    // A thread of the program's own is waited for, as in a plain run.
+    // memfold waits for a thread of the program's own, as in a plain run.
     let mut child = start(None);
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(child.try_wait().unwrap(), None);

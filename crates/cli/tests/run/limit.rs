@@ -1,4 +1,4 @@
-//! `memfold limit`: what a running tree may have is said, raised and lowered.
+//! `memfold limit`: shows, raises and lowers the limit of a running tree.
 
 use std::process::{Command, Stdio};
 
@@ -58,7 +58,7 @@ fn what_can_not_be_is_refused() {
     limit(&[&gone]).is_refusal(125, &["there is no process", &gone]);
     limit(&["0"]).is_refusal(125, &["PID"]);
     limit(&["redis"]).is_refusal(125, &["redis"]);
-    // What is wrong with it is said even if there is no such process.
+    // A wrong size is reported even if there is no such process.
     limit(&[&own, "5x"]).is_refusal(125, &["the limit '5x' is not a size", "512M"]);
     limit(&[&own, "-1M"]).is_refusal(125, &["-1M"]);
     limit(&[&own, "1M"]).is_refusal(125, &["less than memfold itself needs", "8 MiB"]);

@@ -1,4 +1,5 @@
-//! `memfold run` as its user sees it: what is refused, what the program finds, what is said in the end.
+//! `memfold run` from the user's point of view: refusals, the program's environment, and the messages at the
+//! end.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,4 @@
-//! What cannot work is refused before anything is started, with the remedy.
+//! memfold refuses what cannot work before it starts anything, and names the remedy.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -87,7 +87,7 @@ fn a_program_for_another_machine_or_library() {
     if let Some(at) = bytes.windows(loader.len()).position(|w| w == loader) {
         let mut other = bytes.clone();
         other[at..at + loader.len()].copy_from_slice(musl);
-        // The path must end where the file says: with one zero byte.
+        // The path must have the size in the program header, including one zero byte.
         let size = (musl.len() - 3) as u64;
         let header = program_header(&other, 3);
         other[header + 32..header + 40].copy_from_slice(&size.to_le_bytes());
@@ -114,13 +114,12 @@ fn a_set_user_id_program() {
     finish(run(&[&program])).is_refusal(125, &["set-user-id", "cp"]);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
     finish(run(&[&program])).is_refusal(125, &["set-group-id"]);
-    // Set-group-id without the right to execute means something else, and the copy has lost the bits.
+    // Set-group-id without the group's right to execute does not change the group.
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2745)).unwrap();
     assert_eq!(finish(run(&[&program])).status, 0);
 }
 
-/// The command runs where it may not use userfaultfd: as an ordinary user
-/// without the device.
+/// The command runs without permission for userfaultfd: as an ordinary user without the device.
 #[test]
 fn an_ordinary_user() {
     if !is_root() || usable_by_everybody() {
@@ -141,7 +140,7 @@ fn usable_by_everybody() -> bool {
     setting.trim() == "1" || device & 0o006 == 0o006
 }
 
-/// The command where everybody can run it, and a file that everybody could make.
+/// A copy of the command that every user can run, and a file name that every user can create.
 fn copy_for_everybody(directory: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
     std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o777)).unwrap();
     let copy = directory.join("memfold");
@@ -149,7 +148,7 @@ fn copy_for_everybody(directory: &Path) -> (std::path::PathBuf, std::path::PathB
     (copy, directory.join("started"))
 }
 
-/// Filters that forbid the system call and the device's ioctl.
+/// Seccomp filters that forbid the system call and the device's ioctl.
 #[test]
 fn a_seccomp_filter() {
     const ALLOW: u32 = 0x7FFF_0000;
@@ -167,7 +166,7 @@ fn a_seccomp_filter() {
         finish(command).is_refusal(125, words);
         assert!(!marker.exists());
     }
-    // One of the two ways is enough.
+    // Either of the two ways suffices.
     for (call, device) in [(ALLOW, ERRNO | libc::EPERM as u32), (ERRNO | libc::EPERM as u32, ALLOW)] {
         if !Path::new("/dev/userfaultfd").exists() {
             eprintln!("skipped in part: this kernel has no /dev/userfaultfd");
@@ -180,7 +179,7 @@ fn a_seccomp_filter() {
     }
 }
 
-/// Answers `userfaultfd` by `call` and USERFAULTFD_IOC_NEW by `device`.
+/// Installs a filter that answers `userfaultfd` with `call`, and USERFAULTFD_IOC_NEW with `device`.
 fn filtered(command: &mut Command, call: u32, device: u32) {
     let step = |code: u16, jt: u8, jf: u8, k: u32| libc::sock_filter { code, jt, jf, k };
     let (load, equal, answer) = (0x20, 0x15, 0x06);
@@ -202,7 +201,7 @@ fn filtered(command: &mut Command, call: u32, device: u32) {
         nix::errno::Errno::result(done)?;
         Ok(())
     };
-    // SAFETY: only system calls between fork and exec.
+    // SAFETY: makes only system calls between fork and exec.
     unsafe { command.pre_exec(install) };
 }
 

@@ -10,7 +10,8 @@ use nix::unistd::Pid;
 
 use crate::common::{shell, until};
 
-/// A shell can't trap what was ignored when it began, as `nohup make test` and `make test &` have it.
+/// Resets signals to their defaults. A shell cannot trap a signal that was ignored at its start, as under
+/// `nohup make test` and `make test &`.
 fn heeding(mut command: Command) -> Command {
     let prepare = || {
         for number in [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT] {
@@ -19,7 +20,7 @@ fn heeding(mut command: Command) -> Command {
         }
         Ok(())
     };
-    // SAFETY: only system calls between fork and exec.
+    // SAFETY: makes only system calls between fork and exec.
     unsafe { command.pre_exec(prepare) };
     command
 }
@@ -94,13 +95,13 @@ fn no_orphan_is_waited_for() {
     let daemon: i32 = line(&mut out).trim().parse().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert!(begin.elapsed() < Duration::from_secs(20));
-    // It goes on by itself.
+    // The orphan lives on by itself.
     std::thread::sleep(Duration::from_millis(100));
     kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
 }
 
-/// ^C in a terminal: the whole group gets it from the kernel, the program
-/// once, and memfold reports how the program took it.
+/// ^C in a terminal: the kernel sends the signal to the whole group, the program gets it once, and memfold
+/// reports how the program ended.
 #[test]
 fn interrupt_from_a_terminal() {
     use std::os::fd::AsRawFd;
@@ -117,7 +118,7 @@ fn interrupt_from_a_terminal() {
         nix::errno::Errno::result(unsafe { nix::libc::ioctl(terminal, nix::libc::TIOCSCTTY, 0) })?;
         Ok(())
     };
-    // SAFETY: only system calls between fork and exec.
+    // SAFETY: makes only system calls between fork and exec.
     unsafe { command.pre_exec(prepare) };
     let mut child = command.spawn().unwrap();
     drop(slave);
@@ -137,7 +138,7 @@ fn interrupt_from_a_terminal() {
     assert_eq!(child.wait().unwrap().code(), Some(8));
 }
 
-/// ^Z stops both, as a shell expects, and a continued memfold goes on.
+/// ^Z stops both, as a shell expects, and memfold goes on when it is continued.
 #[test]
 fn stop_and_continue() {
     let (mut child, mut out) = start("echo ready; sleep 0.3; echo done; exit 4");
@@ -151,7 +152,7 @@ fn stop_and_continue() {
     assert_eq!(child.wait().unwrap().code(), Some(4));
 }
 
-/// Says each signal that it gets, for as long as it is told.
+/// Prints each signal that it gets, for the given time.
 const COUNTS: &str = "\
 import signal,sys,time
 def got(number,frame): print('got',signal.Signals(number).name,flush=True)
@@ -209,7 +210,7 @@ fn signals_to_the_group_come_once() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// A program in a group of its own does not get what the group of memfold gets: it is passed on.
+/// A program in its own process group does not get signals to memfold's group, so memfold passes them on.
 #[test]
 fn signals_to_the_group_are_passed_on_to_who_has_left_it() {
     let Some(python) = crate::common::python() else { return };

@@ -37,7 +37,7 @@ fn fields_of_the_contract() {
     assert!(stats["wall_seconds"].as_f64().unwrap() >= 0.2);
     assert!(stats["fault_us"].get("p50").is_some() && stats["fault_us"].get("p99").is_some());
     assert!(stats["fault_us"].get("max").is_some());
-    // The shell, and the sleep that it starts.
+    // The shell, and the `sleep` that it starts.
     assert!((1..=2).contains(&stats["processes"].as_u64().unwrap()), "{stats}");
     let resident = stats["peak_resident_bytes"].as_u64().unwrap();
     assert!((100 << 10..16 << 20).contains(&resident), "{resident}");
@@ -73,8 +73,7 @@ fn a_relative_name_means_the_directory_of_the_start() {
     assert_eq!(stats(&here.path().join("s.json"))["exit_status"], 0);
 }
 
-/// A program that has written 40 MiB of text-like data and touches all of it
-/// twice more, in 20 MiB.
+/// A program that writes 40 MiB of text-like data and touches all of it twice more, with a limit of 20 MiB.
 const LOAD: &str = r#"
 import hashlib, sys
 blocks = []

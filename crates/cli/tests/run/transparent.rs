@@ -1,4 +1,4 @@
-//! The program finds the world as memfold found it.
+//! The program finds its environment as memfold found it.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -66,12 +66,12 @@ fn the_users_own_preload_library_stays() {
     let Some(library) = compile(here.path(), "mine.so", source, &["-shared", "-fPIC"]) else { return };
     let mut command = run(&["true"]);
     command.env("LD_PRELOAD", &library);
-    // Once for memfold itself, once for the program.
+    // The library prints once in memfold itself, and once in the program.
     assert_eq!(finish(command).out, "mine\nmine\n");
 }
 
-/// The kernel looks at the place of the fifth argument with `MREMAP_DONTUNMAP` too, where who calls with four
-/// has left anything.
+/// With `MREMAP_DONTUNMAP` the kernel also checks the fifth argument. A caller with four arguments leaves any
+/// value there.
 #[test]
 fn mremap_without_a_fifth_argument() {
     let here = tempfile::tempdir().unwrap();
@@ -84,8 +84,8 @@ fn mremap_without_a_fifth_argument() {
     assert_eq!(said.status, 0, "{}", said.err);
 }
 
-/// Memory right behind the zero-initialised data of memfold's library, or of the C library, would be one
-/// mapping with it, and these can't be served.
+/// Memory right behind the zero-initialised data of memfold's library or the C library would merge with that
+/// data into one mapping, for which faults cannot be served.
 #[test]
 fn memory_beside_the_data_of_libraries_takes_nothing_of_it_away() {
     let here = tempfile::tempdir().unwrap();
@@ -144,9 +144,9 @@ int main(int argc, char **argv) {
     }
 }
 
-/// jemalloc asks the C library itself for `pthread_create`, so its threads are started past the preload
-/// library; those of timers the C library starts itself. All are in lists that a forked child walks before
-/// anybody could bring a page back.
+/// jemalloc looks up `pthread_create` in the C library, so its threads bypass the preload library. The C
+/// library itself starts the threads of timers. All are in lists that a forked child walks before any page
+/// can be restored.
 #[test]
 fn children_live_whatever_has_started_the_threads() {
     let here = tempfile::tempdir().unwrap();
@@ -198,8 +198,8 @@ int main(void) {
     assert!(crate::common::stats(&json)["pages_compressed"].as_u64() > Some(10_000));
 }
 
-/// The C library writes zeros over what other threads keep under more than 32 keys, in a forked child, before
-/// anybody could bring their pages back: the rest of these stays.
+/// In a forked child, the C library clears the values that other threads keep under more than 32 keys, before
+/// any page can be restored. The other data on those pages must survive.
 #[test]
 fn what_lies_beside_the_values_of_many_keys_is_there_after_a_fork() {
     let here = tempfile::tempdir().unwrap();
@@ -275,7 +275,7 @@ fn closed_descriptors_stay_closed() {
         let here = tempfile::tempdir().unwrap();
         let list = here.path().join("list");
         let list = list.to_str().unwrap();
-        // ls itself opens one.
+        // `ls` itself opens a descriptor.
         let script = format!("ls -l /proc/self/fd {closed} 2>{list}.err 1>{list}");
         let script = if closed.contains('1') || closed.contains('2') {
             format!("readlink /proc/$$/fd/0 /proc/$$/fd/1 /proc/$$/fd/2 >{list}")
@@ -291,7 +291,8 @@ fn closed_descriptors_stay_closed() {
     }
 }
 
-/// Nor does anything of memfold's take their place: what it says would go there.
+/// No file of memfold's takes the place of a closed standard error, because memfold's messages would go
+/// there.
 #[test]
 fn words_go_nowhere_where_standard_error_is_closed() {
     for closed in ["2>&-", "1>&- 2>&-", "0<&- 1>&- 2>&-"] {
@@ -308,8 +309,8 @@ fn words_go_nowhere_where_standard_error_is_closed() {
     }
 }
 
-/// Whoever reads the program's output sees its end when the program closes
-/// it, though the supervisor still runs.
+/// A reader of the program's output sees its end when the program closes it, although the supervisor still
+/// runs.
 #[test]
 fn the_supervisor_holds_no_pipe() {
     let mut child =
@@ -326,7 +327,7 @@ fn the_supervisor_holds_no_pipe() {
 
 #[test]
 fn signals_that_were_ignored_or_blocked_still_are() {
-    // No shell: that would set some of them itself.
+    // Use no shell, because a shell changes some of these settings.
     let words = ["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"];
     let set = |command: &mut Command| {
         let prepare = || {
@@ -339,7 +340,7 @@ fn signals_that_were_ignored_or_blocked_still_are() {
             blocked.thread_block()?;
             Ok(())
         };
-        // SAFETY: only system calls between fork and exec.
+        // SAFETY: makes only system calls between fork and exec.
         unsafe { command.pre_exec(prepare) };
     };
     let mut plain = Command::new(words[0]);

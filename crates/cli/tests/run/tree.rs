@@ -1,11 +1,10 @@
-//! What the supervisor sees of a tree of processes.
+//! The supervisor's view of a tree of processes.
 
 use std::process::Command;
 
 use crate::common::{compile, finish, run_with, stats};
 
-/// Allocates so many MiB, writes to every page, forks so many children, and
-/// everybody waits.
+/// Allocates `argv[1]` MiB, writes to every page, forks `argv[2]` children, and all of them wait.
 const FORKS: &str = r#"
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +72,7 @@ fn a_static_member_is_counted_and_named_once() {
     assert!(stats["processes_unmanaged"].as_u64().unwrap() >= 1, "{stats}");
 }
 
-/// A managed process that goes on as a static program keeps its id.
+/// A managed process that executes a static program keeps its id.
 #[test]
 fn a_member_that_becomes_static_is_not_taken_for_managed() {
     let here = tempfile::tempdir().unwrap();
@@ -90,7 +89,7 @@ fn a_member_of_another_user_that_cannot_be_reached_is_named_so() {
         eprintln!("skipped: only root can become somebody else");
         return;
     }
-    // Abstract sockets belong to a network namespace: in a new one nobody hands out the shared page.
+    // Abstract sockets belong to a network namespace, so a process in a new one cannot reach the page server.
     if !Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success()) {
         eprintln!("skipped: no network namespace can be made here");
         return;
@@ -122,7 +121,7 @@ int main(void) {
     assert_eq!(stats["processes_unmanaged"], 0, "{stats}");
 }
 
-/// Makes a cgroup, which is part of the machine's own order: on request only.
+/// Runs on request only, because it makes a cgroup on the machine.
 #[test]
 fn a_cgroup_measures_the_same() {
     if std::env::var_os("MEMFOLD_TEST_CGROUP").is_none() {

@@ -1,4 +1,4 @@
-//! `memfold analyze`: processes, cores, files, and what is refused.
+//! `memfold analyze`: processes, cores, files, and refusals.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -20,8 +20,8 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_str(&said.out).unwrap()
 }
 
-/// A program that fills 48 MiB: a third with text, a third with numbers, a third with noise; uses 4 MiB of
-/// it, and says when it is ready.
+/// A program that fills 48 MiB (a third each with text, numbers and noise), uses 4 MiB of it, and prints when
+/// it is ready.
 const PROGRAM: &str = "\
 import os,sys,time
 third=16<<20
@@ -65,20 +65,21 @@ fn a_process_is_sampled_and_gets_a_limit() {
     let number = |name: &str| found[name].as_f64().unwrap();
     assert!((48e6..120e6).contains(&number("bytes")), "{found:#}");
     assert_eq!(found["kind"], "process");
-    // A third does not compress, the rest does by far: all of it to somewhat more than a third.
+    // A third does not compress and the rest compresses well, so the whole compresses to somewhat more than a
+    // third.
     let ratio = found["ratios"][0]["ratio"].as_f64().unwrap();
     assert!((2.0..3.5).contains(&ratio), "{ratio}");
     let used = found["working_set"]["points"].as_array().unwrap().last().unwrap()[1].as_f64().unwrap();
     assert!((4e6..25e6).contains(&used), "{used}");
     let limit = found["recommended"]["limit_bytes"].as_f64().unwrap();
     assert!(limit < 0.8 * number("bytes") && limit > used, "{limit}");
-    // Pages that hardly take anything, and pages that do not compress, a third of the arrays each.
+    // Some pages compress to almost nothing, and others not at all: each kind is a third of the arrays.
     let sizes: Vec<f64> =
         found["size_histogram"].as_array().unwrap().iter().filter_map(Value::as_f64).collect();
     let (small, whole) = (sizes[..8].iter().sum::<f64>(), sizes[60..].iter().sum::<f64>());
     assert!(small > 20.0 && whole > 20.0 && (sizes.iter().sum::<f64>() - 100.0).abs() < 1e-6, "{sizes:?}");
 
-    // The page says the same as the figures.
+    // The page contains the same figures.
     let text = std::fs::read_to_string(&page).unwrap();
     assert!(
         text.contains(&format!("{} MiB", limit as u64 >> 20)) && text.contains(&format!("{ratio:.2} : 1"))
@@ -88,7 +89,7 @@ fn a_process_is_sampled_and_gets_a_limit() {
         roxmltree::Document::parse(&picture).unwrap();
     }
 
-    // For people, with a limit of theirs.
+    // The output as text, with a limit of the user's.
     let said = finish(analyze(&["--idle", "0.2", "--time", "1", "--limit", "40M", &program.pid()]));
     assert_eq!(said.status, 0, "{}", said.err);
     assert!(
@@ -98,7 +99,7 @@ fn a_process_is_sampled_and_gets_a_limit() {
     );
 }
 
-/// As 'memfold analyze $(pidof PROGRAM)' gives them.
+/// Several ids, as from 'memfold analyze $(pidof PROGRAM)'.
 #[test]
 fn several_processes_are_analysed_as_one() {
     let programs = [Program::start(), Program::start()];
@@ -112,7 +113,7 @@ fn several_processes_are_analysed_as_one() {
         assert!(both["what"].as_str().unwrap().contains(&format!("{pid} (python3")), "{both:#}");
         let largest = both["mappings"].as_array().unwrap().iter();
         let mut own = largest.filter(|part| part["name"].as_str().unwrap().starts_with(&format!("{pid} ")));
-        // Its address is that in the process, and what of it is used is known.
+        // Each part has its address in the process, and its idle share is known.
         assert!(
             own.any(|part| part["start"].as_u64().unwrap() < 1 << 47 && part["idle_share"].is_f64()),
             "{both:#}"
@@ -124,7 +125,7 @@ fn several_processes_are_analysed_as_one() {
     finish(analyze(&[&one, "99999999999"])).is_refusal(125, &["99999999999 is not a process ID"]);
 }
 
-/// As with `ps` and `du`, what is gone keeps nobody from the rest.
+/// As with `ps` and `du`, a missing process does not prevent the others.
 #[test]
 fn those_that_cannot_be_analysed_are_left_out() {
     let program = Program::start();
@@ -147,7 +148,7 @@ fn those_that_cannot_be_analysed_are_left_out() {
         assert!((0.8..1.2).contains(&(bytes(&found) / bytes(&single))), "{found:#}");
         assert_eq!(found["recommended"].is_object(), idle != "0", "{found:#}");
     }
-    // One that ends while they are watched.
+    // A process that ends while it is watched.
     let other = Program::start();
     let child = analyze(&["--idle", "6", "--time", "1", "--json", &other.pid(), &pid])
         .stderr(Stdio::piped())
@@ -199,7 +200,7 @@ fn compressed_cores_are_told_from_pages() {
         (&[0xfd, b'7', b'z', b'X', b'Z', 0], "xz"),
         (&[4, 0x22, 0x4d, 0x18], "lz4"),
         (b"BZh", "bzip2"),
-        // Behind frames that say nothing.
+        // The data follow skippable frames.
         (b"\x50\x2a\x4d\x18\x03\0\0\0abc\x5f\x2a\x4d\x18\0\0\0\0\x28\xb5\x2f\xfd", "zstd"),
         (b"\x50\x2a\x4d\x18\x03\0\0\0abc\x04\x22\x4d\x18", "lz4"),
         (&[2, 0x21, 0x4c, 0x18], "lz4"),
@@ -226,19 +227,19 @@ fn a_core_holds_the_same() {
     assert_eq!(found["working_set"], Value::Null);
     assert!(found["needs"].as_array().unwrap().len() > 1);
 
-    // Cut off.
+    // A truncated core.
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len(100_000).unwrap();
     finish(analyze(&[name])).is_refusal(125, &["was cut off", "ulimit -c"]);
     file.set_len(70).unwrap();
     finish(analyze(&[name])).is_refusal(125, &["is not a readable core"]);
-    // Beside others.
+    // A core among other files.
     write_core(&path, &[(0x10000, &text(1))]);
     let said = finish(analyze(&[name, name]));
     assert!(said.status == 125 && said.err.contains("only be analysed by itself"), "{}", said.err);
 }
 
-/// What the kernel itself writes, where it writes cores beside the program.
+/// A core that the kernel itself writes, on machines where it writes cores to the current directory.
 #[test]
 fn a_core_of_the_kernels_is_read() {
     let directory = tempfile::tempdir().unwrap();
@@ -276,7 +277,7 @@ fn files_of_pages_are_taken_as_they_are() {
     assert_eq!((&found["kind"], &found["pages"]), (&"pages".into(), &400.into()));
     assert_eq!(found["ratios"][0]["codec"], "lz4");
     assert!((found["zero_share"].as_f64().unwrap() - 0.25).abs() < 1e-9);
-    // What the bench makes of the same pages, by the same codec.
+    // `memfold bench` must agree on the same pages with the same codec.
     let measured = Command::new(MEMFOLD)
         .args(["bench", "--json", "--codec", "lz4", "--threshold", "3840", a])
         .output()
@@ -302,7 +303,7 @@ fn what_cannot_be_looked_at_is_said() {
     finish(analyze(&["--codec", "lz5", "/bin/sh"])).is_refusal(125, &["--codec 'lz5'"]);
     finish(analyze(&["--limit", "much", "/bin/sh"])).is_refusal(125, &["the limit 'much'"]);
     finish(analyze(&["--time=-3", "/bin/sh"])).is_refusal(125, &["--time"]);
-    // A thread of the kernel.
+    // A kernel thread.
     if Path::new("/proc/2/exe").read_link().is_err() && Path::new("/proc/2/comm").exists() {
         let said = finish(analyze(&["2"]));
         assert_eq!(said.status, 125, "{}", said.out);
@@ -327,7 +328,7 @@ fn one_that_ends_meanwhile_is_told_of() {
         .unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
     drop(program);
-    // It notices at the next look; the first is after a thirtieth of the time.
+    // The command notices this at its next reading, the first of which comes after 1/32 of the time.
     let output = child.wait_with_output().unwrap();
     crate::common::said(output).is_refusal(125, &["ended while it was analysed"]);
 }
@@ -337,7 +338,7 @@ fn other_users_processes_are_refused_with_a_remedy() {
     if !nix::unistd::geteuid().is_root() {
         return;
     }
-    // The command as nobody, where that user can reach it.
+    // Run a copy of the command as `nobody`, in a directory that this user can reach.
     let directory = tempfile::tempdir_in("/tmp").unwrap();
     let copy = directory.path().join("memfold");
     std::fs::copy(MEMFOLD, &copy).unwrap();

@@ -1,4 +1,4 @@
-//! `memfold bench`: the numbers of its rows, its errors, its plot.
+//! `memfold bench`: the numbers of its rows, its errors, and its plot.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::common::{MEMFOLD, file, finish};
 
 const BLOCK: usize = 4096;
 
-/// Lines with numbers that differ: compresses well with everything.
+/// Lines with different numbers, which compress well with every codec.
 fn text(blocks: usize) -> Vec<u8> {
     let lines = (0..).flat_map(|i: u32| {
         format!("line {i} of {} has {} words\n", i / 7, i.wrapping_mul(37) % 91).into_bytes()
@@ -45,7 +45,7 @@ fn rows(options: &[&str], files: &[&Path]) -> (Vec<Value>, Value) {
     (all["rows"].as_array().unwrap().clone(), all)
 }
 
-/// What a codec makes of a file, block by block, found without the command.
+/// The compressed sizes of a file's blocks, computed without the command.
 fn sizes(name: &str, bytes: &[u8], threshold: usize) -> Vec<usize> {
     let codec = codec(name).unwrap();
     let mut memory = ScratchBuf::for_codecs([codec], BLOCK);
@@ -113,7 +113,7 @@ fn totals_are_over_all_files() {
     let two = file(here.path(), "two", [text(3), noise(6)].concat(), 0o644);
     let zero = file(here.path(), "zero", vec![0; 2 * BLOCK], 0o644);
     let (rows, all) = rows(&["--codec=lz4", "--passes=3"], &[&one, &two, &zero]);
-    // Nothing was given to a codec, so there is no ratio and no speed.
+    // No block was given to a codec, so there is no ratio and no speed.
     assert_eq!((&rows[2]["ratio"], &rows[2]["compress_mb_s"]), (&Value::Null, &Value::Null));
     assert_eq!((&rows[2]["original_bytes"], &rows[2]["same_filled"]), (&Value::from(0), &Value::from(2)));
     let total = &all["totals"][0];
@@ -130,7 +130,7 @@ fn block_size_and_threshold_decide_what_is_raw() {
     let here = tempfile::tempdir().unwrap();
     let path = file(here.path(), "some", [text(8), vec![7; 100], noise(2)].concat(), 0o644);
     let (larger, _) = rows(&["--codec=zstd", "--block=16K"], &[&path]);
-    // Two of text, one that begins with 100 equal bytes and then is noise.
+    // Two blocks of text, and one that begins with 100 equal bytes and then is noise.
     assert_eq!((&larger[0]["blocks"], &larger[0]["stored_raw"]), (&3.into(), &1.into()));
     assert_eq!(larger[0]["original_bytes"], 10 * BLOCK + 100);
     let sizes = sizes("lz4", &text(8), BLOCK);
@@ -173,7 +173,7 @@ fn the_virtual_best_takes_the_best_of_each_block() {
     assert_eq!(last["members"], serde_json::json!(names));
     assert!(close_to(number(&found[0], "of_virtual_best"), best as f64 / a.iter().sum::<usize>() as f64));
     assert_eq!(all["totals"].as_array().unwrap().len(), 3);
-    // Nobody is that fast.
+    // No codec is that fast.
     let (none, _) = rows(&["--virtual-best", "--floor=100000000", "--codec=zstd:1"], &[&path]);
     assert_eq!((&none[1]["members"], &none[1]["ratio"]), (&serde_json::json!([]), &1.0.into()));
 }
@@ -283,11 +283,11 @@ fn mistakes_are_told_before_anything_is_measured() {
         finish(bench(&["--json"], &[bad])).is_refusal(125, words);
         let said = finish(bench(&["--json", "--passes=1", "--codec=lz4"], &[&good, bad]));
         if bad == &none {
-            // A slip.
+            // A mistyped name.
             said.is_refusal(125, words);
             continue;
         }
-        // 'bench *' names it, too.
+        // 'bench *' includes such files.
         assert_eq!(said.status, 0, "{}", said.err);
         assert!(
             said.err.starts_with("memfold: left out: ") && words.iter().all(|word| said.err.contains(word)),
@@ -331,7 +331,7 @@ fn mistakes_are_told_before_anything_is_measured() {
         finish(bench(options, &[&good])).is_refusal(125, words);
     }
     finish(bench(&[], &[])).is_refusal(125, &["FILE"]);
-    // What is to be measured, or was named by a pattern of the shell, is no place for the plot.
+    // The plot must not replace a file to be measured, or a file that the shell's pattern named.
     let other = file(here.path(), "other", text(2), 0o644);
     for measured in [&good, &other] {
         let options = ["--codec=lz4", "--plot", good.to_str().unwrap()];
@@ -367,7 +367,7 @@ fn the_plot_is_xml_and_names_every_codec() {
         &[&odd, &other],
     ));
     assert_eq!(said.status, 0, "{}", said.err);
-    // A plot may take the place of an older one.
+    // A plot may replace an older plot.
     assert_eq!(
         finish(bench(
             &["--codec", &list, "--virtual-best", "--plot", svg.to_str().unwrap()],
@@ -386,7 +386,7 @@ fn the_plot_is_xml_and_names_every_codec() {
     for name in &names[..5] {
         assert!(words.contains(name), "{name}: {words:?}");
     }
-    // Who compressed nothing has no mark; a panel without marks says so.
+    // A codec that compressed nothing has no mark. A panel without marks says so.
     assert!(!words.contains(&"copy") && words.contains(&"no block was compressed"));
     assert!(words.contains(&"a<b>&\"c\\u{1}") && words.iter().any(|text| text.contains("MB/s")));
     let bounds: Vec<f64> =
@@ -398,7 +398,7 @@ fn the_plot_is_xml_and_names_every_codec() {
             }
         }
     }
-    // One mark in the overall panel and one in that of the text, each with its words.
+    // Each codec has a mark in the overall panel and one in the panel of the text, each with its description.
     let marks: Vec<_> = root.descendants().filter(|node| node.attribute("class") == Some("mark")).collect();
     assert_eq!(marks.len(), 10);
     assert!(

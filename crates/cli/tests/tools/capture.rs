@@ -11,8 +11,8 @@ use crate::common::{Killed, MEMFOLD, Said, compile, finish, is_root};
 
 const PAGE: usize = 4096;
 
-/// 300 pages that say their number, 20 equal ones, 10 of zeros that were written, 10 of a file's private mapping
-/// that were written too, and 64 MiB that were never touched.
+/// 300 pages that contain their number, 20 equal pages, 10 written pages of zeros, 10 written pages of a
+/// file's private mapping, and 64 MiB that were never touched.
 const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <stdint.h>
@@ -72,7 +72,7 @@ fn known_pages_of_a_running_process() {
     assert_eq!(said.status, 0, "{}", said.err);
     said.only_ours_on_stderr();
     let pages = std::fs::read(&file).unwrap();
-    // Passwords may be in it.
+    // The file may contain passwords.
     let mode = std::fs::metadata(&file).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o600);
     let told: Value = serde_json::from_str(&said.out).unwrap();
@@ -86,7 +86,7 @@ fn known_pages_of_a_running_process() {
     assert_eq!(count(&pages, b"equal page"), 20);
     assert_eq!(count(&pages, b"of a file!"), 1);
     assert!(count(&pages, &[0; PAGE]) >= 10);
-    // The rest is the C library's; what was never touched is not there.
+    // The rest belongs to the C library. Pages that were never touched are not in the file.
     assert!(pages.len() < 4 << 20, "{}", pages.len());
 
     let fewer = here.path().join("fewer");
@@ -97,19 +97,19 @@ fn known_pages_of_a_running_process() {
     assert_eq!((count(&pages, b"known page"), count(&pages, b"equal page")), (300, 1));
     assert_eq!(count(&pages, &[0; PAGE]), 0);
 
-    // The process never noticed.
+    // The process is undisturbed.
     use std::io::{Read, Write};
     running.0.stdin.as_mut().unwrap().write_all(b"x").unwrap();
     let mut answer = [0; 1];
     running.0.stdout.as_mut().unwrap().read_exact(&mut answer).unwrap();
     assert_eq!(&answer, b"x");
 
-    // Whom a file that is there already may be read by is for its owner to say.
+    // An existing file keeps the permissions that its owner has set.
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     assert_eq!(capture(&pid, &file, &[]).status, 0);
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o640);
 
-    // What was captured can be measured.
+    // The captured file can be measured.
     let mut bench = Command::new(MEMFOLD);
     bench.args(["bench", "--json", "--codec=lz4"]).arg(&file);
     let measured: Value = serde_json::from_str(&finish(bench).out).unwrap();

@@ -65,7 +65,7 @@ fn as_an_ordinary_user() {
     let said = finish(command);
     let found: Value = serde_json::from_str(&said.out).unwrap();
     assert_eq!(found["user"], 65534);
-    // The library inside the executable was written where this user can load it.
+    // The embedded library was written to a place where this user can load it.
     let library = found["preload_library"].as_str().unwrap();
     assert!(library.starts_with(cache.to_str().unwrap()), "{library}");
     if !found["works"].as_bool().unwrap() {

@@ -1,5 +1,5 @@
-//! Names from outside must do nothing to a terminal, a page or a log: every tool is given some with control
-//! characters, marks that turn the direction of text, and bytes that are no text.
+//! Foreign names must not affect a terminal, a page or a log. Every tool gets names with control characters,
+//! marks that reverse the text direction, and invalid bytes.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use crate::common::{Killed, MEMFOLD, is_root};
 
-/// Clears the screen, turns what follows around, breaks the line, and is no text.
+/// Clears the screen, reverses the following text, breaks the line, and is not valid UTF-8.
 const EVIL: &[u8] = b"odd\x1b[2J\n\xe2\x80\xaegnp\xc2\x9b1m\x7f\xff.x";
 
 fn evil(directory: &Path) -> PathBuf {
     directory.join(OsStr::from_bytes(EVIL))
 }
 
-/// A terminal shows a text as it stands, and the name is in it in some form.
+/// Checks that a text does nothing to a terminal, and contains the name in some form.
 #[track_caller]
 fn is_harmless(what: &str, bytes: &[u8]) {
     let text =
@@ -27,11 +27,11 @@ fn is_harmless(what: &str, bytes: &[u8]) {
     let text = text.replace('\t', " ");
     assert_eq!(memfold_escape::lines(&text), text, "{what}");
     assert!(text.contains("odd") && text.contains("gnp"), "{what}: {text}");
-    // Its line break is none.
+    // The name's line break is escaped.
     assert!(!text.lines().any(|line| line.trim_start().starts_with("gnp")), "{what}: {text}");
 }
 
-/// What is no text in a name is there as bytes, not as a sign for something unknown.
+/// Checks that invalid bytes of a name appear as escapes, not as replacement characters.
 #[track_caller]
 fn tells_bytes(what: &str, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
@@ -68,7 +68,7 @@ fn files_of_every_tool() {
     let inside = evil(directory.path());
     fs::create_dir(&inside).unwrap();
     fs::write(inside.join("file"), "x").unwrap();
-    // Where a text is wanted.
+    // For arguments that must be text.
     let word = String::from_utf8_lossy(EVIL).into_owned();
 
     for tool in ["bench", "analyze"] {
@@ -95,7 +95,7 @@ fn files_of_every_tool() {
     harmless(words!["run", "--limit", "1G", "--stats", missing.join("x"), "--", "true"]);
     harmless(words!["run", "--limit", "1G", "--spill", missing.join("none"), "--", "true"]);
     harmless(words!["disk", "--size", "64M", "--limit", "32M", "--mount", missing]);
-    // Without the plugin there is no socket to be said anything of.
+    // Without the plugin there is no message about the socket.
     harmless(words!["disk", "--size", "64M", "--limit", word, "--socket", name]);
     harmless(words![
         "disk",
@@ -112,14 +112,14 @@ fn files_of_every_tool() {
     harmless(words!["top", word]);
     harmless(words![word]);
 
-    // What is written to files.
+    // Output to files.
     let out = |name: &str| at.path().join(name);
     let run = |words: &[&OsStr], file: &str| {
         let output = Command::new(MEMFOLD).args(words).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         let made = fs::read(out(file)).unwrap();
         is_harmless(file, &made);
-        // In an SVG a sign stands for what its text cannot have.
+        // An SVG contains replacement characters for characters that XML forbids.
         if file != "plot.svg" {
             tells_bytes(file, &made);
         }
@@ -139,7 +139,7 @@ fn files_of_every_tool() {
     run(&words, "report.html");
 }
 
-/// nbdkit says what it was given, too.
+/// nbdkit repeats names that it was given.
 #[test]
 fn what_nbdkit_says() {
     let at = tempfile::tempdir().unwrap();
@@ -150,14 +150,14 @@ fn what_nbdkit_says() {
     path.push(":/bin:/usr/bin");
     let mut command = Command::new(MEMFOLD);
     command.args(["disk", "--size", "64M", "--limit", "32M", "--socket"]).arg(at.path().join("socket"));
-    // Any file is a plugin to this one.
+    // This nbdkit accepts any file as a plugin.
     command.env("PATH", path).env("MEMFOLD_NBDKIT_PLUGIN", &bin).stdin(Stdio::null());
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(output.stderr, b"nbdkit: \\u{1b}[2J\\xff: odd gnp\n", "{}", output.stderr.escape_ascii());
 }
 
-/// A table stands in columns whatever the names are.
+/// The columns of a table are aligned, whatever the names are.
 #[test]
 fn wide_names_in_tables() {
     let at = tempfile::tempdir().unwrap();
@@ -175,7 +175,7 @@ fn wide_names_in_tables() {
     assert!(columns.len() >= 3 && columns.iter().all(|column| *column == columns[0]), "{columns:?}: {text}");
 }
 
-/// A program that calls itself so, and is started so.
+/// A program with such a name and such arguments.
 #[test]
 fn names_of_processes() {
     let at = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ fn names_of_processes() {
     }
 }
 
-/// A device says what it is called.
+/// A device that reports such a name.
 #[test]
 fn names_of_devices() {
     if !is_root() {
@@ -218,7 +218,7 @@ fn names_of_devices() {
     }
     let place = Path::new("/run/memfold/disk");
     fs::create_dir_all(place).unwrap();
-    // Of this process, which serves no other.
+    // A socket of this test process.
     let socket = place.join(format!("{}.sock", std::process::id()));
     let _ = fs::remove_file(&socket);
     let listener = UnixListener::bind(&socket).unwrap();

@@ -1,4 +1,4 @@
-//! The tools beside `memfold run`: what they print and write, and what they refuse.
+//! The tools beside `memfold run`: their output and their refusals.
 
 mod analyze;
 mod bench;

@@ -1,4 +1,4 @@
-//! Prometheus's text format, read as strictly as it is defined.
+//! A strict parser of Prometheus's text format.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ type Labels = BTreeMap<String, String>;
 pub struct Exposition(BTreeMap<String, Vec<(Labels, f64)>>);
 
 impl Exposition {
-    /// The sample with just these labels.
+    /// The sample with exactly these labels.
     #[track_caller]
     pub fn get(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let labels: Labels =
@@ -16,7 +16,7 @@ impl Exposition {
         self.of(name, |of| *of == labels)
     }
 
-    /// The sample in which a label has a value.
+    /// The sample in which a label has this value.
     #[track_caller]
     pub fn value_of(&self, name: &str, label: &str, value: &str) -> f64 {
         self.of(name, |of| of.get(label).is_some_and(|is| is == value))
@@ -31,7 +31,7 @@ impl Exposition {
     }
 }
 
-/// Reads it; panics where it is not what it should be.
+/// Parses the text; panics at any error.
 #[track_caller]
 pub fn parse(text: &str) -> Exposition {
     assert!(text.ends_with('\n') && !text.contains('\r'));
@@ -61,7 +61,7 @@ fn is_name(text: &str) -> bool {
     text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }
 
-/// Labels in braces, and what is behind them.
+/// Labels in braces, and the rest of the line.
 fn labels(text: &str) -> (Labels, &str) {
     let mut rest = text.strip_prefix('{').expect(text);
     let mut labels = Labels::new();

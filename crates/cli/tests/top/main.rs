@@ -1,4 +1,4 @@
-//! `memfold top`: the screen, JSON, and text for Prometheus, of a program that runs.
+//! `memfold top` with a running program: the screen, JSON, and text for Prometheus.
 
 #[path = "../common/mod.rs"]
 mod common;

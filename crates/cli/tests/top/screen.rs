@@ -1,5 +1,5 @@
-//! The screen in a terminal, and whether its numbers are those of JSON, of Prometheus, and of the statistics
-//! at the end.
+//! The screen in a terminal. Its numbers must agree with JSON, with Prometheus, and with the statistics at
+//! the end.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ fn screen(words: &[&str], lines: u16, columns: u16) -> Terminal {
     Terminal::new(command, lines, columns)
 }
 
-/// Bytes, as a cell has them.
+/// The bytes in a cell.
 fn bytes(cell: &str) -> f64 {
     let (number, shift) = match cell.as_bytes().last() {
         Some(b'K') => (&cell[..cell.len() - 1], 10),
@@ -47,7 +47,7 @@ fn a_busy_program_is_seen_in_every_way() {
     let number =
         |value: &Value, name: &str| value[name].as_f64().unwrap_or_else(|| panic!("{name} in {value:#}"));
 
-    // JSON agrees with itself, and with what the program has.
+    // JSON is consistent, and agrees with the program's memory.
     assert_eq!((&of_process["state"], &of_process["command"]), (&"paging".into(), &"python3".into()));
     for value in [&of_tree, &of_process] {
         assert_eq!(
@@ -65,7 +65,7 @@ fn a_busy_program_is_seen_in_every_way() {
     }
     assert_eq!(of_tree["command"].as_str().unwrap().split(' ').next(), Some("python3"));
 
-    // Prometheus gets the same, and counters that grow.
+    // Prometheus gets the same values, and counters that grow.
     let look = || {
         let said = top(&["--prometheus", &supervisor]);
         assert_eq!((said.status, said.err.as_str()), (0, ""));
@@ -89,7 +89,7 @@ fn a_busy_program_is_seen_in_every_way() {
     }
     assert_eq!(first.value_of("memfold_tree_limit_bytes", "supervisor", &supervisor), (24 * MIB) as f64);
 
-    // The screen has them.
+    // The screen shows these values.
     let mut terminal = screen(&["--interval", "0.2", &supervisor], 30, 130);
     terminal.has("paging");
     terminal.has("µs");
@@ -104,7 +104,7 @@ fn a_busy_program_is_seen_in_every_way() {
         let (there, here) = (bytes(cells[at]), number(&of_process, name));
         assert!((there - here).abs() < 0.3 * here, "{name}: {there}, {here}: {line}");
     }
-    // The process is chosen, and has a history.
+    // The process is selected, and has a history.
     terminal.until("it is chosen", |screen| screen.cell(3, 4).unwrap().inverse());
     terminal.has(&format!("RESIDENT of {pid}, up to "));
     terminal.wait("a history", |lines| lines[24..].iter().any(|line| line.contains('█')));
@@ -120,7 +120,7 @@ fn a_busy_program_is_seen_in_every_way() {
     terminal.press(" ");
     terminal.has_no("paused");
 
-    // Another limit: what can't be is said where it is typed.
+    // Type another limit: the prompt reports an impossible one.
     terminal.press("l");
     terminal.has(&format!("limit of {supervisor}, now 24 MiB: "));
     terminal.press(&["5x", ENTER].concat());
@@ -135,7 +135,7 @@ fn a_busy_program_is_seen_in_every_way() {
     terminal.press("-");
     terminal.has("64 MiB, was 68 MiB");
 
-    // It fits in every terminal.
+    // The screen fits into every terminal.
     terminal.resize(24, 80);
     terminal.wait("80 columns", |lines| lines[1].contains("FAULTS/s") && lines[23].contains("q quit"));
     assert!(!terminal.lines()[1].contains("STANDBY"));
@@ -164,7 +164,7 @@ fn limit_of(pid: &str) -> String {
     finish(command).out
 }
 
-/// The words of a text, whatever lines they are in.
+/// The words of a text, regardless of its lines.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -256,7 +256,7 @@ fn who_may_not_look_is_told_so() {
     command.args(["top", &supervisor]);
     finish(command).is_refusal(125, &["runs under memfold for user 0", "sudo"]);
 
-    // Nor does it see anything else: the screen says what to do.
+    // Another user sees nothing, and the screen says what to do.
     let mut command = terminal::command("setpriv");
     command.args(["--reuid=65533", "--regid=65533", "--clear-groups"]);
     command.arg(here.path().join("memfold"));

@@ -1,4 +1,4 @@
-//! JSON and Prometheus for who reads them, and what is refused.
+//! JSON and Prometheus for their readers, and refusals.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -65,7 +65,7 @@ fn prometheus_is_answered() {
         let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
         (head.to_owned(), body.to_owned(), length.parse::<usize>().unwrap())
     };
-    // One that says nothing does not keep others waiting for ever.
+    // A silent client does not block other clients forever.
     let silent = TcpStream::connect(address).unwrap();
     let (head, body, length) = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     drop(silent);

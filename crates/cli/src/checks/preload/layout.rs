@@ -8,8 +8,9 @@
 //! libmemfold_preload.so -> x86_64  for scripts that substitute $PLATFORM as their own variable
 //! ```
 //!
-//! The loader replaces `$PLATFORM` by the name that the kernel gives each program's processor
-//! (`AT_PLATFORM`). If nothing exists under that name, the program complains on standard error, and runs.
+//! The loader replaces `$PLATFORM` with the name that the kernel gives to each program's processor
+//! (`AT_PLATFORM`). If nothing exists under that name, the loader prints a message on standard error, and the
+//! program runs.
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -30,14 +31,13 @@ type Names = &'static [&'static str];
 const OWN: Names = &["x86_64", "haswell", "xeon_phi"];
 #[cfg(target_arch = "aarch64")]
 const OWN: Names = &["aarch64"];
-/// The names for 32-bit programs that the same machine runs, their machine number in ELF files, and its
-/// flags.
+/// For 32-bit programs that the same machine runs: the names, the machine number in ELF files, and the flags.
 #[cfg(target_arch = "x86_64")]
 const SMALL: (Names, u16, u32) = (&["i686", "i386", "i486", "i586"], 3, 0);
 #[cfg(target_arch = "aarch64")]
 const SMALL: (Names, u16, u32) = (&["v8l", "v7l", "v6l"], 40, 0x0500_0000);
 
-/// Writes the library into a directory of this name below `place`.
+/// Writes the library to a directory of this name below `place`.
 pub fn of_copy(place: &Path, name: &str, bytes: &[u8]) -> std::io::Result<Library> {
     own_directory(place)?;
     let directory = place.join(name);
@@ -59,7 +59,7 @@ pub fn of_file(place: &Path, file: &Path) -> std::io::Result<OsString> {
     complete(&directory)
 }
 
-/// Adds the rest. Returns the path for the loader.
+/// Adds the links and the empty 32-bit library. Returns the path for the loader.
 fn complete(directory: &Path) -> std::io::Result<OsString> {
     let (small, machine, flags) = SMALL;
     if !OWN.contains(&sys::platform().ok_or(std::io::ErrorKind::Unsupported)?) {
@@ -73,7 +73,7 @@ fn complete(directory: &Path) -> std::io::Result<OsString> {
     Ok(directory.join(WORD).join(NAME).into())
 }
 
-/// Makes a link, if it is not there yet.
+/// Makes a link if it does not exist yet.
 fn link(path: &Path, to: &Path) -> std::io::Result<()> {
     let is_there = || std::fs::read_link(path).is_ok_and(|found| found == to);
     if is_there() {
@@ -82,7 +82,7 @@ fn link(path: &Path, to: &Path) -> std::io::Result<()> {
     let mut temporary = PathBuf::from(path).into_os_string();
     temporary.push(format!(".{}", std::process::id()));
     symlink(to, &temporary)?;
-    // Another process may have made it meanwhile: it is the same.
+    // Another process may have made the link meanwhile; the rename replaces it with an equal one.
     std::fs::rename(&temporary, path).inspect_err(|_| {
         let _ = std::fs::remove_file(&temporary);
     })
@@ -108,11 +108,11 @@ fn nothing(machine: u16, flags: u32) -> Vec<u8> {
     let word = |bytes: &mut Vec<u8>, numbers: &[u32]| {
         numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
     };
-    // A shared object of version 1, without entry and sections.
+    // A shared object of version 1, without an entry point and sections.
     short(&mut bytes, &[3, machine]);
     word(&mut bytes, &[1, 0, HEADERS, 0, flags]);
     short(&mut bytes, &[52, 32, 3, 40, 0, 0]);
-    // All of it is loaded, and writable, because loaders write to the dynamic part.
+    // The whole file is loaded, and writable, because loaders write to the dynamic section.
     word(&mut bytes, &[1, 0, 0, 0, END, END, 6, 0x1_0000]);
     word(&mut bytes, &[2, DYNAMIC, DYNAMIC, DYNAMIC, 6 * 8, 6 * 8, 6, 4]);
     // Without this the loader would make all stacks executable.

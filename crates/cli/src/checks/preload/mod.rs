@@ -1,6 +1,6 @@
-//! Finding the preload library.
+//! Finds the preload library.
 //!
-//! It is looked for in this order:
+//! The search order is:
 //!
 //! 1. Beside the executable (a build directory, an unpacked archive).
 //! 2. In `../lib/memfold` relative to it (`make install`).
@@ -8,17 +8,17 @@
 //!    install`).
 //!
 //! Programs get a path through a directory of links (see [`layout`]):
-//! `LD_PRELOAD=.../$PLATFORM/libmemfold_preload.so`. The loader substitutes the processor's name there, so
-//! 32-bit programs find an empty library, instead of one that they would complain about on standard error.
-//! musl's loader does not know such variables: it finds nothing, and says nothing.
+//! `LD_PRELOAD=.../$PLATFORM/libmemfold_preload.so`. The loader substitutes the processor's name, so 32-bit
+//! programs find an empty library. Otherwise their loader would print a message on standard error. musl's
+//! loader does not know such variables: it finds nothing, and prints nothing.
 //!
 //! The loader of every program of the tree opens the path again, possibly much later: as another user after
-//! `setuid`, or in a daemon that outlives the supervisor. So the file stays (a path like `/proc/PID/fd/N`
-//! would end with the supervisor, and another user cannot access it; a file removed at the end would make
-//! each later exec of a daemon complain), is readable by all, and, for root, lies where every user can reach
-//! it. The name of its directory contains a hash of its contents, it is replaced only by rename, and an
-//! existing one is used only if it belongs to this user or root, no other user can write it, and it is byte
-//! for byte the same.
+//! `setuid`, or in a daemon that outlives the supervisor. So the file is permanent and readable by all, and
+//! root's copy lies where every user can reach it. (A path like `/proc/PID/fd/N` would end with the
+//! supervisor, and is closed to other users. If the file were removed at the end, each later exec of a daemon
+//! would print a message.) The name of the file's directory contains a hash of its contents. The file is
+//! replaced only by rename. An existing file is used only if it belongs to this user or root, no other user
+//! can write it, and its bytes are the same.
 
 mod layout;
 
@@ -45,21 +45,21 @@ const WRITTEN: &str = env!("MEMFOLD_PRELOAD_HASH");
 pub struct Library {
     /// The file.
     pub file: PathBuf,
-    /// The path that the loader is given.
+    /// The path that is given to the loader.
     pub entry: OsString,
 }
 
-/// Finds the library, or writes it.
+/// Finds the library, or writes a copy.
 pub fn find() -> Result<Library, Failure> {
     let is_root = nix::unistd::geteuid().is_root();
     let found = std::env::current_exe().ok().and_then(|executable| installed(&executable));
-    // Root's programs may become other users, and those must be able to load it, too.
+    // Root's programs may change to other users, which must be able to load the library, too.
     if let Some(file) = found.filter(|path| !is_root || is_open_to_all(path)) {
         let through = places()
             .iter()
             .filter(|place| is_possible(place))
             .find_map(|place| layout::of_file(place, &file).ok());
-        // Without the links 32-bit programs complain, but run.
+        // Without the links, the loader of 32-bit programs prints a message, but they run.
         let entry = through.unwrap_or_else(|| file.clone().into());
         return Ok(Library { file, entry });
     }
@@ -102,7 +102,8 @@ fn is_open_to_all(path: &Path) -> bool {
     mode(path) & 0o004 != 0 && path.ancestors().skip(1).all(|directory| mode(directory) & 0o001 != 0)
 }
 
-/// LD_PRELOAD has no quoting: spaces and colons separate entries, dollar signs are replaced.
+/// Whether a path can be in LD_PRELOAD, which has no quoting: spaces and colons separate entries, and `$`
+/// begins a variable.
 fn is_possible(path: &Path) -> bool {
     path.is_absolute()
         && !path.as_os_str().as_bytes().iter().any(|b| b.is_ascii_whitespace() || matches!(b, b':' | b'$'))
@@ -114,7 +115,7 @@ fn places() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let mut places = Vec::new();
     if user.is_root() {
-        // Root's programs may become other users, which have no access to root's home.
+        // Root's programs may change to other users, which have no access to root's home.
         places.push(PathBuf::from("/var/cache/memfold"));
     } else {
         places.extend(variable("XDG_CACHE_HOME").map(|p| p.join("memfold")));
@@ -127,7 +128,7 @@ fn places() -> Vec<PathBuf> {
     places
 }
 
-/// Makes a directory and its missing parents, whatever the umask is.
+/// Makes a directory and its missing parents, regardless of the umask.
 fn make_directory(directory: &Path) -> std::io::Result<()> {
     if std::fs::symlink_metadata(directory).is_err() {
         directory.parent().map_or(Ok(()), make_directory)?;
@@ -140,15 +141,15 @@ fn make_directory(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A directory that no other user can have made, or can change.
+/// Makes sure that the directory exists, and that no other user made it or can change it.
 fn own_directory(directory: &Path) -> std::io::Result<()> {
     make_directory(directory)?;
-    // The directory itself is checked, not the target of a link: in a directory open to everybody, anybody
-    // could have put a link.
+    // Check the directory itself, not the target of a link: in a world-writable directory, any user could
+    // have put a link.
     trusted(&std::fs::symlink_metadata(directory)?)
 }
 
-/// Writes `bytes` to a file in `directory`, if it is not there yet.
+/// Writes `bytes` to a file in `directory`, unless the file exists with these contents.
 fn extract(directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<PathBuf> {
     own_directory(directory)?;
     let path = directory.join(name);
@@ -170,7 +171,7 @@ fn write_new(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     file.set_permissions(Permissions::from_mode(0o644))
 }
 
-/// No user but this one and root can have put it there or can change it.
+/// Fails if a user other than this one and root may have made the file or can change it.
 fn trusted(meta: &std::fs::Metadata) -> std::io::Result<()> {
     let own = [0, nix::unistd::geteuid().as_raw()].contains(&meta.uid());
     if own && meta.mode() & 0o022 == 0 && !meta.is_symlink() {
@@ -197,7 +198,7 @@ pub fn with_users_own(library: &std::ffi::OsStr, users: Option<&std::ffi::OsStr>
     let mut value = library.to_owned();
     let entries = users.map(OsStrExt::as_bytes).unwrap_or_default();
     for entry in entries.split(|b| matches!(b, b':' | b' ')).filter(|entry| !entry.is_empty()) {
-        // A memfold inside a memfold: only the inner one manages its program.
+        // If memfold runs inside memfold, only the inner one manages its program.
         let name = entry.rsplit(|b| *b == b'/').next().unwrap_or(entry);
         if !name.starts_with(b"libmemfold_preload") {
             value.push(":");

@@ -4,7 +4,7 @@ use memfold::size::Human;
 
 use crate::output::text::grouped;
 
-/// Labels for an axis of bytes from zero, and its end.
+/// The end of an axis of bytes that begins at zero, and its labels.
 pub fn bytes_axis(largest: u64) -> (u64, Vec<(f64, String)>) {
     let step = step_of_bytes(largest.max(1 << 20));
     let end = largest.max(1 << 20).div_ceil(step) * step;
@@ -21,14 +21,14 @@ fn step_of_bytes(top: u64) -> u64 {
     }
     let steps = [1, 2, 4, 5, 10, 20, 25, 50, 100, 128, 200, 256];
     let step = steps.into_iter().find(|step| top.div_ceil(unit * step) <= 6);
-    // Less than three units: fractions of one are needed.
+    // Less than three units need steps of a fraction of one.
     match top / unit {
         0..=2 if unit > 1 => unit / 2,
         _ => unit * step.unwrap_or(256),
     }
 }
 
-/// Labels for an axis of numbers from zero, and its end.
+/// The end of an axis of numbers that begins at zero, and its labels.
 pub fn count_axis(largest: f64, text: impl Fn(f64) -> String) -> (f64, Vec<(f64, String)>) {
     let largest = largest.max(1e-6);
     let step = round_step(largest, 4.0);
@@ -65,14 +65,14 @@ pub fn round_step(largest: f64, most: f64) -> f64 {
     steps.into_iter().find(|step| largest / step <= most * (1.0 + 1e-9)).unwrap_or(largest)
 }
 
-/// The multiples of powers of ten by these steps that lie between two numbers.
+/// The products of powers of ten and these steps that lie between two numbers.
 pub fn decades(low: f64, high: f64, steps: &[f64]) -> Vec<f64> {
     let powers = low.log10().floor() as i32..=high.log10().ceil() as i32;
     let all = powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
     all.filter(|value| (low..=high).contains(value)).collect()
 }
 
-/// Powers of ten between two numbers and, if these are few, 2 and 5 times them.
+/// Powers of ten between two numbers and, if these are few, also their doubles and quintuples.
 pub fn log_ticks(low: f64, high: f64) -> Vec<f64> {
     decades(low, high, if high / low > 300.0 { &[1.0] } else { &[1.0, 2.0, 5.0] })
 }

@@ -20,7 +20,7 @@ pub const SIDE: f64 = 1000.0;
 pub struct Plot<'a> {
     /// Its name for scripts.
     pub id: &'a str,
-    /// What it shows, in words.
+    /// Its contents, in words.
     pub label: String,
     /// Height in rem.
     pub height: f64,
@@ -28,13 +28,13 @@ pub struct Plot<'a> {
     pub x: Vec<(f64, String)>,
     /// Labels at positions from the bottom up, 0 to 1.
     pub y: Vec<(f64, String)>,
-    /// The labels at the side are names, not numbers.
+    /// The labels on the side are names, not numbers.
     pub names: bool,
-    /// Coordinates, if not those of [`SIDE`].
+    /// Width and height of the coordinates, if they are not [`SIDE`].
     pub view: Option<(f64, f64)>,
-    /// SVG.
+    /// The drawing, as SVG.
     pub svg: String,
-    /// HTML over it.
+    /// HTML over the drawing.
     pub over: String,
 }
 

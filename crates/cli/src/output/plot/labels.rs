@@ -1,8 +1,7 @@
 //! Places names beside marks, so that they cover neither each other nor marks.
 //!
-//! Each name in turn takes the best of some places around its mark, near ones
-//! first; one that has to stand far off is tied to its mark by a line. It is
-//! greedy, and good enough for some dozen marks.
+//! The method is greedy: each name in turn takes the best of some places around its mark, with a preference
+//! for near ones. A line connects a name that is far away to its mark. This suffices for a few dozen marks.
 
 /// A rectangle; y grows downwards.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -17,7 +16,7 @@ pub(super) struct Box {
 pub(super) type At = (f64, f64);
 
 impl Box {
-    /// Area that both cover.
+    /// The area that both boxes cover.
     fn overlap(&self, other: &Box) -> f64 {
         let width = self.right.min(other.right) - self.left.max(other.left);
         let height = self.bottom.min(other.bottom) - self.top.max(other.top);
@@ -31,7 +30,7 @@ impl Box {
             && self.bottom <= other.bottom
     }
 
-    /// The point of the box that is nearest to another.
+    /// The point of the box that is nearest to another point.
     fn nearest(&self, (x, y): At) -> At {
         (x.clamp(self.left, self.right), y.clamp(self.top, self.bottom))
     }
@@ -58,7 +57,7 @@ pub(super) fn place(
     let taken: Vec<Box> = marks.iter().map(around).collect();
     let mut placed: Vec<Option<Box>> = vec![None; marks.len()];
     let mut lines: Vec<(At, At)> = Vec::new();
-    // From the top down: a name that must give way goes to where there still is room.
+    // From the top down, so that a displaced name finds room below.
     let mut order: Vec<usize> = (0..marks.len()).filter(|i| wanted[*i].is_some()).collect();
     order.sort_by(|a, b| marks[*a].1.total_cmp(&marks[*b].1));
     for i in order {
@@ -88,7 +87,7 @@ pub(super) fn place(
     placed
 }
 
-/// Places around a mark, and how far off they are.
+/// Places around a mark, and the cost of their distance and direction.
 fn candidates((x, y): At, (width, height): (f64, f64), radius: f64) -> impl Iterator<Item = (Box, f64)> {
     let distances = [2.0, 8.0, 16.0, 26.0, 38.0, 52.0, 68.0, 86.0, 110.0, 140.0];
     distances.into_iter().flat_map(move |distance| {
@@ -96,7 +95,7 @@ fn candidates((x, y): At, (width, height): (f64, f64), radius: f64) -> impl Iter
             let angle = f64::from(step) * std::f64::consts::TAU / 16.0;
             let (sin, cos) = angle.sin_cos();
             let far = radius + distance;
-            // The middle of the box: so far from the mark that the box's edge is `far` away.
+            // The middle of the box, placed so that the box's edge is `far` away from the mark.
             let (mx, my) = (x + cos * (far + width / 2.0), y + sin * (far + height / 2.0));
             let made = Box {
                 left: mx - width / 2.0,
@@ -104,13 +103,13 @@ fn candidates((x, y): At, (width, height): (f64, f64), radius: f64) -> impl Iter
                 right: mx + width / 2.0,
                 bottom: my + height / 2.0,
             };
-            // To the right is where one looks first.
+            // Prefer the right side, where readers look first.
             (made, distance + (1.0 - cos))
         })
     })
 }
 
-/// Whether a line goes through a box (looked at in 16 points).
+/// Whether a line goes through a box (checked at 15 points).
 fn crosses((from, to): (At, At), other: &Box) -> bool {
     (1..16).any(|i| {
         let share = f64::from(i) / 16.0;
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn names_keep_apart() {
-        // A cluster, as codecs make it: twelve marks close to each other and some far off.
+        // A cluster typical of codecs: twelve marks close to each other, and some far away.
         let marks: Vec<At> = (0..12)
             .map(|i| (430.0 + f64::from(i % 4) * 9.0, 220.0 + f64::from(i / 4) * 7.0))
             .chain([(0.0, 0.0), (900.0, 450.0), (880.0, 10.0)])

@@ -1,4 +1,4 @@
-//! Plots: one set of axes, and three ways to draw over them.
+//! Plots: one module for axes, and three kinds of drawings that use it.
 //!
 //! ```text
 //!   axes     round steps, their labels, and numbers in words

@@ -56,7 +56,7 @@ pub fn bars(label: &str, rows: &[Bar]) -> String {
     svg + "</svg>\n"
 }
 
-/// The end of a long name says more than its beginning.
+/// Shortens a long name at its beginning, because its end says more.
 fn shorten(name: &str, most: usize) -> String {
     let count = name.chars().count();
     if count <= most {
@@ -169,9 +169,9 @@ pub fn ratios(rows: &[(String, Vec<Mark>)]) -> String {
 
 /// Lines over an axis. The points must lie within the given ranges.
 pub struct Lines<'a> {
-    /// What it shows.
+    /// What the picture shows, in words.
     pub label: &'a str,
-    /// Ends of the axes.
+    /// The ranges of the axes.
     pub x: (f64, f64),
     #[allow(missing_docs)]
     pub y: (f64, f64),
@@ -179,7 +179,7 @@ pub struct Lines<'a> {
     pub x_text: &'a dyn Fn(f64) -> String,
     #[allow(missing_docs)]
     pub y_text: &'a dyn Fn(f64) -> String,
-    /// Points by colour.
+    /// Lines: a colour and the points.
     pub lines: Vec<(char, Vec<(f64, f64)>)>,
     /// Vertical marks with text.
     pub marks: Vec<(f64, String)>,

@@ -1,4 +1,4 @@
-//! Ratio against speed: panels with axes, marks, and names where there is room for them, in a file of its own.
+//! Ratio against speed: panels with axes, marks, and names where there is room for them, in a separate file.
 //!
 //! ```text
 //!  +------------------------------+
@@ -9,9 +9,8 @@
 //!  +------------------------------+
 //! ```
 //!
-//! All panels have the same axis of speed, so that they can be compared across;
-//! ratios differ too much between files for that. Every mark says its numbers
-//! when the pointer rests on it.
+//! All panels have the same speed axis, so that they can be compared. Ratios differ too much between files
+//! for a common axis. Every mark shows its numbers when the pointer rests on it.
 
 use svg::Document;
 use svg::node::element::{Circle, Group, Path, Rectangle, Style, Text, Title};
@@ -43,13 +42,13 @@ pub struct Mark {
     pub colour: &'static str,
     /// MB/s.
     pub speed: f64,
-    /// Original bytes for each compressed one.
+    /// Original bytes per compressed byte.
     pub ratio: f64,
-    /// What it says when the pointer rests on it.
+    /// The text when the pointer rests on the mark.
     pub words: String,
 }
 
-/// Draws a document: the panel that sums up, and those of files if there are several.
+/// Draws a document: the overall panel and, if there are several files, a panel for each.
 pub fn draw(title: &str, subtitle: &str, whole: &Panel, files: &[Panel]) -> String {
     let speeds = files.iter().chain([whole]).flat_map(|panel| &panel.marks).map(|mark| mark.speed);
     let (slowest, fastest) = speeds.fold((f64::MAX, 0.0f64), |(low, high), v| (low.min(v), high.max(v)));
@@ -76,7 +75,7 @@ pub fn draw(title: &str, subtitle: &str, whole: &Panel, files: &[Panel]) -> Stri
     document.to_string() + "\n"
 }
 
-/// Where a panel is.
+/// The position of a panel.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     x: f64,
@@ -85,7 +84,7 @@ struct Frame {
     height: f64,
 }
 
-/// What a panel shows.
+/// The contents of a panel.
 #[derive(Debug, Clone)]
 pub struct Panel {
     /// Its title.
@@ -94,17 +93,17 @@ pub struct Panel {
     pub marks: Vec<Mark>,
     /// The ratio of the virtual best.
     pub best: Option<f64>,
-    /// Whether it is the large one: every mark has its name, axes theirs.
+    /// Whether it is the large panel: every mark and both axes have names.
     pub all_named: bool,
 }
 
-/// From numbers to places on paper. Speeds are on a logarithmic axis.
+/// Maps numbers to positions in the drawing. Speeds are on a logarithmic axis.
 struct Scale {
     left: f64,
     right: f64,
     top: f64,
     bottom: f64,
-    /// Logarithms.
+    /// The range of speeds, as logarithms.
     speeds: (f64, f64),
     most: f64,
 }
@@ -131,7 +130,8 @@ impl Scale {
     }
 
     fn y(&self, ratio: f64) -> f64 {
-        // What does not shrink has ratio 1: the ground stands a little lower, so that its marks are whole.
+        // Data that do not shrink have ratio 1. The axis begins a little lower, so that their marks are not
+        // cut off.
         let lowest = 1.0 - (self.most - 1.0) * 0.05;
         self.bottom - (ratio - lowest) / (self.most - lowest) * (self.bottom - self.top)
     }
@@ -153,7 +153,7 @@ impl Scale {
 }
 
 impl Panel {
-    /// Adds the panel to a document. `speeds` are the slowest and the fastest of all panels.
+    /// Adds the panel to a document. `speeds` are the lowest and the highest of all panels.
     fn draw(&self, document: Document, frame: Frame, speeds: (f64, f64)) -> Document {
         let ratios = self.marks.iter().map(|mark| mark.ratio).chain(self.best);
         let scale = Scale::new(frame, self.all_named, speeds, ratios);
@@ -255,7 +255,7 @@ impl Panel {
         group
     }
 
-    /// Whether no other mark is at least as good in both and better in one.
+    /// Whether no other mark is at least as good in ratio and speed, and better in one of them.
     fn is_unbeaten(&self, mark: &Mark) -> bool {
         !self.marks.iter().any(|other| {
             other.ratio >= mark.ratio
@@ -265,7 +265,7 @@ impl Panel {
     }
 }
 
-/// Long pipelines have names too long to be placed; the mark says the whole.
+/// Shortens the name of a long pipeline, which would not fit. The pointer shows the full name.
 fn shortened(name: &str) -> String {
     const MOST: usize = 30;
     if name.chars().count() <= MOST {
@@ -283,7 +283,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// A text, without what no XML may hold.
+/// A text element, without characters that XML forbids.
 fn text(x: f64, y: f64, class: &str, words: &str) -> Text {
     let made = Text::new(memfold_escape::line(words)).set("x", round(x)).set("y", round(y));
     if class.is_empty() { made } else { made.set("class", class) }

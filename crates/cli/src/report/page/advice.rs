@@ -1,14 +1,14 @@
-//! Advice that follows from the measured numbers. Nothing is claimed that a second run would still have to show.
+//! Advice that follows from the measured numbers. It claims nothing that would need a second run as proof.
 
 use memfold::size::Human;
 
 use super::fields::{Advice, Numbers};
 
-/// A larger share of the time spent waiting is worth mentioning.
+/// A share of time spent waiting above this is worth mentioning.
 const STALL_MUCH: f64 = 0.01;
-/// A smaller share goes unnoticed.
+/// A share below this goes unnoticed.
 const STALL_LITTLE: f64 = 0.001;
-/// If the pages with most faults have this share of all faults, they are worth a look.
+/// If the pages with the most faults have this share of all faults, they are worth mentioning.
 const HOT_SHARE: f64 = 0.25;
 
 /// All advice, the most important first.
@@ -31,7 +31,7 @@ pub fn of(numbers: &Numbers) -> Vec<Advice> {
     pages(numbers, &mut say);
     let own = stats.runtime_cpu_seconds + stats.supervisor_cpu_seconds;
     let all_cpu = stats.user_seconds + stats.system_seconds + stats.supervisor_cpu_seconds;
-    // The kernel does not report the CPU time of processes that nobody waited for.
+    // The kernel does not report the CPU time of processes that were not waited for.
     if own > 0.2 * all_cpu && own < all_cpu {
         say(
             "cpu",
@@ -137,7 +137,7 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         );
         return;
     }
-    // Eviction begins when less than this is left below the limit; the supervisor's own memory counts.
+    // Eviction begins when less than this is left below the limit. The supervisor's own memory counts, too.
     let spare = (stats.peak_logical_bytes / 32).max(8 << 20) + stats.supervisor_resident_bytes;
     let fits = stats.peak_logical_bytes + spare;
     if share > STALL_MUCH {
@@ -232,7 +232,7 @@ fn pages(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
     }
 }
 
-/// In the form of an option's value, rounded up.
+/// A size as an option's value, rounded up.
 fn megabytes(bytes: u64) -> String {
     format!("{}M", bytes.div_ceil(1 << 20))
 }

@@ -28,7 +28,7 @@ pub fn memory(numbers: &Numbers) -> String {
     ];
     let largest = time.resident_bytes.iter().chain(&time.logical_bytes).copied().max().unwrap_or(0);
     let limits = time.limit_bytes.iter().copied().max().unwrap_or(0);
-    // A limit far above everything else would flatten the rest: then it is only named.
+    // A limit far above everything else would flatten the chart, so it is only mentioned.
     let limit_fits = limits as f64 <= largest as f64 * 3.0;
     let (end, y) = bytes_axis(if limit_fits { largest.max(limits) } else { largest });
     let place = |bytes: u64| (1.0 - bytes as f64 / end as f64) * SIDE;
@@ -63,7 +63,7 @@ pub fn memory(numbers: &Numbers) -> String {
     plot.draw()
 }
 
-/// What the colours of [`memory`] stand for.
+/// The legend of [`memory`].
 pub fn memory_key(numbers: &Numbers) -> String {
     let unmanaged = numbers.time.unmanaged_bytes.iter().any(|bytes| *bytes > 0);
     let mut key = String::from("<ul class=\"key\">\n");
@@ -120,7 +120,7 @@ fn rate(
     plot.draw()
 }
 
-/// Where steps lie on the time axis.
+/// Positions of steps on the time axis.
 struct Steps {
     width: f64,
 }
@@ -135,7 +135,7 @@ impl Steps {
         ((step as f64 + 0.5) * self.width).min(SIDE)
     }
 
-    /// A line through the middles, from edge to edge.
+    /// A line through the middles of the steps, from edge to edge.
     fn path(&self, heights: &[f64]) -> String {
         let (Some(first), Some(last)) = (heights.first(), heights.last()) else { return String::new() };
         let mut path = format!("M0 {first:.1}");

@@ -41,7 +41,7 @@ pub struct Advice {
 pub struct Faults {
     /// Faults whose time was measured: the basis of the quantiles and the density.
     pub timed: u64,
-    /// Of those, the faults that were seen one by one: the basis of the maps and the list of pages.
+    /// The faults among them that were seen individually: the basis of the maps and the list of pages.
     pub seen: u64,
     /// Events of all kinds that came too fast to be recorded.
     pub events_lost: u64,
@@ -50,7 +50,7 @@ pub struct Faults {
     pub p99_us: Option<f64>,
     pub p99_9_us: Option<f64>,
     pub max_us: Option<f64>,
-    /// Half a doubling each.
+    /// The distribution, in classes of half a doubling.
     pub density: Vec<Density>,
 }
 
@@ -73,7 +73,7 @@ pub struct Sizes {
     /// The width of a size class: the first class holds pages of up to `step_bytes`.
     pub step_bytes: u64,
     pub pages: Vec<u64>,
-    /// Of those, the last class: pages that did not become smaller.
+    /// The pages of the last class, which did not become smaller.
     pub incompressible: u64,
 }
 
@@ -103,7 +103,7 @@ pub struct Time {
 pub struct Latencies {
     pub column_seconds: f64,
     pub classes_from_us: Vec<f64>,
-    /// For each column, class and count where the count is not zero.
+    /// For each column, pairs of class and count; counts of zero are omitted.
     pub columns: Vec<Vec<(usize, u32)>>,
 }
 
@@ -121,13 +121,13 @@ pub struct Map {
 #[allow(missing_docs)]
 #[derive(Debug, Serialize)]
 pub struct Block {
-    /// Null if the process is among those left out.
+    /// Null if the process had no room in the list.
     pub pid: Option<i32>,
     pub address: u64,
     pub mapping: Option<String>,
     pub faults: u64,
     pub pages_compressed: u64,
-    /// Column, faults and pages compressed, where there are any.
+    /// Column, faults and pages compressed; empty cells are omitted.
     pub cells: Vec<(usize, u32, u32)>,
 }
 
@@ -155,7 +155,7 @@ pub struct Row {
     pub runtime_cpu_seconds: f64,
 }
 
-/// Processes for which the list had no room.
+/// Processes without room in the list.
 #[allow(missing_docs)]
 #[derive(Debug, Serialize)]
 pub struct LeftOut {

@@ -8,9 +8,9 @@ use crate::output::plot::frame::{Cells, Plot, SIDE};
 use crate::output::text::grouped;
 use crate::report::record::latency::{class_of, class_start};
 
-/// Height of a gap between blocks that are not adjacent, in rows.
+/// Height, in rows, of a gap between blocks that are not adjacent.
 const GAP: f64 = 0.5;
-/// The same between processes.
+/// Height, in rows, of a gap between processes.
 const WIDE_GAP: f64 = 1.5;
 
 /// Faults by time and latency.
@@ -48,7 +48,7 @@ fn frame(view: Option<(f64, f64)>) -> String {
     format!("<path class=\"grid\" d=\"M0 0H{width:.3}V{height:.3}H0Z\"/>")
 }
 
-/// Labels between classes, whose bounds are 1, 1.5, 2, 3, 4, ... times the first.
+/// Labels at bounds of classes, which are 1, 1.5, 2, 3, 4, ... times the first bound.
 fn latency_words(first: usize, last: usize) -> Vec<(f64, String)> {
     let (low, high) = (class_start(first) as f64 / 1e3, class_start(last + 1) as f64 / 1e3);
     let place = |us: f64| {
@@ -99,8 +99,8 @@ pub fn density(numbers: &Numbers) -> String {
     for (level, (name, us)) in quantiles.into_iter().enumerate() {
         let Some(at) = us.map(x) else { continue };
         let _ = write!(plot.svg, "<path class=\"thin\" d=\"M{0:.1} 0V{SIDE}\"/>", at * SIDE);
-        // One below the other, so that labels close together stay readable; in the right part they stand to the
-        // left of the line.
+        // The labels are stacked, so that labels close together stay readable. In the right part they are on
+        // the left of the line.
         let side = if at > 0.85 {
             format!("right:{:.2}%", (1.0 - at) * 100.0)
         } else {
@@ -169,9 +169,9 @@ struct Group<'a> {
     end: f64,
 }
 
-/// Names at the side, larger groups first; a name for which there is no room is left out.
+/// Names on the side, larger groups first. A name without room is omitted.
 fn labels(groups: &[Group], rows: f64, height: f64, several: bool) -> Vec<(f64, String)> {
-    // A line of text, in rows.
+    // The height of a line of text, in rows.
     let line = 1.05 / height * rows;
     let mut order: Vec<&Group> = groups.iter().collect();
     order.sort_by(|a, b| (b.end - b.start).total_cmp(&(a.end - a.start)));

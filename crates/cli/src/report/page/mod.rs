@@ -1,4 +1,4 @@
-//! The page.
+//! The page of a report.
 
 mod advice;
 mod charts;
@@ -16,7 +16,7 @@ use fields::Numbers;
 use tables::{bytes, count, percent, ratio, seconds, us};
 
 const STYLE: &str = include_str!("style.css");
-/// Shows values under the pointer; the page is complete without it.
+/// The script shows values under the pointer. The page is complete without it.
 const SCRIPT: &str = include_str!("hover.js");
 
 /// Makes the page.
@@ -73,7 +73,7 @@ fn section(title: &str, words: &str, inside: &str) -> String {
     format!("<section><h2>{title}</h2>\n{words}{inside}</section>\n")
 }
 
-/// The result in a sentence.
+/// The result in one sentence.
 fn headline(numbers: &Numbers) -> String {
     let stats = numbers.stats;
     let peak = memfold::size::Human(stats.peak_resident_bytes);

@@ -17,7 +17,7 @@ use crate::report::record::steps::{COLUMN, Counts, Gauges};
 use crate::report::stats::Stats;
 use crate::report::times::quantile_us;
 
-/// How many pages are listed.
+/// The number of pages that are listed.
 const PAGES: usize = 20;
 
 impl<'a> Numbers<'a> {
@@ -77,7 +77,7 @@ impl<'a> Numbers<'a> {
         numbers
     }
 
-    /// As JSON that may be embedded in a page: nothing in it ends the element.
+    /// The numbers as JSON that can be embedded in a page: nothing in it ends the element.
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string(self).unwrap_or_else(|e| unreachable!("plain fields: {e}"));
         memfold_escape::json(&text).replace('<', "\\u003c")

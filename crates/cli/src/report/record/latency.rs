@@ -40,7 +40,7 @@ impl Latency {
         self.columns[column][class_of(ns)] += 1;
     }
 
-    /// Columns have become twice as wide.
+    /// Merges columns in pairs, because they have become twice as wide.
     pub fn merge(&mut self) {
         let pairs = self.columns.chunks(2).map(|pair| {
             let mut sum = pair[0];

@@ -1,4 +1,4 @@
-//! What the supervisor keeps for a report while the programs run: a facade over the bounded records.
+//! The supervisor's records for a report while the programs run. This module is a facade over them.
 //!
 //! ```text
 //!  each sample:  trail (shared page) ── drain ──> latency, space, often
@@ -6,7 +6,7 @@
 //!  now and then: /proc/PID/maps      ── names ──> space, often
 //! ```
 //!
-//! Everything here is bounded, and counts as memory of the supervisor.
+//! All records are bounded, and count as memory of the supervisor.
 
 pub mod latency;
 pub mod names;
@@ -29,11 +29,11 @@ use processes::{OTHERS, Processes, Sums};
 use space::{COMPRESSED, FAULTS, Space};
 use steps::{Counts, Gauges, Steps};
 
-/// Reading mappings may take at most one part in this many of the time.
+/// Reading mappings may take at most 1/NAMES_SHARE of the time.
 const NAMES_SHARE: u32 = 100;
-/// The minimum time between two readings.
+/// The minimum time between two readings of mappings.
 const NAMES_EVERY: Duration = Duration::from_millis(50);
-/// How often unmanaged processes are read, in seconds.
+/// The interval at which unmanaged processes are read, in seconds.
 const UNMANAGED_EVERY: f64 = 0.2;
 
 /// The records.
@@ -55,7 +55,7 @@ pub struct Records {
     pub faults_seen: u64,
     /// Compressed pages seen in the trace buffer.
     pub compressed_seen: u64,
-    /// The peak of what was saved.
+    /// The peak of the logical size minus the resident memory.
     pub peak_saved: u64,
     before: (u64, Counts),
     next_names: Instant,
@@ -91,7 +91,8 @@ impl Records {
         self.reader.lost
     }
 
-    /// Reads the trace buffer. Must be called before slots are freed: events identify processes by their ids.
+    /// Reads the trace buffer. Must be called before slots are freed, because events identify processes by
+    /// their ids.
     pub fn drain(&mut self, shared: &Shared, now: Instant, last: bool) {
         let Some(trail) = shared.trail() else { return };
         let at = self.at_ns(now);
@@ -122,18 +123,19 @@ impl Records {
         });
     }
 
-    /// Notes processes that have ended since the last sample, with their counters.
+    /// Records processes that have ended since the last sample, with their counters.
     pub fn ended(&mut self, ended: &mut Vec<(u32, Sums)>, now: Instant) {
         let at = self.at_ns(now) as f64 / 1e9;
         ended.drain(..).for_each(|(pid, sums)| self.processes.ended(pid, sums, at));
     }
 
-    /// Notes that a process is not managed.
+    /// Records that a process is not managed.
     pub fn unmanaged(&mut self, pid: i32, why: &str, now: Instant) {
         self.processes.unmanaged(pid, why, self.at_ns(now) as f64 / 1e9);
     }
 
-    /// Notes a sample; the trace buffer was drained at the same time. `pid_of` knows the process of a slot.
+    /// Records a sample; the trace buffer was drained at the same time. `pid_of` returns the process of a
+    /// slot.
     pub fn note(
         &mut self,
         shared: &Shared,
@@ -175,7 +177,7 @@ impl Records {
             }
             wanted.sort_by_key(|(page, _)| *page);
             let addresses: Vec<u64> = wanted.iter().map(|(page, _)| page * memfold_proc::PAGE).collect();
-            // A process that has just ended keeps the names found so far.
+            // If the process has just ended, the names found so far remain.
             let _ = names::look(process.pid, &addresses, |at, name| *wanted[at].1 = name.clone());
         }
     }

@@ -1,4 +1,4 @@
-//! Names what lies at an address of a process, from `/proc/PID/maps`.
+//! Finds the names of mappings by address, from `/proc/PID/maps`.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -26,8 +26,8 @@ impl Name {
     }
 }
 
-/// Finds the mappings of a sorted list of addresses; passes each index in the list and its name to `found`. Stops
-/// after the last address.
+/// Finds the mappings of a sorted list of addresses, and passes each index in the list and its name to
+/// `found`. Reads no further than the last address.
 pub fn look(pid: i32, addresses: &[u64], found: impl FnMut(usize, &Name)) -> std::io::Result<()> {
     scan(BufReader::new(File::open(format!("/proc/{pid}/maps"))?), addresses, found)
 }
@@ -55,7 +55,7 @@ fn scan(maps: impl BufRead, addresses: &[u64], mut found: impl FnMut(usize, &Nam
     Ok(())
 }
 
-/// Whether it is a few inaccessible pages, like those below the stack of a thread.
+/// Whether the mapping is a few inaccessible pages, like those below a thread's stack.
 fn is_guard(mapping: &Mapping) -> bool {
     mapping.rights == b"---p" && mapping.name.is_empty() && mapping.end - mapping.start <= 64 << 10
 }

@@ -1,8 +1,8 @@
 //! The pages that faulted most: a bounded counter.
 //!
-//! It is exact until more pages have faulted than it holds. From then on, whenever it is full, the median count
-//! is subtracted from all counts, and pages with nothing left are dropped (Misra and Gries, 1982, in batches). So
-//! a count is too small by at most `error`, and a page that is missing had at most that many faults.
+//! It is exact until more pages have faulted than it holds. From then on, whenever it is full, the median
+//! count is subtracted from all counts, and pages with a count of zero are dropped (Misra and Gries, 1982, in
+//! batches). So a count is too small by at most `error`, and a missing page had at most that many faults.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::names::Name;
 /// The maximum number of pages: this many fit into a hash table of 2048 places.
 pub const PAGES: usize = 1792;
 
-/// A page of a process, by its number.
+/// A process's number, and the number of a page in it.
 pub type Key = (u32, u64);
 
 /// What is known about a page.
@@ -45,7 +45,7 @@ impl Often {
         self.counts.entry(key).or_default().faults += 1;
     }
 
-    /// The first few by faults, then by address.
+    /// The pages with the most faults; among equal counts, the lowest address first.
     pub fn top(&self, most: usize) -> Vec<(Key, &Count)> {
         let mut all: Vec<(Key, &Count)> = self.counts.iter().map(|(key, count)| (*key, count)).collect();
         all.sort_by_key(|(key, count)| (std::cmp::Reverse(count.faults), *key));
@@ -85,7 +85,7 @@ mod tests {
         let (mut often, mut exact, mut seed) = (Often::default(), HashMap::new(), 7u64);
         for _ in 0..400_000 {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // Some far more often than others.
+            // Some pages come far more often than others.
             let wide = (seed >> 33) % 50_000;
             let key = (1, wide.min((seed >> 20) % 50_000).min((seed >> 12) % 50_000));
             often.add(key);

@@ -1,8 +1,8 @@
-//! The processes of a run: their memory, and what paging cost them. The list is bounded: beyond that, only the
-//! sums of the counters are kept.
+//! The processes of a run: their memory, and what paging cost them. The list is bounded. For processes beyond
+//! the bound, only the sums of the counters are kept.
 //!
-//! Counters are exact, because they are read after a process has ended and before its slot is freed. Gauges are
-//! read with each sample, and the largest value is kept.
+//! Counters are exact, because they are read after a process has ended and before its slot is freed. Gauges
+//! are read with each sample, and the largest values are kept.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,11 +12,11 @@ use memfold_shared::page::{Counters, Shared, Slot, state};
 
 /// The maximum number of processes.
 pub const PROCESSES: usize = 200;
-/// Stands for all processes beyond that.
+/// The number that stands for all processes beyond the list.
 pub const OTHERS: u32 = u32::MAX;
-/// The most characters of a command that are kept.
+/// The maximum number of characters of a command that are kept.
 const COMMAND: usize = 160;
-/// The most bytes of a process's command line that are read.
+/// The maximum number of bytes of a command line that are read.
 const LINE: u64 = 1024;
 
 /// Values of [`Counters::each`].
@@ -36,7 +36,7 @@ pub fn count(shared: &Shared, sums: &Sums, name: &str) -> u64 {
 /// One process.
 #[derive(Debug, Clone, Default)]
 pub struct Process {
-    /// Its id, as seen from outside of namespaces if known.
+    /// Its id: the one outside of its pid namespace, if known.
     pub pid: i32,
     /// Its parent's id when the process was first seen.
     pub parent: i32,
@@ -46,19 +46,19 @@ pub struct Process {
     pub from: f64,
     /// When it was seen to have ended.
     pub to: Option<f64>,
-    /// Peak private memory in bytes, including everything of memfold's in it.
+    /// Peak private memory in bytes, including memfold's memory in the process.
     pub peak_resident: u64,
-    /// The peak of what was evicted minus the memory that its storage took.
+    /// The peak of the evicted bytes minus the memory for their storage.
     pub peak_saved: u64,
-    /// The peak of what was evicted, and the payload at that time.
+    /// The peak of the evicted bytes, and the payload at that time.
     pub peak_evicted: (u64, u64),
     /// Counters.
     pub sums: Sums,
-    /// It took a slot.
+    /// It has taken a slot.
     pub managed: bool,
     /// Why it is not managed.
     pub why: Option<String>,
-    /// The runtime has stopped in it.
+    /// The runtime in it has stopped.
     pub stopped: bool,
     image: u64,
 }
@@ -69,7 +69,7 @@ pub struct Processes {
     /// In the order in which they were first seen.
     pub list: Vec<Process>,
     by_pid: HashMap<u32, u32>,
-    /// Processes without room in the list: how many, and their counters.
+    /// Processes without room in the list: their number, and the sums of their counters.
     pub more: (u64, Sums),
 }
 
@@ -87,7 +87,7 @@ impl Processes {
         let number = if self.list.len() < PROCESSES { self.list.len() as u32 } else { OTHERS };
         if number == OTHERS {
             self.more.0 += 1;
-            // Otherwise the map would outgrow the list.
+            // Not entered in the map, which would outgrow the list.
             return OTHERS;
         }
         self.by_pid.insert(pid, number);
@@ -99,7 +99,7 @@ impl Processes {
         &self.list[number as usize]
     }
 
-    /// Enters processes that have a slot and are not yet known.
+    /// Adds processes that have a slot and are not known yet.
     pub fn welcome(&mut self, shared: &Shared, at: f64) {
         for slot in shared.live_slots() {
             let pid = slot.pid.load(Relaxed);
@@ -109,7 +109,7 @@ impl Processes {
         }
     }
 
-    /// Notes a process that has a slot now; `pid` is its id outside of namespaces, if known.
+    /// Records a process that has a slot now; `pid` is its id outside of its pid namespace, if known.
     pub fn note(&mut self, slot: &Slot, pid: Option<i32>, at: f64) {
         let inner = slot.pid.load(Relaxed);
         if self.list.len() >= PROCESSES && !self.by_pid.contains_key(&inner) {
@@ -134,7 +134,7 @@ impl Processes {
         process.sums = sums(&slot.counters);
     }
 
-    /// Notes that a process has ended, with these counters.
+    /// Records that a process has ended, with these counters.
     pub fn ended(&mut self, pid: u32, sums: Sums, at: f64) {
         match self.enter(pid, at) {
             OTHERS => self.more.1.iter_mut().zip(sums).for_each(|(sum, value)| *sum += value),
@@ -145,7 +145,7 @@ impl Processes {
         }
     }
 
-    /// Notes that a process is not managed.
+    /// Records that a process is not managed.
     pub fn unmanaged(&mut self, pid: i32, why: &str, at: f64) {
         let number = self.enter(pid as u32, at);
         if let Some(process) = self.list.get_mut(number as usize) {
@@ -154,7 +154,7 @@ impl Processes {
         }
     }
 
-    /// Reads, now and then, the memory of processes that nothing else reads.
+    /// Reads the memory of unmanaged processes, which nothing else reads.
     pub fn look_at_unmanaged(&mut self, at: f64) {
         for process in self.list.iter_mut().filter(|process| process.why.is_some() && process.to.is_none()) {
             match process::anonymous(process.pid) {

@@ -1,8 +1,8 @@
 //! Where faults and compressions happened, over time: a bounded map of the address spaces of all processes.
 //!
 //! A row is a block of 2 MiB in which something happened. When there are too many rows, all blocks double in
-//! size, up to a maximum; events that find no room even then are counted separately. So the sum over all rows
-//! plus those left out is the number of events.
+//! size, up to a maximum. Events without room even then are counted in `left_out`. So the sum over all rows
+//! plus `left_out` is the number of events.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::steps::COLUMNS;
 
 /// The maximum number of rows.
 pub const ROWS: usize = 128;
-/// Initial number of pages of a block, as a shift.
+/// The initial number of pages of a block, as a shift.
 const FIRST_SHIFT: u32 = 9;
 /// Blocks never become larger than this (1 GiB).
 const LAST_SHIFT: u32 = 18;
@@ -28,7 +28,7 @@ pub const COMPRESSED: usize = 1;
 pub struct Row {
     /// Counts by column of time.
     pub cells: Vec<Pair>,
-    /// The number of a page in it, by which the mapping is found.
+    /// The number of a page in the block, which identifies the mapping.
     pub page: u64,
     /// The mapping of that page.
     pub name: Name,
@@ -39,7 +39,7 @@ pub struct Row {
 pub struct Space {
     shift: u32,
     rows: BTreeMap<(u32, u64), Row>,
-    /// Counts that found no room.
+    /// Counts of events without room.
     pub left_out: [u64; 2],
 }
 
@@ -84,7 +84,7 @@ impl Space {
         self.rows = rows;
     }
 
-    /// Columns have become twice as wide.
+    /// Merges columns in pairs, because they have become twice as wide.
     pub fn merge(&mut self) {
         for row in self.rows.values_mut() {
             let pairs = row
@@ -140,7 +140,7 @@ mod tests {
         let (mut space, mut exact, mut seed) = (Space::new(), BTreeMap::new(), 1u64);
         for i in 0..100_000u64 {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            // Four processes, 1 GiB each, with a hole between two halves.
+            // Four processes of 1 GiB each, with a hole between the halves.
             let (process, page) = ((seed >> 60) as u32 % 4, (seed >> 33) % (1 << 18));
             let page = page + (page >> 17 << 20);
             let (column, kind) = ((i / 1000) as usize, (i % 2) as usize);

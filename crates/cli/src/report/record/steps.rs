@@ -5,10 +5,10 @@
 //!  columns  |  0  |  1  | ... three steps each: the time axis of the heat maps
 //! ```
 //!
-//! When time goes beyond the last step, neighbours are merged and all steps double in length. Columns must then
-//! be merged in pairs, too: code that keeps data by column is told how often ([`Steps::reach`]). The counters of
-//! merged steps are added. Of their gauges, those of the moment with more memory are kept, so that no peak is
-//! lost and the parts still belong together.
+//! When time goes beyond the last step, neighbours are merged and all steps double in length. Code that keeps
+//! data by column must then merge columns in pairs, too; [`Steps::reach`] returns how often. The counters of
+//! merged steps are added. Of their gauges, those with more memory are kept, so that no peak is lost and the
+//! parts belong to the same moment.
 
 /// The maximum number of steps.
 pub const STEPS: usize = 384;
@@ -28,7 +28,7 @@ pub struct Gauges {
     pub standby: u64,
     /// Compressed.
     pub payload: u64,
-    /// The rest of memfold's memory, the supervisor included.
+    /// The rest of memfold's memory, including the supervisor.
     pub overhead: u64,
     /// Unmanaged processes.
     pub others: u64,
@@ -41,8 +41,8 @@ pub struct Gauges {
 }
 
 impl Gauges {
-    /// The parts of `resident`. After a fork several processes may count the same pages, so their sum may exceed
-    /// the total: then the parts are cut, the program's first.
+    /// Computes the parts of `resident`. After a fork several processes may count the same pages, so the sum
+    /// of the parts may exceed the total. Then the parts are reduced, the program's first.
     pub fn parts(resident: u64, others: u64, overhead: u64, payload: u64, standby: u64) -> Self {
         let mut rest = resident;
         let [others, overhead, payload, standby] = [others, overhead, payload, standby].map(|part| {
@@ -54,7 +54,7 @@ impl Gauges {
     }
 }
 
-/// Values that only grow: counters, or their growth.
+/// Counters, or their growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Faults on compressed pages.
@@ -95,7 +95,7 @@ impl Counts {
 pub struct Step {
     /// None if no sample was taken.
     pub gauges: Option<Gauges>,
-    /// What was counted during the step.
+    /// The growth of the counters during the step.
     pub counts: Counts,
 }
 
@@ -134,13 +134,13 @@ impl Steps {
         self.steps.len().saturating_sub(1) / COLUMN
     }
 
-    /// Adds the current gauges, and what was counted since `since_ns`; `reach` must have been called for this
-    /// time.
+    /// Adds the current gauges, and the counters' growth since `since_ns`. `reach` must have been called for
+    /// this time.
     pub fn add(&mut self, since_ns: u64, at_ns: u64, gauges: Gauges, counts: Counts) {
         let now = Step { gauges: Some(gauges), counts: Counts::default() };
         let last = (at_ns / self.step_ns) as usize;
         self.steps[last] = join(self.steps[last], &now);
-        // The events came at some time in between: spread them evenly.
+        // The events happened at unknown times in between, so spread them evenly.
         let all = at_ns.saturating_sub(since_ns);
         let mut done = Counts::default();
         for index in (since_ns.min(at_ns) / self.step_ns) as usize..=last {

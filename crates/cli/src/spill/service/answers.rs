@@ -1,4 +1,4 @@
-//! Answers to the requests of processes.
+//! Answers the requests of processes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -38,8 +38,8 @@ fn answer_with(area: &Area, number: usize, busy: Word, what: u32) -> bool {
     is_awaited
 }
 
-/// Reports that a request without a result is done, by freeing its slot: the process that asked may be
-/// stopped, and must not keep the slot.
+/// Answers a request without a result by freeing its slot: the process that asked may be stopped, and must
+/// not occupy the slot.
 fn answer_by_freeing(area: &Area, number: usize, busy: Word) {
     let _ = area.free(number, busy) || area.free(number, busy.left());
     sys::futex_wake(area.posts[number].futex());
@@ -53,7 +53,7 @@ impl State {
         loop {
             let seen = bell.load(Acquire);
             let (mut found, mut is_put_off, now) = (false, false, sys::now_ns());
-            // Requests for which threads wait are at the end.
+            // Begin at the end, with the requests for which threads wait.
             for number in (0..POSTS).rev() {
                 let post = &area.posts[number];
                 let asked = post.load();
@@ -64,10 +64,10 @@ impl State {
                     is_put_off = true;
                     continue;
                 }
-                // A tier that is away must not keep all threads busy: a fork or a new program waits for an
-                // answer, too.
+                // An unavailable tier must not occupy all threads, because forks and new programs wait for
+                // answers, too.
                 let is_get = matches!(post.kind.load(Relaxed), kind::GET | kind::TRY);
-                // Nor may each of these hold up the end: the successor serves them.
+                // These requests must not delay the end: the successor serves them.
                 if is_get && self.is_ending.load(Acquire) {
                     continue;
                 }
@@ -125,7 +125,7 @@ impl State {
         answer_by_freeing(self.area, number, busy);
     }
 
-    /// The number of bytes that a request brings or wants.
+    /// The number of bytes that a request supplies or wants.
     fn length(post: &Post) -> usize {
         (post.len.load(Relaxed) as usize).min(BUFFER)
     }
@@ -133,8 +133,8 @@ impl State {
     /// The numbers of batches in a request's buffer.
     fn numbers_in(&self, number: usize) -> Vec<u64> {
         let (numbers, len) = (self.area.buffer(number).cast::<u64>(), Self::length(&self.area.posts[number]));
-        // SAFETY: `len` bytes of the request slot's buffer, which is page-aligned and mapped as long as the area.
-        // Other processes of the tree could write there meanwhile: any bytes are valid.
+        // SAFETY: `len` bytes of the request slot's buffer, which is page-aligned and mapped as long as the
+        // area. Other processes of the tree could write there meanwhile, but any bytes are valid.
         (0..len / 8).map(|index| unsafe { numbers.add(index).read() }).collect()
     }
 
@@ -143,15 +143,15 @@ impl State {
         let (pid, batch, len) = (busy.pid(), post.batch.load(Relaxed), Self::length(post));
         area.scarce.store(scarcity(engine.room()), Relaxed);
         let mut bytes = vec![0; len];
-        // SAFETY: `len` bytes of the request slot's buffer, which is mapped as long as the area.
-        // Other processes of the tree could write there meanwhile: any bytes are valid.
+        // SAFETY: `len` bytes of the request slot's buffer, which is mapped as long as the area. Other
+        // processes of the tree could write there meanwhile, but any bytes are valid.
         unsafe { std::ptr::copy_nonoverlapping(area.buffer(number), bytes.as_mut_ptr(), len) };
         let state = self.clone();
         engine.put(batch, Arc::new(bytes), move |result| {
             let place = result.as_ref().ok().copied().flatten();
             let unit = place.and_then(|place| u32::try_from(place).ok()).unwrap_or(NOWHERE);
             state.area.posts[number].from.store(unit, Relaxed);
-            // Recorded as held before it is answered: from the answer on the process may rely on it.
+            // Record the batch before answering: from the answer on, the process relies on it.
             if result.is_ok() {
                 state.lock().add(pid, batch);
             }
@@ -179,13 +179,13 @@ impl State {
         answer_with(area, number, busy, what);
     }
 
-    /// Whether a request may wait longer. The requesting process has the last word: if it or this process was
-    /// stopped meanwhile, it asks again.
+    /// Whether a request may wait longer. The requesting process decides in the end: if it or this process
+    /// was stopped meanwhile, it asks again.
     fn is_patient(&self, post: &Post) -> bool {
         sys::now_ns().saturating_sub(post.since.load(Relaxed)) < self.patience
     }
 
-    /// The request is tried again some time later, by the server at that time.
+    /// Lets the request be tried again later, by this server or its successor.
     fn put_off(&self, number: usize, busy: Word) {
         self.again[number].store(sys::now_ns() + AGAIN.as_nanos() as u64, Relaxed);
         if !self.area.posts[number].change(busy, busy.with(state::ASKED))
@@ -195,7 +195,8 @@ impl State {
         }
     }
 
-    /// The process has become another program, which does not wait for an answer.
+    /// Drops the other requests of a process that executes another program, which does not wait for the
+    /// answers.
     fn forget_questions_of(&self, pid: u32, but: usize) {
         for (number, post) in self.area.posts.iter().enumerate().filter(|(number, _)| *number != but) {
             loop {

@@ -25,16 +25,16 @@ use crate::settings::spill::Spill;
 use crate::sys;
 use state::{State, locked, openness};
 
-/// Number of requests that are answered at the same time, not counting puts.
+/// The number of requests that are answered at the same time, not counting puts.
 const THREADS: usize = 6;
 const _: () = assert!(THREADS <= BELLS);
 const STACK: usize = 256 << 10;
-/// Minimum time between two looks.
+/// How long the process that is left behind waits for signals between two sweeps.
 const LOOK: Duration = Duration::from_millis(500);
-/// After this time a process that was started is known.
+/// After this time, a process that was just started is known.
 const STARTS: Duration = Duration::from_secs(3);
 
-/// See the module.
+/// The service; see the module.
 pub struct Service {
     state: Arc<State>,
     engine: Option<Arc<Engine>>,
@@ -44,8 +44,8 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts the threads. If they cannot be started, programs that already run are told that there is no
-    /// server: they would wait for it.
+    /// Starts the threads. If this fails, clears the server's id, so that running programs do not wait for
+    /// one.
     pub fn start(area: &'static Area, tier: Box<dyn Tier>, spill: &Spill) -> io::Result<Self> {
         Self::go_on(Arc::new(State::new(area, spill.patience)), tier)
             .inspect_err(|_| area.server.store(0, Release))
@@ -57,14 +57,14 @@ impl Service {
         let (name, news) = (tier.name().to_owned(), Mutex::new(News::default()));
         let heeds = state.clone();
         let heed = move |health: &Health| heeds.heed(&name, &news, health);
-        // This service, not the engine, retries for waiting threads.
+        // The engine does not retry, because this service does so for waiting threads.
         let engine = Arc::new(Engine::start(tier, Duration::ZERO, heed)?);
         area.bells.store(THREADS as u32, Release);
         let spawn = |number: usize| {
             let (state, engine) = (state.clone(), engine.clone());
             std::thread::Builder::new().stack_size(STACK).spawn(move || {
                 sys::bind_to_cpus(number, THREADS);
-                // Others wait for them.
+                // Other threads wait for this one, so it must run promptly.
                 sys::shorten_slice();
                 state.serve(&engine, &area.doorbells[number]);
             })
@@ -86,7 +86,7 @@ impl Service {
             }
         }
         show_file(area, &engine);
-        // The tier may already be away, and the engine may be finding that out now.
+        // The tier may already be unavailable, and the engine may be noticing that right now.
         let mut serves = locked(&state.serves);
         *serves = true;
         area.is_open.store(openness(&engine.health()), Release);
@@ -95,7 +95,7 @@ impl Service {
         Ok(service)
     }
 
-    /// Cleans up after processes that are gone.
+    /// Cleans up after processes that are gone, and updates the peak.
     pub fn sweep(&self) {
         let taken_away = locked(&self.state.abandoned).sweep(self.state.area, Instant::now(), Who::of);
         let mut holds = self.state.lock();
@@ -139,11 +139,11 @@ impl Service {
         }
     }
 
-    /// The program has ended. If other processes of its tree live on and hold something, a process is left
-    /// behind that serves them until they end.
+    /// Called when the program has ended. If other processes of its tree live on, leaves a process behind
+    /// that serves them until they end.
     pub fn end(self) {
-        // By now all remaining processes of the tree are children of this process. Batches set aside for a
-        // child that never came are needed by no process.
+        // By now all remaining processes of the tree are children of this process. Without children, no
+        // process needs the batches that were set aside for a child.
         self.leave(|_| sys::has_children());
     }
 
@@ -151,7 +151,7 @@ impl Service {
         self.sweep();
         let area = self.state.area;
         let Some((tier, left)) = self.stop() else { return };
-        // From here on no more batches can come to be held.
+        // From here on, no process can get hold of further batches.
         if !is_needed(&self.state) || self.state.must_end.load(Acquire) {
             area.server.store(0, Release);
             if let (1.., Some(at)) = (left.len(), tier.left_at()) {
@@ -172,7 +172,7 @@ impl Service {
                     sys::exit_now(1)
                 };
                 service.delete(left);
-                // A process that was only just started is not known yet.
+                // A process that was just started may not be known yet.
                 let begin = Instant::now();
                 while service.state.is_needed() || begin.elapsed() < STARTS {
                     if sys::is_asked_to_end(LOOK) {
@@ -186,10 +186,10 @@ impl Service {
                 service.leave(State::is_needed);
                 sys::exit_now(0);
             }
-            // This happens before this process is gone.
+            // The successor is announced before this process ends.
             Ok(sys::Fork::Parent(child)) => {
                 area.server.store(child.as_raw() as u32, Release);
-                // It belongs to the child now.
+                // The tier belongs to the child now.
                 std::mem::forget(tier);
             }
             Err(error) => {
@@ -209,7 +209,7 @@ impl Service {
     }
 
     /// Ends the threads, and returns the tier and the batches that must still be deleted from it. Requests
-    /// made meanwhile wait: a successor may come.
+    /// made meanwhile wait, because there may be a successor.
     fn stop(&mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         let area = self.state.area;
         self.state.is_quiet.store(true, Release);
@@ -226,7 +226,7 @@ impl Service {
             let _ = thread.join();
         }
         self.state.is_ending.store(false, Release);
-        // A second owner would be a thread, and all threads have ended.
+        // Only threads share the engine, and all threads have ended.
         Arc::into_inner(self.engine.take()?)?.stop()
     }
 }
@@ -235,7 +235,7 @@ impl Service {
 fn show_file(area: &Area, engine: &Engine) {
     let shown = engine.file().and_then(|file| {
         let it = file.metadata().ok()?;
-        // The device in the form of the kernel's statx: major and minor.
+        // The device in the form of the kernel's statx: major and minor number.
         let device = stat::major(it.dev()) | stat::minor(it.dev()) << 32;
         Some((file.as_raw_fd() as u32, [it.ino(), device]))
     });
@@ -244,7 +244,7 @@ fn show_file(area: &Area, engine: &Engine) {
     area.file.store(number, Release);
 }
 
-/// All processes, as the kernel knows them.
+/// Information about processes from the kernel.
 struct Processes;
 
 impl Outside for Processes {

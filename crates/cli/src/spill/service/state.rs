@@ -1,4 +1,4 @@
-//! What the threads of the service share.
+//! The state that the threads of the service share.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -12,7 +12,7 @@ use crate::spill::abandoned::Abandoned;
 use crate::spill::holds::Holds;
 use crate::spill::who;
 
-/// See the module.
+/// The shared state; see the module.
 pub struct State {
     /// The area.
     pub area: &'static Area,
@@ -20,30 +20,30 @@ pub struct State {
     pub holds: Mutex<Holds>,
     /// Handles abandoned request slots.
     pub abandoned: Mutex<Abandoned>,
-    /// All threads are running, and none is to end: batches are accepted as long as the tier takes them.
+    /// All threads are running, and none has to end. Batches are accepted as long as the tier takes them.
     pub serves: Mutex<bool>,
     pub is_ending: AtomicBool,
     /// The end was requested.
     pub must_end: AtomicBool,
-    /// The program has ended: its terminal belongs to others now.
+    /// The program has ended, so the terminal belongs to others now.
     pub is_quiet: AtomicBool,
-    /// Messages to print. The thread that finds out about one holds up others, and must not wait for a
-    /// terminal that nobody reads.
+    /// Messages to print. The thread that adds a message delays others, so it must not wait for a terminal
+    /// that nobody reads.
     pub words: Mutex<Vec<String>>,
     /// Number of threads that wait for a tier.
     pub getting: AtomicU32,
     /// How long a thread waits for a page, ns.
     pub patience: u64,
-    /// For each request slot, when a request that the tier did not answer is tried again, ns.
+    /// For each request slot: the time, in ns, at which an unanswered request is tried again.
     pub again: [AtomicU64; POSTS],
 }
 
-/// The value behind a lock: a thread that has panicked leaves it as it is.
+/// Locks a mutex, even if a thread has panicked while it held the lock.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The tier's health, as processes are told about it.
+/// The tier's health in the form of the spill area.
 pub fn openness(health: &Health) -> u32 {
     match health {
         Health::Open => open::YES,
@@ -53,7 +53,7 @@ pub fn openness(health: &Health) -> u32 {
 }
 
 impl State {
-    /// Before the first request; a thread waits this long for a page.
+    /// The state before the first request; `patience` is how long a thread waits for a page.
     pub fn new(area: &'static Area, patience: Duration) -> Self {
         State {
             area,
@@ -70,7 +70,7 @@ impl State {
         }
     }
 
-    /// What is held, for as long as the guard lives.
+    /// Locks the record of held batches.
     pub fn lock(&self) -> MutexGuard<'_, Holds> {
         locked(&self.holds)
     }
@@ -84,7 +84,7 @@ impl State {
         self.lock().any() || self.area.posts.iter().any(waits)
     }
 
-    /// The tier's state may have changed.
+    /// Publishes the tier's health, and queues a message if it has changed.
     pub fn heed(&self, name: &str, news: &Mutex<News>, health: &Health) {
         let serves = locked(&self.serves);
         if *serves {

@@ -1,8 +1,8 @@
 //! Sends threads through the doors of their processes (`memfold_shared::door`): the supervisor's side.
 //!
 //! It chooses a running thread, so that no system call is interrupted. If no thread runs, the process does
-//! not grow; if it is to get a keeper all the same, a thread is chosen that sleeps in a call which the kernel
-//! restarts by itself after an interruption.
+//! not grow. If such a process must get a keeper all the same, it chooses a thread that sleeps in a call that
+//! the kernel restarts by itself after an interruption.
 
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Acquire;
@@ -15,21 +15,21 @@ use memfold_shared::page::Slot;
 use crate::sys;
 use crate::sys::ptrace::{self, Registers, Stop, Tracee};
 
-/// A running thread stops within microseconds; on a busy machine, only when it has a CPU again. In that case
-/// it is released later.
+/// A running thread stops within microseconds, or on a busy machine when it next has a CPU. A thread that
+/// takes longer than this is released later.
 const STOPS: Duration = Duration::from_millis(2);
 const POLL: Duration = Duration::from_micros(20);
-/// A door is not reused before this time has passed, ns: a thread may be delayed at its last instruction.
+/// A door is not reused before this time, in ns, because a thread may be delayed at its last instruction.
 const REUSED_NS: u64 = 10_000_000_000;
-/// Number of threads of a process that are asked to stop at the same time: fewer than there are doors.
+/// The number of threads of a process that are asked to stop at the same time: fewer than there are doors.
 const AT_ONCE: usize = 4;
 /// Maximum number of threads of a process to look at.
 const THREADS: usize = 64;
 /// The code segment of 64-bit programs.
 const USER_CODE: u64 = 0x33;
-/// System calls that continue after an interruption for which no handler ran, as if it had not happened:
-/// `read`, `write`, `poll`, `select`, `pause`, `nanosleep`, `wait4`, `rt_sigsuspend`, `futex`,
-/// `restart_syscall`, `clock_nanosleep`, `waitid`, `pselect6`, `ppoll`.
+/// System calls that the kernel restarts after an interruption without a signal handler: `read`, `write`,
+/// `poll`, `select`, `pause`, `nanosleep`, `wait4`, `rt_sigsuspend`, `futex`, `restart_syscall`,
+/// `clock_nanosleep`, `waitid`, `pselect6`, `ppoll`.
 const RESTARTED: [u64; 14] = [0, 1, 7, 23, 34, 35, 61, 130, 202, RESTART_SYSCALL, 230, 247, 270, 271];
 const RESTART_SYSCALL: u64 = 219;
 
@@ -40,29 +40,28 @@ pub enum Sent {
     Yes,
     /// No thread was at a suitable place.
     NotNow,
-    /// There is no door (yet), or the process cannot be traced: not by this process, or because another one
-    /// traces it.
+    /// There is no door (yet), or this process may not trace the process, or another process traces it.
     No,
 }
 
-/// A thread that was asked to stop, to be sent through a door of its process.
+/// A thread that was asked to stop, so that it can be sent through a door.
 struct Asked {
     tracee: Tracee,
     pid: i32,
     /// The address of the process's [`Door`].
     at: u64,
-    /// The process grows: the thread waits behind the door until its memory is managed.
+    /// The process grows, so the thread waits behind the door until the process's memory is managed.
     waits: bool,
 }
 
-/// See the module.
+/// Sends threads through doors; see the module.
 pub struct Doors {
-    /// Threads that have not stopped yet: they cannot be released before.
+    /// Threads that have not stopped yet, and so cannot be released.
     waiting: Vec<Asked>,
 }
 
 impl Doors {
-    /// No thread is on its way.
+    /// Starts without threads.
     pub fn new() -> Self {
         Self { waiting: Vec::new() }
     }
@@ -72,15 +71,15 @@ impl Doors {
         self.waiting.is_empty()
     }
 
-    /// Continues with threads that have stopped meanwhile.
+    /// Handles threads that have stopped meanwhile.
     pub fn go_on(&mut self) {
         for asked in std::mem::take(&mut self.waiting) {
             self.finish(asked);
         }
     }
 
-    /// Sends a thread of a process through one of its doors: a running one, or a sleeping one if `may_sleep`.
-    /// If it `waits`, it does so behind the door until the keeper has had its first look.
+    /// Sends a thread of a process through one of its doors: a running thread, or a sleeping one if
+    /// `may_sleep`. If `waits`, the thread waits behind the door until the keeper has had its first look.
     pub fn send(&mut self, pid: i32, slot: &Slot, may_sleep: bool, waits: bool) -> Sent {
         let at = slot.door.load(Acquire);
         let Some(door) = read(pid, at) else { return Sent::No };
@@ -121,8 +120,8 @@ impl Doors {
         let Asked { tracee, pid, at, .. } = &asked;
         let (pid, at) = (*pid, *at);
         let Some((there, why)) = tracee.registers().and_then(|there| Some((there, tracee.stop()?))) else {
-            // If it were released without having stopped, it could stop for a signal before that, and the
-            // signal would be lost.
+            // A thread that is released before it has stopped could stop for a signal first, and the signal
+            // would be lost.
             if is_alive(tracee) {
                 self.waiting.push(asked);
             }
@@ -132,10 +131,10 @@ impl Doors {
             asked.tracee.let_go(number);
             return false;
         }
-        // The process may have got a keeper meanwhile, or have become another program.
+        // Meanwhile the process may have got a keeper, or have executed another program.
         let door = read(pid, at).filter(|door| door.claim == NOBODY && !is_at_door(&door.doors, there.rip));
         let sent = door.is_some_and(|door| {
-            // Threads that were stopped together each go through a door of their own.
+            // Each of the threads that were stopped together gets its own door.
             let Some(number) = door.free(sys::now_ns()) else { return false };
             let area = at + Door::area_offset(number) as u64;
             redirect(&asked, there, door.doors[number], area)
@@ -156,20 +155,20 @@ struct Found {
 }
 
 impl Found {
-    /// A door whose area no thread can be about to read.
+    /// A door whose area no thread can still be reading.
     fn free(&self, now: u64) -> Option<usize> {
         let is_over = |sent: u64| sent == 0 || now.saturating_sub(sent) > REUSED_NS;
         (0..DOORS).find(|number| !self.busy[*number] && is_over(self.sent_ns[*number]))
     }
 }
 
-/// Whether a thread that continues there is in one of the doors: they are adjacent, and equally long.
+/// Whether a thread that continues at `rip` is in one of the doors, which are adjacent and equally long.
 fn is_at_door(doors: &[u64; DOORS], rip: u64) -> bool {
     let last = doors[DOORS - 1];
     (doors[0]..=last + (last - doors[DOORS - 2])).contains(&rip)
 }
 
-/// Reads a process's door; `None` if there is none, or the process has become another program by now.
+/// Reads a process's door; `None` if there is none, or the process has executed another program.
 fn read(pid: i32, at: u64) -> Option<Found> {
     let mut bytes = [0u8; size_of::<Door>()];
     if at == 0 || !ptrace::read_memory(pid, at, &mut bytes) {
@@ -186,8 +185,9 @@ fn read(pid: i32, at: u64) -> Option<Found> {
     })
 }
 
-/// Threads that run, or wait for a CPU: it is unknown which of them has one, and the first to reach its door
-/// starts the keeper. If there are none, and a sleeping one is accepted, one in a call that is restarted.
+/// Chooses threads that run or wait for a CPU. It is unknown which of them has one; the first to reach its
+/// door starts the keeper. If there are none and `may_sleep`, chooses a thread that sleeps in a restarted
+/// call.
 fn choose(pid: i32, may_sleep: bool) -> Vec<i32> {
     let (mut running, mut sleeper) = (Vec::new(), None);
     for tid in process::threads(pid).take(THREADS) {
@@ -204,12 +204,12 @@ fn sleeps_well(pid: i32, tid: i32) -> bool {
     process::system_call(pid, tid).is_some_and(|number| RESTARTED.contains(&number))
 }
 
-/// Whether it may still stop.
+/// Whether the thread may still stop.
 fn is_alive(tracee: &Tracee) -> bool {
     process::stat(tracee.tid()).is_some_and(|stat| !matches!(stat.state, b'Z' | b'X'))
 }
 
-/// Changes where a stopped thread continues, if it is at a suitable place.
+/// Lets a stopped thread continue at the door, if it is at a suitable place.
 fn redirect(asked: &Asked, mut registers: Registers, door: u64, area: u64) -> bool {
     let Asked { tracee, pid, waits, .. } = asked;
     let (pid, waits) = (*pid, *waits);
@@ -217,12 +217,12 @@ fn redirect(asked: &Asked, mut registers: Registers, door: u64, area: u64) -> bo
         return false;
     }
     let Some(then) = goes_on(&registers, waits) else { return false };
-    // The door's data are there before the thread can reach it.
+    // Write the door's data before the thread can reach it.
     if !ptrace::write_memory(pid, area, &bytes_of(&then)) {
         return false;
     }
     registers.rip = door;
-    // The kernel must not restart a system call: the thread does that, behind the door.
+    // The kernel must not restart a system call, because the thread does that behind the door.
     registers.orig_rax = u64::MAX;
     let sent = tracee.set_registers(registers).is_ok();
     if !sent {
@@ -241,7 +241,8 @@ fn bytes_of(then: &Area) -> [u8; size_of::<Area>()] {
     bytes
 }
 
-/// Where it continues behind the door: as the kernel would let it continue after this stop.
+/// The state in which the thread continues behind the door: the same in which the kernel would let it
+/// continue after this stop.
 fn goes_on(registers: &Registers, waits: bool) -> Option<Area> {
     const SYSCALL_BYTES: u64 = 2;
     let mut then = Area {
@@ -274,8 +275,8 @@ fn goes_on(registers: &Registers, waits: bool) -> Option<Area> {
     Some(then)
 }
 
-/// Whether it is outside restartable sequences: inside one, the kernel would not know that it was interrupted
-/// there.
+/// Whether the thread is outside of restartable sequences. Inside one, the kernel would not know of the
+/// interruption.
 fn is_outside_sequence(tracee: &Tracee, pid: i32) -> bool {
     const CURRENT: u64 = 8;
     let mut current = [0; 8];
@@ -286,13 +287,13 @@ fn is_outside_sequence(tracee: &Tracee, pid: i32) -> bool {
     }
 }
 
-/// Whether threads can be sent through doors: tried with a child that waits for something.
+/// Whether threads can be sent through doors. Tries this on a child that waits for something.
 pub fn are_possible(child: i32) -> bool {
     let Ok(tracee) = Tracee::seize(child) else { return false };
     if tracee.interrupt().is_err() {
         return false;
     }
-    // However busy the machine is: it could not be released before.
+    // Wait as long as it takes: the child cannot be released before it has stopped.
     while tracee.registers().is_none() {
         if !is_alive(&tracee) {
             return false;
@@ -324,12 +325,13 @@ mod tests {
     #[test]
     fn a_thread_goes_on_as_the_kernel_would_let_it() {
         let registers = |rax: i64, orig_rax: u64| {
-            // SAFETY: it consists of numbers.
+            // SAFETY: the structure consists of numbers, which may be zero.
             let mut registers: Registers = unsafe { std::mem::zeroed() };
             (registers.rip, registers.rax, registers.orig_rax) = (1000, rax as u64, orig_rax);
             goes_on(&registers, false).map(|then| (then.rip, then.rax))
         };
-        // Not in a system call, whatever is in the register; in a call that is done; in one that failed.
+        // Not in a system call, whatever is in the register; after a call that succeeded; after one that
+        // failed.
         assert_eq!(registers(-512, u64::MAX), Some((1000, -512i64 as u64)));
         assert_eq!(registers(7, 61), Some((1000, 7)));
         assert_eq!(registers(-4, 61), Some((1000, -4i64 as u64)));

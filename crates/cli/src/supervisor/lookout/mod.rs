@@ -1,10 +1,10 @@
-//! The lookout: a thread of the supervisor that watches processes without a thread of memfold. It reads the
-//! resident size of each, writes it to the process's slot, tells the process how near the limit is, and gives
-//! it a keeper when it grows just by touching memory (`doors`).
+//! The lookout: a thread of the supervisor that watches processes without a keeper. It reads the resident
+//! size of each process, writes it to the process's slot, and tells the process how near the limit is. It
+//! gives a keeper to a process that grows just by touching memory (`doors`).
 //!
-//! It sleeps for the time that it would take to fill the remaining room, as keepers do
-//! (`memfold_shared::near`): 1 to 100 ms. A process with a keeper watches itself. When the supervisor ends
-//! before its tree, each remaining process gets a keeper.
+//! Between looks it sleeps, as keepers do, for the time in which the remaining room could be filled: 1 to 100
+//! ms (`memfold_shared::near`). A process with a keeper watches itself. If the supervisor ends before its
+//! tree, each remaining process gets a keeper.
 //!
 //! ```text
 //!  slots without a keeper ──(statm)──> resident ──> room ──> call: FAR, NEAR, NOW ──> the library (`begin.rs`)
@@ -30,39 +30,37 @@ use doors::{Doors, Sent};
 
 pub use crate::supervisor::lookout::doors::are_possible;
 
-/// Looks may take one part in this many of the time.
+/// Looks may take 1/SHARE of the time.
 const SHARE: u32 = 12;
-/// Processes that can grow by no more than this without calling the library need a look only every few ms,
-/// bytes.
+/// If processes can grow by less than this many bytes without calling the library, a look every few ms
+/// suffices.
 const LITTLE: u64 = 4 << 20;
-/// A process that may grow much just by touching memory gets a keeper near the limit if it is older than
-/// this: short-lived processes are left alone.
+/// A process that may grow much just by touching memory gets a keeper near the limit only if it is older than
+/// this.
 const YOUNG: Duration = Duration::from_millis(50);
-/// How long after a thread was sent through a door, or was refused, the next try comes.
+/// The time until the next try after a thread was sent through a door, or could not be traced.
 const AFTER: Duration = Duration::from_millis(100);
-/// The same after all candidate threads were stopped in vain: they must get to run in between.
+/// The time until the next try after no thread was at a suitable place. Threads must get to run in between.
 const BETWEEN: Duration = Duration::from_millis(2);
-/// Number of looks in vain for a running thread, after which a sleeping one is accepted.
+/// The number of failed searches for a running thread after which a sleeping one is accepted.
 const IN_VAIN: u32 = 16;
 /// How often peaks are recorded.
 const PEAKS: Duration = Duration::from_millis(10);
 /// How long memory counts as recently freed.
 const LATELY: Duration = Duration::from_millis(500);
-/// When the supervisor ends: how long it tries to give keepers to the remaining processes.
+/// How long the supervisor, when it ends, tries to give keepers to the remaining processes.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// What the walk of the tree has found out about slots, for the lookout.
+/// Results of the walk of the tree about slots, for the lookout.
 pub struct Known {
-    /// The process of a slot, as this process knows it: a process in a pid namespace of its own writes the id
-    /// that it has there.
+    /// The id here of a slot's process. A process in its own pid namespace writes its inner id to the slot.
     outer: [AtomicI32; SLOTS],
-    /// The program image with which a slot no longer belongs to its process, which continues as a program
-    /// that is not managed.
+    /// The image in a slot whose process has executed another program, which is not managed; otherwise 0.
     left: [AtomicU64; SLOTS],
 }
 
 impl Known {
-    /// Nothing is known yet.
+    /// Starts without results.
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             outer: [const { AtomicI32::new(0) }; SLOTS],
@@ -82,15 +80,15 @@ impl Known {
     }
 }
 
-/// The thread, as seen by its creator.
+/// A handle to the thread.
 pub struct Lookout {
     ends: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
 impl Lookout {
-    /// Starts it; processes are told that they are watched once it has looked for the first time. `None` if
-    /// there can be no thread.
+    /// Starts the thread. Processes learn that they are watched after the first look. `None` if the thread
+    /// cannot be started.
     pub fn start(shared: &'static Shared, known: Arc<Known>) -> Option<Self> {
         let ends = Arc::new(AtomicBool::new(false));
         let seen = ends.clone();
@@ -101,7 +99,7 @@ impl Lookout {
         Some(Self { ends, thread })
     }
 
-    /// Ends it: the remaining processes of the tree watch themselves from now on.
+    /// Ends the thread. From now on, the remaining processes of the tree watch themselves.
     pub fn end(self) {
         self.ends.store(true, Release);
         self.thread.thread().unpark();
@@ -118,12 +116,12 @@ struct Watched {
     statm: Option<Statm>,
     since: Instant,
     resident: u64,
-    /// Memory that it may write to and has not touched.
+    /// Writable memory that it has not touched.
     untouched: u64,
-    /// It cannot be traced: its own threads must start its keeper.
+    /// It cannot be traced, so its own threads must start its keeper.
     refuses: bool,
-    /// The time before which no thread of it is sent through a door; and the number of looks that found no
-    /// suitable thread.
+    /// The earliest time to send a thread of it through a door, and the number of tries without a suitable
+    /// thread.
     next_try: Instant,
     in_vain: u32,
 }
@@ -168,7 +166,7 @@ impl Watcher {
     }
 
     fn run(&mut self, ends: &AtomicBool) {
-        // Others depend on it: it must run when its time has come.
+        // Processes depend on this thread, so it must run on time.
         sys::shorten_slice();
         sys::hurry_this_thread();
         while !ends.load(Acquire) {
@@ -198,8 +196,7 @@ impl Watcher {
             shared.note_peaks();
         }
         self.doors.go_on();
-        // Pages that forked processes share may become pages of their own, and none of their counters
-        // changes.
+        // Pages that forked processes share may be copied, which changes none of their counters.
         let copies = shared.tree_resident_unshared().saturating_sub(shared.tree_resident_least());
         let could_copy = copies >= near::floor(limit) && shared.copies_could_exceed();
         let mut may_grow = 0u64;
@@ -220,8 +217,7 @@ impl Watcher {
         self.next_look(room, may_grow)
     }
 
-    /// Near the limit, notices the end of processes with a keeper. The walk of the tree would notice it
-    /// later.
+    /// Near the limit, notices the end of processes with a keeper before the walk of the tree would.
     fn look_for_ends(&mut self, limit: u64) {
         let (shared, now) = (self.shared, Instant::now());
         if shared.tree_resident() + near::start_room(self.cpus) > limit {
@@ -261,7 +257,7 @@ impl Watcher {
             Ok(memory) => memory.is_some_and(|memory| memory.anonymous == 0),
             Err(_) => true,
         };
-        // A process of which only the first thread has ended reads as empty, too.
+        // A process whose first thread alone has ended reads as empty, too.
         is_empty && process::has_ended(*pid) && slot.pid.load(Acquire) == said
     }
 
@@ -275,7 +271,7 @@ impl Watcher {
         Duration::from_nanos(near::next_look(room, self.cpus, fastest))
     }
 
-    /// Reads the memory of each process that does not watch itself.
+    /// Reads the memory size of each process without a keeper.
     fn read_all(&mut self) {
         let (shared, now) = (self.shared, Instant::now());
         let mut unmeasured = 0;
@@ -294,7 +290,7 @@ impl Watcher {
         shared.unmeasured.store(unmeasured, Relaxed);
     }
 
-    /// Whether the process of a slot is to be watched; if so, it is known afterwards.
+    /// Whether the process of a slot must be watched. If so, it is in `watched` afterwards.
     fn watches(&mut self, number: usize, slot: &Slot, said: u32, now: Instant) -> bool {
         let image = slot.image.load(Relaxed);
         let alone = slot.keeper.load(Acquire) != 0
@@ -314,8 +310,8 @@ impl Watcher {
             () if image == 0 => return false,
             () if runs(said as i32) => (said as i32, false),
             () if outer > 0 && runs(outer) => (outer, false),
-            // The kernel does not reveal which program it runs, so it cannot be traced either: its own
-            // threads must start its keeper.
+            // The kernel hides which program it runs, so it cannot be traced either, and its own threads must
+            // start its keeper.
             () if outer > 0 => (outer, true),
             () => {
                 slot.call.store(call::NOW, Relaxed);
@@ -340,7 +336,7 @@ impl Watcher {
         true
     }
 
-    /// Reads a process's memory; `false` if the process is gone.
+    /// Reads a process's memory size; `false` if the process is gone.
     fn read(&mut self, number: usize, slot: &Slot) -> bool {
         let shared = self.shared;
         let Some(one) = self.watched.get_mut(&number) else { return false };
@@ -359,7 +355,7 @@ impl Watcher {
         }
         (one.resident, one.untouched) =
             (memory.anonymous, memory.writable.saturating_sub(memory.anonymous + near::OWN_UNTOUCHED));
-        // It may have just got a keeper, which writes this itself.
+        // A keeper that has just started writes this itself.
         if slot.keeper.load(Acquire) == 0 && slot.pid.load(Relaxed) == one.said {
             slot.resident.store(memory.anonymous, Relaxed);
         }
@@ -369,7 +365,8 @@ impl Watcher {
     fn say_farewell(&mut self) {
         let shared = self.shared;
         shared.flags.fetch_and(!flags::OUTSIDE, Relaxed);
-        // A process that is just starting sees this, or is seen here (`Runtime::is_watched`).
+        // A process that is just starting either sees the cleared flag or is seen here
+        // (`Runtime::is_watched`).
         fence(SeqCst);
         let begin = Instant::now();
         loop {
@@ -390,18 +387,18 @@ impl Watcher {
 }
 
 impl Watched {
-    /// It is neither small nor young.
+    /// Whether the process is neither small nor young.
     fn is_settled(&self, shared: &Shared, now: Instant) -> bool {
         self.resident >= shared.least_managed() && now.duration_since(self.since) >= YOUNG
     }
 
-    /// Gives the process a keeper, if it is time to try.
+    /// Tries to give the process a keeper, if it is time to do so.
     fn send(&mut self, shared: &Shared, doors: &mut Doors, slot: &Slot, now: Instant, is_urgent: bool) {
         if self.refuses || now < self.next_try {
             return;
         }
         if slot.door.load(Acquire) == door::SANITIZER {
-            // Its threads may never call the library, which would report it.
+            // The library would report this, but the process's threads may never call it.
             if slot.state.swap(state::STOPPED, Relaxed) != state::STOPPED {
                 shared.say(self.said, door::SANITIZED);
             }
@@ -420,11 +417,12 @@ impl Watched {
 
 struct Wanted {
     call: u32,
-    /// It grows, or will grow, in a running thread. Otherwise a sleeping one is accepted, too.
+    /// The process may grow at once, so a running thread is preferred. Otherwise a sleeping one is accepted,
+    /// too.
     is_urgent: bool,
 }
 
-/// What to tell a process that can grow by `unseen` bytes without calling the library.
+/// The call for a process that can grow by `unseen` bytes without calling the library.
 fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now: Instant) -> Wanted {
     let limit = shared.limit_bytes.load(Relaxed);
     let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;

@@ -4,7 +4,7 @@ use memfold_shared::page::Slot;
 
 /// As in `doors`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-// Only the last is ever made here; the lookout handles all of them.
+// Only the last variant is ever constructed here; the lookout handles all of them.
 #[allow(dead_code)]
 pub enum Sent {
     Yes,
@@ -35,7 +35,7 @@ impl Doors {
     }
 }
 
-/// They are not possible.
+/// Always false: there are no doors.
 pub fn are_possible(_: i32) -> bool {
     false
 }

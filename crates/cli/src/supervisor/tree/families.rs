@@ -1,10 +1,10 @@
-//! Memory by program image: members that run the same image are related by fork, and may share pages.
+//! Sums of memory by program image: members that run the same image are related by fork, and may share pages.
 
 use std::collections::HashMap;
 
 use memfold_proc::process::Image;
 
-/// Bytes by program image: members of one image may share pages.
+/// Bytes by program image; see the module.
 #[derive(Default)]
 pub struct Families(HashMap<Image, Family>);
 
@@ -22,12 +22,12 @@ impl Families {
         family.largest = family.largest.max(bytes);
     }
 
-    /// The sum, if no member shares anything.
+    /// The sum, if no members share pages.
     pub fn sum(&self) -> u64 {
         self.0.values().map(|family| family.sum).sum()
     }
 
-    /// The sum, if the members of each image share all that they can.
+    /// The sum, if the members of each image share as much as they can.
     pub fn least(&self) -> u64 {
         self.0.values().map(|family| family.largest).sum()
     }

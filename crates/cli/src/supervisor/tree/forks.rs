@@ -1,18 +1,18 @@
-//! How much memory is counted twice among processes that come from one another by fork.
+//! Measures how much memory is counted twice among processes related by fork.
 //!
-//! The kernel counts a page once for each process that maps it. Only the page tables tell how much too much that
-//! is (`Anonymous` minus `Pss_Anon`), and reading them costs about 5 ms per GiB and holds a lock of the program.
-//! So it is measured seldom, and between two measurements an upper bound of the change is subtracted:
+//! The kernel counts a page once for each process that maps it. Only the page tables show the excess
+//! (`Anonymous` minus `Pss_Anon`), and reading them costs about 5 ms per GiB and holds a lock of the program.
+//! So the excess is measured rarely. Between two measurements an upper bound of the change is subtracted from
+//! it:
 //!
-//! - a first write to a shared page makes a copy: at most one page for every fault that the process has had
-//!   since;
-//! - a process that frees a shared page leaves it to the other: at most the difference between its measured size
-//!   and the smallest size seen since, or the bytes of such pages that were evicted, since one fault may restore
-//!   several.
+//! - a first write to a shared page makes a copy: at most one page for every fault of the process since;
+//! - a process that frees a shared page leaves it to the others: at most the difference between its measured
+//!   size and the smallest size seen since, or the bytes of such pages that were evicted, because one fault
+//!   may restore several.
 //!
-//! So memfold never subtracts more than what is really counted twice, with one exception: if a process frees,
-//! grows and frees again between two samples, the first free stays hidden until the next measurement. That one
-//! comes soon, once an eighth of the last measurement is doubtful.
+//! So memfold never subtracts more than is really counted twice, with one exception: if a process frees,
+//! grows and frees again between two samples, the first free stays hidden until the next measurement. The
+//! next measurement comes soon once an eighth of the last one is doubtful.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -22,28 +22,28 @@ use nix::unistd::{SysconfVar, sysconf};
 
 use crate::sys;
 
-/// Page tables are read for at most one part in this many of the time.
+/// Reading page tables takes at most 1/SHARE of the time.
 const SHARE: u32 = 200;
-/// The same once the last measurement has become doubtful.
+/// The same, if the last measurement is doubtful.
 const DOUBTFUL_SHARE: u32 = 20;
-/// Less than this is not worth a measurement.
+/// Sharing of less than this many bytes is not worth a measurement.
 const SMALL: u64 = 1 << 20;
 
 /// The bytes that are counted twice.
 pub struct Forks {
-    /// As measured.
+    /// The result of the last measurement.
     measured: u64,
-    /// At most this much of it is no longer true.
+    /// An upper bound of the part of `measured` that is no longer true.
     eroded: u64,
-    /// Bytes of shared pages that had been evicted by then.
+    /// Bytes of shared pages that had been evicted at the last measurement.
     unshared: u64,
-    /// The members that were measured, as they were then.
+    /// The members that were measured, with their figures at that time.
     then: HashMap<i32, Then>,
     next: Instant,
     next_if_doubtful: Instant,
-    /// As measured: how many processes share a shared page.
+    /// The measured number of processes that share a shared page.
     sharers: u64,
-    /// Every member that was measured is still alive.
+    /// The last measurement covered every member, and all of them are still alive.
     whole: bool,
     /// See [`counter_drift`].
     drift: u64,
@@ -55,7 +55,7 @@ pub struct Forks {
 struct Then {
     faults: u64,
     bytes: u64,
-    /// The smallest size seen since then: what the process has allocated beyond that is not shared.
+    /// The smallest size seen since then. Memory that the process has allocated beyond it is not shared.
     least: u64,
 }
 
@@ -77,7 +77,7 @@ impl Forks {
         }
     }
 
-    /// Bytes that the sum over all members certainly counts more than once.
+    /// The excess that the sum over all members certainly contains, in bytes.
     pub fn counted_twice(&self) -> u64 {
         self.measured.saturating_sub(self.eroded)
     }
@@ -106,8 +106,8 @@ impl Forks {
         }
     }
 
-    /// Estimates how much of the last measurement may have become untrue; `unshared` is the total of shared pages
-    /// that were evicted, in bytes.
+    /// Bounds the part of the last measurement that may no longer be true; `unshared` is the total of shared
+    /// pages that were evicted, in bytes.
     pub fn erode(&mut self, unshared: u64, now: Instant) {
         if self.measured == 0 {
             return;
@@ -152,17 +152,18 @@ impl Forks {
         let all: u64 = before.iter().map(|(_, then)| then.bytes).sum();
         let largest = before.iter().map(|(_, then)| then.bytes).max().unwrap_or(0);
         (self.measured, self.eroded, self.unshared, self.sharers) = (0, 0, unshared, 0);
-        // If `n` processes share equally, each one's size exceeds its share by `1 - 1/n` of it.
+        // If `n` processes share equally, each process's excess is `1 - 1/n` of its size.
         let mut most = 0;
         self.whole = before.len() == members.len();
-        // However the pages are shared, those of the largest member exist once.
+        // However pages are shared, those of the largest member exist at least once.
         if all - largest >= SMALL {
             for (pid, then) in &before {
                 match process::anonymous_shared(*pid) {
                     Some((full, share)) => {
                         self.measured += full.saturating_sub(share);
                         most = most.max(full.saturating_sub(share));
-                        // During munmap the mapping is already gone, but its pages count until each one is freed.
+                        // During munmap the mapping is already gone, but each of its pages counts until it is
+                        // freed.
                         self.whole &= then.bytes <= full + SMALL + self.drift;
                     }
                     None => self.whole = false,
@@ -191,8 +192,8 @@ impl Forks {
     }
 }
 
-/// By how many bytes the kernel's counters of a process may differ from its page tables: each CPU keeps back a
-/// batch of up to `max(32, 2 * CPUs)` pages (`lib/percpu_counter.c`).
+/// The maximum difference, in bytes, between the kernel's counters of a process and its page tables: each CPU
+/// keeps back a batch of up to `max(32, 2 * CPUs)` pages (`lib/percpu_counter.c`).
 fn counter_drift() -> u64 {
     let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
     let cpus = online.and_then(|cpus| u64::try_from(cpus).ok()).unwrap_or(1);

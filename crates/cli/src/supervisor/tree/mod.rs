@@ -1,4 +1,5 @@
-//! The members of the tree: which there are, which are managed, and how much memory they have resident.
+//! The members of the tree: the processes that belong to it, which of them are managed, and their resident
+//! memory.
 //!
 //! A member is managed when a slot of the shared page contains its id *and* the program image that it runs
 //! now. A managed process that continues as a static program keeps its slot, with gauges that are no longer
@@ -7,7 +8,7 @@
 //! ```text
 //! every sample (3-100 ms): slots -> ended? freed : resident by the kernel's counters
 //! every scan (0.1-2 s):    walk from the supervisor down -> new members, images, which are not managed
-//! now and then:            page tables of forked members -> what is counted twice (`forks`)
+//! now and then:            page tables of forked members -> memory counted twice (`forks`)
 //! ```
 //!
 //! Managed members write their own gauges. Everything else is summed up here in `unmanaged`. A child between
@@ -42,11 +43,11 @@ struct Member {
     /// Its id in its own namespace.
     inner_pid: i32,
     managed: bool,
-    /// It was counted as unmanaged.
+    /// It was counted and reported as unmanaged.
     told: bool,
     /// It shares the address space of its parent: between vfork and exec.
     borrowed: bool,
-    /// It was seen in the present scan.
+    /// It was seen in the current scan.
     seen: bool,
 }
 
@@ -55,31 +56,31 @@ struct Member {
 pub struct Resident {
     /// Managed members.
     pub known: u64,
-    /// The same, if members related by fork share all that they can: the least it can be.
+    /// The lowest possible value of `known`: members related by fork share as much as they can.
     pub least: u64,
-    /// Memory of processes that have taken a slot since the last scan. They may share all of it with the
-    /// process that forked them.
+    /// Memory of processes that have taken a slot since the last scan. They may share all of it with their
+    /// parents.
     pub new: u64,
 }
 
-/// What the supervisor knows about the tree.
+/// The supervisor's information about the tree.
 pub struct Tree {
     root: i32,
     shared: &'static Shared,
     members: HashMap<i32, Member>,
     has_children_files: bool,
     next_scan: Instant,
-    /// No scan before this time, even if there is something new.
+    /// The earliest time of the next scan, even if there are new processes.
     earliest_scan: Instant,
     /// Memory that forked members count twice.
     pub forks: Forks,
-    /// This process and the shared page, in bytes.
+    /// Memory of this process, the shared page and the spill area, in bytes.
     pub own: u64,
-    /// Additional memory of the spill area, in bytes.
+    /// Memory of the spill area, in bytes.
     pub area_bytes: u64,
-    /// The same, plus unmanaged members.
+    /// `own`, plus the memory of unmanaged members.
     pub unmanaged: u64,
-    /// The same, if members related by fork share all that they can.
+    /// The lowest possible value of `unmanaged`: members related by fork share as much as they can.
     pub unmanaged_least: u64,
     /// Number of members without a slot that have been counted.
     pub unmanaged_count: u64,
@@ -128,11 +129,11 @@ impl Tree {
                 continue;
             };
             if !member.managed && slot.resident.load(Relaxed) > 0 {
-                // It has started to run another program since the last scan.
+                // It has executed another program since the last scan.
                 due = true;
             }
             match process::anonymous(pid) {
-                // A member that continues as another program is counted among the unmanaged ones.
+                // A member that has executed another program is counted among the unmanaged ones.
                 Some(bytes) if bytes > 0 && member.managed => {
                     managed.add(member.image, bytes);
                     if slot.state.load(Relaxed) == state::STOPPED {
@@ -155,8 +156,8 @@ impl Tree {
         Resident { known: managed.sum(), least: managed.least(), new }
     }
 
-    /// Members that have got a slot since the last scan are managed from now on: otherwise their earlier
-    /// memory would be counted in addition to their present memory.
+    /// Treats members that have got a slot since the last scan as managed. Otherwise their earlier memory
+    /// would be counted in addition to their current memory.
     fn welcome(&mut self) {
         let managed = |slot| {
             let (pid, member) = self.member_of(slot)?;
@@ -173,8 +174,7 @@ impl Tree {
         }
     }
 
-    /// The member that a slot belongs to. A member in a pid namespace of its own writes the id that it has
-    /// there.
+    /// The member that a slot belongs to. A member in its own pid namespace writes its inner id to the slot.
     fn member_of(&self, slot: &Slot) -> Option<(i32, &Member)> {
         let said = slot.pid.load(Relaxed) as i32;
         if let Some(member) = self.members.get(&said) {
@@ -184,7 +184,7 @@ impl Tree {
         inside.map(|(pid, member)| (*pid, member))
     }
 
-    /// The id of a slot's process, as this process knows it.
+    /// The id here of a slot's process.
     pub fn pid_of(&self, slot: &Slot) -> Option<i32> {
         self.member_of(slot).map(|(pid, _)| pid)
     }
@@ -217,7 +217,7 @@ fn free(shared: &Shared, slot: &Slot, ended: &mut Option<Vec<(u32, Sums)>>) {
     shared.free_slot(slot);
 }
 
-/// Whether the process that took the slot still runs the program that it ran then.
+/// Whether a process with this image still runs the program that took the slot.
 fn runs_image_of(slot: &Slot, image: Image) -> bool {
     let taken_by = slot.image.load(Relaxed);
     taken_by == 0 || !image.is_known() || taken_by == image.stack
@@ -241,17 +241,17 @@ mod tests {
         while process::anonymous(pid).unwrap_or(0) == 0 || process::name(pid).as_deref() != Some(b"sleep") {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // The program is still being loaded: wait until its memory stays the same.
+        // The program is still being loaded, so wait until its memory stays the same.
         let mut own = 0;
         while own != process::anonymous(pid).unwrap() {
             own = process::anonymous(pid).unwrap();
             std::thread::sleep(Duration::from_millis(50));
         }
-        // As a scan does it, which would not find the children of a test's thread.
+        // Do the steps of a scan, which would not find the children of a test's thread.
         tree.see(pid, Instant::now());
         tree.judge(Instant::now());
         tree.sum_unmanaged();
-        // Other tests run in this process, whose own memory changes meanwhile.
+        // Subtract `own`, because other tests change this process's memory meanwhile.
         assert_eq!(tree.unmanaged - tree.own, own);
         assert_eq!((tree.not_managed(), tree.len()), (vec![pid], 1));
 
@@ -261,7 +261,7 @@ mod tests {
         assert!(tree.not_managed().is_empty());
         assert_eq!((resident.known, tree.unmanaged), (own, tree.own));
 
-        // It continues as another program: its slot stays, and a scan is due.
+        // The process executes another program: its slot stays, and a scan is due.
         tree.members.get_mut(&pid).unwrap().managed = false;
         slot.image.store(1, Relaxed);
         tree.next_scan = Instant::now() + Duration::from_secs(100);

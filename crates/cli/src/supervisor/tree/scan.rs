@@ -1,5 +1,5 @@
-//! The walk of the tree from the supervisor down: new members, the images that they run, and which of them are
-//! not managed.
+//! The walk of the tree from the supervisor down. It finds new members, the images that they run, and members
+//! that are not managed.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,10 +13,9 @@ use super::unmanaged::why_not_managed;
 use super::{Member, Tree, free, runs_image_of};
 use crate::sys;
 
-/// How long a member without a slot has to get one before it is reported.
+/// How long a member may be without a slot before it is reported.
 const GRACE: Duration = Duration::from_secs(1);
-/// Scans may take one part in this many of the time, and if there is something new, one part in
-/// `FORCED_SCAN_SHARE`.
+/// Scans may take 1/SCAN_SHARE of the time, or 1/FORCED_SCAN_SHARE if there are new processes.
 const SCAN_SHARE: u32 = 200;
 const FORCED_SCAN_SHARE: u32 = 30;
 
@@ -27,7 +26,7 @@ pub struct Unmanaged {
     pub pid: i32,
     /// Short name.
     pub name: String,
-    /// The reason, as far as its file shows it.
+    /// The reason, as far as it is known.
     pub why: &'static str,
 }
 
@@ -60,8 +59,8 @@ impl Tree {
         news
     }
 
-    /// Tells the lookout which process each slot belongs to; and forked processes that were measured no
-    /// longer count pages twice.
+    /// Tells the lookout which process each slot belongs to. Clears the inherited memory of forked processes
+    /// that were measured, because their pages no longer count twice.
     fn tell_lookout(&self) {
         for (number, slot) in self.shared.used().iter().enumerate() {
             let Some((pid, member)) = self.member_of(slot) else { continue };
@@ -108,13 +107,13 @@ impl Tree {
         let mut next = 0;
         while let Some(pid) = found.get(next).copied() {
             let threads = process::stat(pid).map_or(1, |stat| stat.threads);
-            // Threads of memfold have no children. Looking at them is expensive: when a thread ends, the
-            // kernel discards the directory entries that were looked up for it, and a thread that waits for
-            // the process spins until that is done.
+            // If all other threads are memfold's, look at the first thread only: memfold's threads have no
+            // children. Looking is expensive: when a thread ends, the kernel discards the directory entries
+            // that were looked up for it, and a thread that waits for the process spins until that is done.
             process::children(pid, threads.saturating_sub(own.get(&pid).copied().unwrap_or(0)), &mut found);
             next += 1;
         }
-        // A process that moves up during the walk is found twice.
+        // A process that is adopted during the walk is found twice.
         found.sort_unstable();
         found.dedup();
         found
@@ -170,7 +169,7 @@ impl Tree {
                 self.unmanaged_count += 1;
                 let is_copy = |parent: &Member| parent.managed && parent.image == member.image;
                 let why = match self.members.get(&member.parent) {
-                    // It was probably made by a bare system call: it has no environment of its own.
+                    // It was probably made by a bare system call, because it still runs its parent's image.
                     Some(parent) if member.image.is_known() && is_copy(parent) => {
                         "a copy of its parent that could not be prepared"
                     }
@@ -194,8 +193,7 @@ impl Tree {
             return false;
         }
         sys::same_memory(pid, member.parent).unwrap_or_else(|| {
-            // The kernel does not allow the question: a process that counts exactly what its parent counts is
-            // assumed to borrow.
+            // The kernel refuses to answer: assume that a process borrows if its counter equals its parent's.
             process::anonymous(pid) == process::anonymous(member.parent)
         })
     }
@@ -228,8 +226,8 @@ impl Tree {
     }
 }
 
-/// Clears the gauges of a process that continues as another program. If that program merely loads the library
-/// slowly, it writes them itself later.
+/// Clears the gauges of a process that has executed another program. If that program only loads the library
+/// slowly, it writes the gauges itself later.
 fn forget_gauges(slot: &Slot) {
     for gauge in [&slot.resident, &slot.evicted, &slot.payload, &slot.overhead, &slot.standby, &slot.spilled]
     {

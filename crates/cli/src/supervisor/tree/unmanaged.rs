@@ -1,4 +1,4 @@
-//! Why a process of the tree is not managed, as far as `/proc` tells.
+//! Finds out why a process of the tree is not managed, as far as `/proc` shows.
 
 use memfold_proc::{field, namespace, process};
 
@@ -50,7 +50,7 @@ pub fn why_not_managed(pid: i32) -> &'static str {
     }
 }
 
-/// Whether a process was given the path of the shared page, and what it is to preload.
+/// Whether a process's environment contains the path of the shared page, and its LD_PRELOAD.
 fn environment(pid: i32) -> Option<(bool, Option<String>)> {
     let bytes = process::environment(pid)?;
     let value = |name: &str| {

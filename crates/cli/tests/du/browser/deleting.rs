@@ -14,7 +14,7 @@ fn what_is_deleted_is_gone_and_nothing_else() {
     let before = everything(&root);
     let mut terminal = open(&[], &root);
 
-    // Not unless the answer is yes, which is not what is selected at first.
+    // Nothing is deleted unless the answer is yes, which is not the initial selection.
     for keys in ["\r", "q", "n", "\x1b[C\x1b[D\r"] {
         select(&mut terminal, "odd\\xff");
         terminal.press("d");
@@ -31,7 +31,7 @@ fn what_is_deleted_is_gone_and_nothing_else() {
     assert!(!root.join(OsStr::from_bytes(b"odd\xff")).exists());
     assert!(root.join("odd\nname").exists());
 
-    // A link is deleted itself.
+    // Deleting a link leaves its target.
     delete(&mut terminal, "outwards");
     terminal.has("Items: 13");
     assert!(fs::symlink_metadata(root.join("outwards")).is_err());
@@ -47,7 +47,7 @@ fn what_is_deleted_is_gone_and_nothing_else() {
     assert!(!root.join("docs").exists());
     assert_eq!(fs::read(outside.join("precious")).unwrap(), b"precious");
     assert_eq!(everything(&outside).len(), 3, "{:?}", everything(&outside));
-    // The file has another name, and as the only one now it is not marked.
+    // The file has lost its other name, so it is no longer marked.
     assert_eq!(fs::metadata(root.join("zz")).unwrap().nlink(), 1);
     terminal.quit();
 }
@@ -64,7 +64,7 @@ fn it_is_asked_once_if_that_is_wanted() {
     terminal.has("Items: 10");
     assert!(!root.join("odd\nname").exists() && !root.join(OsStr::from_bytes(b"odd\xff")).exists());
     terminal.quit();
-    // Or never.
+    // With this option there is no question at all.
     let mut terminal = open(&["--no-confirm-delete"], &root);
     select(&mut terminal, "docs");
     terminal.press("d");
@@ -82,7 +82,7 @@ fn what_is_new_is_neither_deleted_nor_forgotten() {
     delete(&mut terminal, "docs");
     message(&mut terminal, "docs/deep contains something that was not shown");
     assert_eq!(everything(&root), before);
-    // Once more: it was not read again unasked.
+    // The second attempt fails, too, because the directory was not read again without a request.
     delete(&mut terminal, "docs");
     message(&mut terminal, "docs/deep contains something that was not shown");
     assert_eq!(everything(&root), before);
@@ -95,7 +95,7 @@ fn what_is_new_is_neither_deleted_nor_forgotten() {
     terminal.press(ENTER);
     terminal.has("3.0   B  new");
 
-    // The entry has changed since it was shown.
+    // Now the entry has changed since it was shown.
     fs::write(root.join("docs/deep/new"), "longer").unwrap();
     let before = everything(&root);
     delete(&mut terminal, "new");
@@ -141,7 +141,7 @@ fn another_directory_in_the_place_of_the_root_is_left_alone() {
     terminal.quit();
 }
 
-/// Makes that nobody can delete what is in a directory; whether that is possible here.
+/// Protects the contents of a directory from deletion, or lifts that. Returns whether this is possible here.
 fn keep(directory: &Path, keeps: bool) -> bool {
     let mut command = Command::new(if is_root() { "chattr" } else { "chmod" });
     let option = match (is_root(), keeps) {
@@ -153,7 +153,7 @@ fn keep(directory: &Path, keeps: bool) -> bool {
     command.arg(option).arg(directory).status().is_ok_and(|status| status.success())
 }
 
-/// Makes that all can be deleted again, however the test ends.
+/// Lifts the protection on drop, however the test ends.
 struct Kept(PathBuf);
 
 impl Drop for Kept {
@@ -174,7 +174,7 @@ fn what_cannot_be_deleted_stays_if_that_is_ignored() {
     }
     let kept_so = Kept(kept.clone());
     let before = everything(&root);
-    // To stop is what is selected at first; files that come before are gone then.
+    // "Stop" is selected initially. Files that come before the failure are gone.
     delete(&mut terminal, "docs");
     terminal.has(" stop   ignore   ignore all ");
     terminal.has("er/f: ");
@@ -182,12 +182,12 @@ fn what_cannot_be_deleted_stays_if_that_is_ignored() {
     message(&mut terminal, "what was deleted before stays deleted");
     terminal.has("Items: 10");
     assert_eq!(everything(&root).len(), before.len() - 3);
-    // With nothing deleted, nobody has to be told.
+    // If nothing was deleted, there is no message.
     delete(&mut terminal, "docs");
     terminal.has("er/f: ");
     terminal.press("q");
     terminal.has_no(" ignore all ");
-    // One after the other, and all of them.
+    // Ignore one failure, then all of them.
     delete(&mut terminal, "docs");
     terminal.has("er/f: ");
     terminal.press(&[RIGHT, ENTER].concat());
@@ -238,7 +238,7 @@ fn nothing_is_deleted_unseen() {
     for (rows, cols) in [(1, 40), (1, 24), (2, 40), (2, 14), (3, 14), (4, 18), (12, 14)] {
         terminal.resize(rows, cols);
         terminal.press("d");
-        // The name, and what would be done: on a line of its own, or all in one.
+        // The name and the question, on separate lines or on one.
         terminal.wait(&format!("{rows} lines of {cols}"), |lines| {
             lines.iter().any(|line| line.contains("\"zz\"")) && lines.iter().any(|line| line.contains(" no"))
         });

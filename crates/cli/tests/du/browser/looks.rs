@@ -1,4 +1,4 @@
-//! The terminal: its size, its colours, and how it is left.
+//! The terminal: its size, its colours, and its state afterwards.
 
 use super::*;
 
@@ -11,13 +11,13 @@ fn another_size_is_another_screen() {
         let expected = ["memfold du ~ Use the", "@   2.0   B  link"];
         [&*lines[0], &*lines[3]] == expected && lines[4].contains("KiB")
     });
-    // A question has its answers on the smallest.
+    // Even on the smallest screen, a question shows its answers.
     select(&mut terminal, "link");
     terminal.press("d");
     terminal.has(" yes   no ");
     terminal.press("n");
     terminal.has_no(" yes   no ");
-    // Windows of all kinds where there is no room for them.
+    // Open windows of all kinds on screens without room for them.
     for (rows, cols) in [(1, 1), (2, 3), (3, 200), (200, 10), (12, 80)] {
         terminal.resize(rows, cols);
         terminal.press("iii2i??3?dn");
@@ -35,20 +35,20 @@ fn what_is_no_terminal_to_draw_on_is_refused() {
         let mut terminal = start(&[], &root, &[("TERM", Path::new(term))]);
         assert_eq!(terminal.end().exit_code(), 125);
         terminal.has(&format!("memfold: the terminal can't be used: {says}"));
-        // What is printed needs nothing of it.
+        // Printed output does not depend on the terminal.
         let mut terminal = start(&["--depth", "0"], &root, &[("TERM", Path::new(term))]);
         assert!(terminal.end().success());
     }
 }
 
-/// They come at the same time often enough.
+/// A key and a change of size often come at the same time.
 #[test]
 fn no_key_is_lost_when_the_size_changes() {
     let (_scratch, root) = scratch();
     let mut terminal = open(&[], &root);
     for turn in 0..200 {
         let cols = 100 + turn % 2;
-        // Now the one comes first, now the other.
+        // The key comes first in one turn of three, and the change of size in the others.
         if turn % 3 == 0 {
             terminal.press("n");
         }
@@ -65,7 +65,7 @@ fn no_key_is_lost_when_the_size_changes() {
     terminal.quit();
 }
 
-/// Any colour, or only those that the terminal has anyway.
+/// Whether any cell has a colour other than the terminal's default.
 fn has_colours(terminal: &Terminal) -> bool {
     let screen = terminal.screen();
     let (rows, cols) = screen.size();
@@ -88,7 +88,7 @@ fn looks(terminal: &Terminal) -> Vec<u32> {
         .collect()
 }
 
-/// Terminals that know eight colours take `38;5;1` apart: 5 blinks, and 1 is bold.
+/// Terminals with eight colours interpret the parts of `38;5;1` separately: 5 blinks, and 1 is bold.
 #[test]
 fn colours_are_those_that_each_terminal_has() {
     let (_scratch, root) = scratch();
@@ -119,7 +119,7 @@ fn colours_are_those_that_each_terminal_has() {
             codes.iter().all(|code| matches!(code, 0..=2 | 7 | 30..=37 | 40..=47)),
             "{term} {more}: {codes:?}"
         );
-        // The selection is visible: by its background, or in reverse.
+        // The selection is visible by its background or by reverse video.
         assert!(codes.contains(&if has { 42 } else { 7 }), "{term} {more}: {codes:?}");
         terminal.press("q");
         terminal.has_no("Move up");
@@ -140,7 +140,7 @@ fn colours_are_left_out_on_request() {
     for (options, no_color, expected) in cases {
         let mut terminal = open_with(options, &root, &[("NO_COLOR", Path::new(no_color))]);
         assert_eq!(has_colours(&terminal), expected, "{options:?}, NO_COLOR={no_color}");
-        // Nor in a window.
+        // Nor are there colours in a window.
         terminal.press("?");
         terminal.has("Move up");
         assert_eq!(has_colours(&terminal), expected, "{options:?}, NO_COLOR={no_color}");
@@ -172,19 +172,19 @@ fn the_terminal_is_left_as_it_was() {
         assert_eq!(terminal.end().exit_code(), 128 + signal.as_raw() as u32);
         assert!(terminal.is_as_before());
     }
-    // Control-C is a key.
+    // Control-C is an ordinary key here.
     let mut terminal = open(&[], &root);
     terminal.press("\x03");
     assert!(terminal.end().success());
     assert!(terminal.is_as_before());
-    // The error is visible.
+    // The error is visible after the browser has left the screen.
     let mut terminal = start(&[], Path::new("/nowhere"), &[]);
     assert_eq!(terminal.end().exit_code(), 125);
     terminal.has("memfold: cannot read the directory '/nowhere': No such file");
     assert!(terminal.is_as_before());
 }
 
-/// The browser ends without a signal, as for a program that ignores SIGHUP; also in the middle of a key.
+/// The browser ends even without a signal, as when SIGHUP is ignored, and even in the middle of a key.
 #[test]
 fn a_terminal_that_is_gone_ends_it() {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -209,7 +209,7 @@ fn a_terminal_that_is_gone_ends_it() {
             seen.extend_from_slice(&bytes[..count]);
         }
         rustix::io::write(&master, keys.as_bytes()).unwrap();
-        // Until they are read.
+        // Wait until the keys are read.
         thread::sleep(Duration::from_millis(if keys.is_empty() { 0 } else { 50 }));
         drop(master);
         let end = Instant::now() + LONG;
