@@ -13,7 +13,7 @@ PYTHON  := python3
 # The servers for the tests of spilling.
 SERVERS := nbdkit libnbd0 redis-server redis-tools
 TORTURE := $(abspath $(TARGET))/torture
-# The C library's version, and the part of it that says whether programs are still compatible.
+# The C library's version, and the part of it that changes when programs become incompatible.
 CAPI := $(TARGET)/$(PROFILE)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 INTERFACE := $(shell echo $(VERSION) | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')
@@ -23,8 +23,8 @@ MORE := python-json redis sort node java-default pipeline
 # The features of all test programs and of what they test: with equal features nothing is compiled twice.
 FEATURES := memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers
 TESTED := --workspace --exclude memfold-bench --features $(FEATURES)
-# All test programs except `servers` and `spill`, which depend on timing: `make test-all` runs those. No other
-# name may begin as theirs do: `test-unit` checks that.
+# All test programs except `servers` and `spill`, which depend on timing; `make test-all` runs those. No other
+# name may have the same beginning, which `test-unit` checks.
 UNIT := --lib --bins --test '[!s]*' --test 's[!ep]*'
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
@@ -57,14 +57,14 @@ ifeq ($(PROFILE),release)
 endif
 	@crates/capi/link.sh $(CAPI)/libmemfold_capi.a $(CAPI)/lib $(INTERFACE)
 
-# A separate program makes them from the definition of the command line.
+# A separate program generates them from the definition of the command line.
 pages: setup ## man pages and completions, in target/share
 	@rm -rf $(TARGET)/share
 	@cargo build --release --quiet $(or $(PARTS),-p memfold-pages)
 	@$(TARGET)/release/memfold-pages $(TARGET)/share
 
-# It needs the smallest command, built as fast as possible. The preload library in it is the one that is
-# installed.
+# The demo needs only the smallest command, built as fast as possible. Its preload library is the one that
+# would be installed.
 demo: setup ## a Python program plainly and in a third of its memory
 	@cargo build --profile demo --quiet -p memfold-cli --no-default-features
 	@$(PYTHON) tests/programs/demo.py --memfold $(TARGET)/demo/memfold
@@ -88,7 +88,7 @@ test-servers: ## the tests of spilling, to files and to real servers
 	@scripts/setup.sh packages $(SERVERS)
 	cargo test --profile tests --quiet --no-fail-fast $(TESTED) --test servers --test spill -- --test-threads 3
 
-# Two trees are installed; the second one is made for /opt/memfold.
+# Two trees are installed; the second one has the prefix /opt/memfold.
 test-capi: capi ## the C interface, of installed trees: C and C++, valgrind and sanitizers
 	@scripts/setup.sh capi
 	@$(MAKE) -s install-capi PREFIX=$(abspath $(CAPI))/test/tree DESTDIR=
@@ -134,8 +134,8 @@ test-programs: build ## all programs with larger loads
 	@scripts/setup.sh packages $$($(PROGRAMS) --big --missing-packages)
 	$(PROGRAMS) --big
 
-# The Redis client parses URLs. With idna_adapter 1.0.0 (cargo update -p idna_adapter --precise 1.0.0) that takes no
-# tables of Unicode, which only URLs of the web need: 21 crates less.
+# The Redis client parses URLs. With idna_adapter 1.0.0 (cargo update -p idna_adapter --precise 1.0.0) this
+# needs no Unicode tables, which matter only for URLs of the web; that saves 21 crates.
 lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason denied
 	@! grep '"icu_' Cargo.lock || { echo 'Cargo.lock: see the comment above lint in the Makefile' >&2; false; }
 	cargo fmt --all --check
@@ -152,7 +152,8 @@ soak: build ## the torture program, random operations on collections and attacks
 	@cargo build --release --quiet -p memfold --features spill --example soak
 	$(TARGET)/release/examples/soak --seconds 600
 
-# zstd asks for -fmerge-all-constants, which makes gcc's sanitizer report a local table as used out of scope.
+# zstd is compiled with -fmerge-all-constants, which makes gcc's sanitizer report a local table as used out of
+# scope.
 fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly toolchain)
 	@cargo fuzz --version >/dev/null 2>&1 || { echo "fuzz: cargo-fuzz is missing: cargo install cargo-fuzz" >&2; exit 1; }
 	@cargo test --release --quiet -p memfold-codec --features peers --test corpus unpack -- --ignored
@@ -173,8 +174,8 @@ bench-heap: build ## the heap against malloc, as the paper measured it: hours (r
 
 TREES := /var/tmp/memfold-trees
 .PHONY: bench-du
-# The trees are made in /var/tmp once. Missing peers are reported and left out: apt install gdu, cargo install
-# dua-cli du-dust parallel-disk-usage.
+# The trees are made once, in /var/tmp. Missing peers are reported and left out: apt install gdu, cargo
+# install dua-cli du-dust parallel-disk-usage.
 bench-du: build ## memfold du against its peers, and the tables of docs/du.md: ten minutes
 	@scripts/setup.sh ncdu
 	@cargo build --release --quiet -p memfold-bench --bin bench-heap --bin bench-du
@@ -185,7 +186,8 @@ bench-du: build ## memfold du against its peers, and the tables of docs/du.md: t
 	for section in operations walkers layouts memory; do $(TARGET)/release/bench-du $$section $(TREES)/million || exit 1; done
 	$(TARGET)/release/bench-du large
 
-# `make plots PLOTS=DIR ELEMENTS=10000000`. Without a C++ compiler or absl, those peers are reported and left out.
+# `make plots PLOTS=DIR ELEMENTS=10000000`. Without a C++ compiler or absl, those peers are reported and left
+# out.
 PLOTS := plots
 ELEMENTS := 1400000
 plots: setup ## every insertion's time, of slab lists and their peers: a page with pictures, in plots/ (a quarter of an hour)
@@ -198,7 +200,7 @@ bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)
 	bench/run --memfold $(MEMFOLD) --torture $(TORTURE)
 
-# Built together, they have equal features, and nothing is compiled twice.
+# All parts are built together, with equal features, so that nothing is compiled twice.
 install: PARTS := -p memfold-cli -p memfold-nbdkit -p memfold-capi -p memfold-pages
 install: build plugin pages install-capi ## the command, its man pages and completions, the C library and its headers: PREFIX=DIR, DESTDIR=DIR
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Provides what a make target needs. As root on a system with apt, it installs missing Debian packages and prints
-# one line that names them; elsewhere it names what is missing and how to get it.
+# one line that names them; elsewhere it names the missing packages and how to get them.
 #
 # usage: setup.sh build            a Rust toolchain (precondition), cc, make, python3
 #        setup.sh capi            a C++ compiler, binutils and pkg-config; optionally valgrind
 #        setup.sh probes          binutils; optionally bpftrace and gdb
 #        setup.sh ncdu            ncdu, against which memfold du is tested
-#        setup.sh packages NAME..  these Debian packages, all optional: their lack is no failure
+#        setup.sh packages NAME..  these Debian packages, all optional: a missing one is not a failure
 set -eu
 
 may_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; }

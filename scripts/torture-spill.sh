@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs the torture program under memfold with a tier of each kind, one after the other: nbdkit, redis-server, and
-# three of them as a cluster. (torture.sh tests the file, among its limits.)
+# Runs the torture program under memfold with a tier of each kind, one after the other: nbdkit, redis-server,
+# and a cluster of three redis-servers. (torture.sh also tests the file tier.)
 #
-# usage: torture-spill.sh MEMFOLD TORTURE SECONDS     SECONDS in all
+# usage: torture-spill.sh MEMFOLD TORTURE SECONDS     SECONDS in total
 set -eu
 seconds=$(($3 / 3))
 dir=$(mktemp -d)

@@ -1,13 +1,13 @@
 #!/bin/sh
-# Runs the torture program under memfold with several limits, one after the other. Seeds are new every time and
-# printed by the program, so that a failure can be repeated with --seed.
+# Runs the torture program under memfold with several limits, one after the other. Seeds are new every time,
+# and the program prints them, so that a failure can be reproduced with --seed.
 #
 # Data are spilled to /var/tmp, or to the target in SPILL_TO.
 #
-# usage: torture.sh MEMFOLD TORTURE SECONDS [quick|spill]     SECONDS in all
+# usage: torture.sh MEMFOLD TORTURE SECONDS [quick|spill]     SECONDS in total
 #
-# `spill` runs only the cases that spill. `quick` also runs some of the cases one by one, so that a failure in one
-# of them is visible on its own.
+# `spill` runs only the cases that spill. `quick` also runs some of the cases one by one, so that a failure in
+# one of them is visible separately.
 set -u
 memfold=$1 torture=$2 seconds=$3
 passed=0 failed=0

@@ -1,7 +1,7 @@
 /* Gives fio real data to write.
  *
- * fio 3.33 fills buffers with random bytes, or repeats at most 512 bytes of a file. Preloaded, this hands other buffers to what fio calls to
- * write: each time as many bytes of the file MEMFOLD_BENCH_DATA as are written, from a page of it that is chosen at random.
+ * fio 3.33 fills buffers with random bytes, or repeats at most 512 bytes of a file. When preloaded, this
+ * passes other buffers to fio's writing calls: bytes of the file MEMFOLD_BENCH_DATA, from a randomly chosen page on.
  *
  *     cc -O2 -shared -fPIC -o buffers.so buffers.c -ldl
  */
@@ -40,7 +40,7 @@ __attribute__((constructor)) static void begin(void)
     close(file);
 }
 
-/* Some place of the data with `len` bytes. */
+/* A random position in the data with `len` bytes. */
 static const void *some(size_t len)
 {
     static __thread uint64_t state;
@@ -60,7 +60,7 @@ static void *next(const char *name)
     return found;
 }
 
-/* libnbd's completion callbacks are handed over by value, as three pointers. */
+/* libnbd's completion callbacks are passed by value, as three pointers. */
 struct completion {
     void *call, *user, *free;
 };
@@ -74,7 +74,7 @@ int64_t nbd_aio_pwrite(void *nbd, const void *buf, size_t len, uint64_t offset, 
     return real(nbd, some(len), len, offset, completion, flags);
 }
 
-/* libaio's request is the kernel's. */
+/* libaio's request has the kernel's layout. */
 int io_submit(void *context, long count, struct iocb *requests[])
 {
     static int (*real)(void *, long, struct iocb **);

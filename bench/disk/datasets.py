@@ -30,7 +30,7 @@ def is_elf(path):
 
 
 def gather(roots, wanted, size):
-    """Whole files one after the other, until there is enough."""
+    """Whole files one after the other, until there are enough bytes."""
     parts, have = [], 0
     for path in files(roots, wanted):
         with open(path, "rb") as file:
@@ -42,7 +42,7 @@ def gather(roots, wanted, size):
 
 
 def database(size, place):
-    """Facts about this machine's packages and files: names, sums, sizes and times, with two indexes."""
+    """A database about this machine's packages and files: names, sums, sizes and times, with two indexes."""
     path = place / "files.db"
     path.unlink(missing_ok=True)
     base = sqlite3.connect(path)

@@ -1,4 +1,4 @@
-"""The measured devices: how each is started, filled, asked for its memory, trimmed and ended."""
+"""The measured devices: how each is started, filled, trimmed and ended, and how its memory is measured."""
 
 import contextlib
 import fcntl
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 BLKDISCARD = 0x1277
-# Two passes of the background thread find nothing to do.
+# After this many seconds, two passes of the background thread have found nothing to do.
 QUIET = 11
 
 
@@ -49,7 +49,7 @@ def status_bytes(pid, key):
 
 
 class Peer:
-    """One device. `fio` is the description that fio gets of it."""
+    """One device. `fio` has the options that describe it to fio."""
 
     name = fio = None
 
@@ -91,7 +91,7 @@ class Peer:
         """Waits for the end of background work."""
 
     def memory(self):
-        """(bytes now, peak so far)"""
+        """(current bytes, peak so far)"""
         return status_bytes(self.process.pid, "VmRSS"), status_bytes(self.process.pid, "VmHWM")
 
 
@@ -121,7 +121,7 @@ class Sparse(Nbd):
 
 
 class Memfold:
-    """The common part of memfold's two kinds of devices."""
+    """The common part of both kinds of memfold devices."""
 
     def command(self, *door):
         self.title = f"bench-{os.getpid()}"

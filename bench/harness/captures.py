@@ -1,8 +1,8 @@
 """Pages of real programs' heaps, for synthetic loads.
 
 If $MEMFOLD_CORPUS (a directory with files proc-*) is set, its files are used. Otherwise the program tests'
-loads are run and stopped near their peaks, and their pages are read. Same-filled pages and duplicates are left
-out.
+loads are run and stopped near their peaks, and their pages are read. Same-filled pages and duplicates are
+left out.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ PAGES_EACH = 1024
 
 
 def distinct(found):
-    """The pages that are not same-filled, each once."""
+    """The distinct pages that are not same-filled."""
     return list({page: None for page in found if not pages.same_filled(page)})
 
 
@@ -39,7 +39,7 @@ def capture(case, path):
 
 @contextlib.contextmanager
 def corpus(only=SOURCES):
-    """(files, their origin); they exist while the block runs."""
+    """(files, their origin); the files exist while the block runs."""
     given = os.environ.get("MEMFOLD_CORPUS")
     if given:
         files = sorted(Path(given).glob("proc-*"))

@@ -6,7 +6,7 @@ POWERCAP = Path("/sys/class/powercap")
 
 
 class Counter:
-    """Joules of all processor packages, including other work on the machine and its idle consumption."""
+    """Joules of all processor packages, including other work on the machine and idle consumption."""
 
     def __init__(self, place=POWERCAP):
         # intel-rapl:0 is a package; intel-rapl:0:1 is a part of it, which is already counted there.
@@ -22,7 +22,7 @@ class Counter:
         self.before = [int((path / "energy_uj").read_text()) for path in self.packages]
 
     def joules(self):
-        """Since `start`; None without a counter."""
+        """The joules since `start`; None without a counter."""
         if not self.packages:
             return None
         total = 0

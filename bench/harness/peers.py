@@ -1,16 +1,16 @@
 """The peers that memfold is compared with: no limit, kernel zram swap, a swap file.
 
-Every peer runs a command with a total: the most private anonymous memory plus compressed pool that may be used
-at any time. For zram the pool is `mem_used_total` of the device, so the cgroup gets less than the total. How
-much less is found by running until
+Every peer runs a command with a total: the most private anonymous memory plus compressed pool that may be
+used at any time. For zram the pool is `mem_used_total` of the device, so the cgroup gets less than the total.
+How much less is found by repeated runs until
 
     max over time (anonymous memory of the cgroup + pool) = total +- 1 %
 
-The kernel's own tables (16 bytes per page of the device, the swap map, page tables) are not counted, in its
-favour.
+The kernel's own tables (16 bytes per page of the device, the swap map, page tables) are not counted, which
+favours the kernel.
 
-Swap is always switched off again, whatever happens to this process: a guardian outside of it waits for the end
-of a pipe that only this process holds.
+Swap is always switched off again, whatever happens to this process: an external guardian waits for the end of
+a pipe that only this process holds open.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ ZRAM_CONTROL = Path("/sys/class/zram-control")
 PAGE_CLUSTER = Path("/proc/sys/vm/page-cluster")
 TOLERANCE = 0.01
 
-# Reads to the end of its input, which comes however the bench ends, then undoes what was done. Processes go
-# first: swap cannot be switched off while its contents fit nowhere else.
-# $1 swap, $2 zram device number or -, $3 page-cluster, $4 "added" for a device of our own, $5 the bench's cgroups.
+# Reads to the end of its input, which comes however the benchmark ends, then undoes the setup. It ends
+# processes first, since swap cannot be switched off while its contents fit nowhere else. $1 swap, $2 zram
+# device number or -, $3 page-cluster, $4 "added" for a device of our own, $5 the bench's cgroups.
 GUARDIAN = """
 trap '' INT TERM HUP
 cat >/dev/null
@@ -67,7 +67,7 @@ def write(path, value):
 
 @contextlib.contextmanager
 def guarded(swap, number, was_added):
-    """After the block `swap` is off, whatever happens in it or to this process."""
+    """Switches `swap` off after the block, whatever happens in it or to this process."""
     groups = memory.own_cgroup()[1] + f"/memfold-*-{os.getpid()}-*"
     guardian = subprocess.Popen(["sh", "-c", GUARDIAN, "guardian", swap, number, PAGE_CLUSTER.read_text().strip(),
                                  "added" if was_added else "found", groups], stdin=subprocess.PIPE, start_new_session=True)
@@ -159,12 +159,12 @@ class Zram:
             if result.status[0] >= 0:
                 ended.append(result)
             elif result.peak > total:
-                break  # killed, and had more than it may: it does not fit
+                break  # killed although it had more than the total: it does not fit
             gain = 1 - seen["taken"] / seen["stored"] if seen["stored"] else 1
             limit = max(8 * MIB, limit + (total - result.peak) / max(gain, 0.2))
         least = min((result for result in ended if result.peak > total), key=lambda result: result.peak, default=result)
         if least is not result:
-            # Once more: its output has been overwritten since.
+            # Run it again, since its output has been overwritten.
             result = memory.run(command, directory, hard_limit=least.cgroup_limit, extra=lambda: self.pool()[1], **options)
             result.cgroup_limit = least.cgroup_limit
         result.unsettled = result.status[0] >= 0
@@ -185,7 +185,7 @@ class SwapFile:
             with open(self.path, "wb") as file:
                 os.chmod(self.path, 0o600)
                 block = bytes(4 * MIB)
-                for _ in range(512):  # written, not reserved: swapon takes no holes
+                for _ in range(512):  # written, not reserved: swapon accepts no holes
                     file.write(block)
                 os.fsync(file.fileno())
             swap_on(self.path, self.page_cluster)
@@ -196,7 +196,7 @@ class SwapFile:
 
 
 class Memfold:
-    """`memfold run`, with options of its own when asked for."""
+    """`memfold run`, with additional options if given."""
 
     def __init__(self, binary, *options, name="memfold"):
         self.binary, self.options, self.name = str(Path(binary).resolve()), options, name
@@ -217,5 +217,5 @@ class Memfold:
 
 
 def memfolds(binary):
-    """With the default codecs, and with the earlier defaults."""
+    """memfold with the default codecs, and with the earlier defaults."""
     return [Memfold(binary), Memfold(binary, "--codec", "lz4,zstd:1", name="memfold lz4,zstd:1")]

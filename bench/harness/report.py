@@ -38,8 +38,8 @@ def machine():
 
 
 def without_places(value):
-    """The same with the names of files instead of their paths, which differ from machine to machine and tell
-    nothing.
+    """The same with file names instead of paths, which differ from machine to machine and carry no
+    information.
     """
     if isinstance(value, dict):
         return {key: without_places(item) for key, item in value.items()}

@@ -1,4 +1,4 @@
-"""The intervals, the energy and the verdicts of the section crames, without running a program."""
+"""Tests of the intervals, the energy and the verdicts of the section crames, without running a program."""
 
 import math
 import sys

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Draws the figures of the heap's benchmarks from rows that `bench-heap --out FILE` keeps.
+"""Draws the figures of the heap's benchmarks from rows that `bench-heap --out FILE` has written.
 
     bench/plots/heap.py FILE... --to DIRECTORY
 
-The paper's figures 8.1 (resident blocks), 8.2 (sizes of blocks) and 8.3 (codecs), one of each for every tree, and misses of
-the policies. A cross at the top is a setting that was given up, or failed.
+The paper's figures 8.1 (resident blocks), 8.2 (sizes of blocks) and 8.3 (codecs), one of each for every tree,
+and the misses of the policies. A cross at the top is a setting that was given up, or failed.
 """
 
 import argparse
@@ -19,7 +19,7 @@ OPERATIONS = ("scan", "open", "browse", "delete")
 
 
 def figure(row, name):
-    """A figure of a row, in milliseconds or MiB; None if it was not reached."""
+    """A figure of a row, in milliseconds or MiB; None if the run did not get that far."""
     if name == "memory":
         return row["memory"]["anonymous"] / MIB if "memory" in row else None
     return row[name]["cpu"] * 1000 if name in row else None
@@ -30,7 +30,9 @@ def axis(what, values):
 
 
 def panels(drawing, rows, malloc, names, values, label):
-    """One panel for each operation and for memory; `names` are (name, colour, which rows), `values` those across."""
+    """One panel for each operation and for memory; `names` are (name, colour, selector of rows), `values` are
+    the values on the horizontal axis.
+    """
     for what in (*OPERATIONS, "memory"):
         base = figure(malloc, what)
         known = [figure(row, what) for row in rows if figure(row, what)] + [base]
@@ -113,7 +115,7 @@ def codecs(tree, rows, malloc, to):
 
 
 def policies(rows, to):
-    """Misses, one panel for each phase of each trace. Where there are none there is no mark."""
+    """Misses, one panel for each phase of each trace. A setting without misses has no mark."""
     phases = sorted(dict.fromkeys((row["trace"], row["phase"]) for row in rows), key=lambda phase: phase[0])
     names = list(dict.fromkeys(row["policy"] for row in rows))
     shares = sorted({row["share"] for row in rows})

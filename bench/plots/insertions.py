@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Draws every insertion's time from what `bench-collections plots --out DIR` left in DIR/plots.json.
+"""Draws every insertion's time from the plots.json that `bench-collections plots --out DIR` wrote.
 
     bench/plots/insertions.py DIR
 
-Leaves SVG files and index.html, which needs no other file, in DIR. Times and counts are in cells of a grid: a cell takes the
-colour of what most of its operations did, and is the darker the more there are. Where there are few of a kind, each cell of
-theirs is a mark of its own.
+Writes SVG files and a self-contained index.html to DIR. Times and counts are in cells of a grid: a cell has
+the colour of the class of most of its operations, and is darker the more there are. Cells of rare classes are
+drawn as single marks.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 import svg
 
 BLUE, RED, GREEN, AMBER, VIOLET, TEAL, GREY = svg.COLOURS
-# What happened during an operation: its name in the data, in the drawing, and its colour.
+# The classes of events during an operation: the name in the data, the name in the drawing, the colour.
 CLASSES = {
     "nothing else": ("nothing else", BLUE),
     "allocated": ("memory allocated", AMBER),
@@ -30,7 +30,7 @@ CLASSES = {
 }
 # Rare events count this many times when a cell's colour is chosen.
 RARE = 4
-# Up to this many marks of a kind are drawn one by one.
+# Up to this many marks of a class are drawn one by one.
 MARKS = 4000
 PEERS = ("slab list", "slab list, few frames", "absl::btree_set", "BTreeSet", "indexset", "AVL tree", "std::set (red-black)",
          "crossbeam skip list")
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 
 def ns_name(ns):
-    """A time at an axis or in a text."""
+    """A time, formatted for an axis or a text."""
     for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
         if ns >= size:
             return f"{ns / size:.3g} {unit}" if ns < 1000 * size else f"{ns / size:.0f} {unit}"
@@ -71,7 +71,7 @@ def palette():
 
 
 class Picture:
-    """A grid of cells as pixels, and what is too rare for that."""
+    """A grid of cells as pixels, and the cells that are drawn as marks."""
 
     def __init__(self, grid, operations, coarser):
         self.columns, self.rows, self.coarser = grid["columns"] // coarser, grid["rows"] // coarser, coarser
@@ -110,7 +110,7 @@ class Picture:
 
 
 def density(drawing, data, operations, title, label, coarser, colours, removal=False):
-    """One panel: an operation's time over how many elements there were."""
+    """One panel: the time of an operation by the number of elements."""
     count, all_count = operations["count"], data["elements"]
     low, high = (all_count, all_count - count) if removal else (0, all_count)
     ticks = [tick for tick in svg.linear(all_count, None).ticks if min(low, high) <= tick <= max(low, high)]
@@ -191,7 +191,7 @@ def memory(data, runs):
     if cold:
         rows, words = cold["samples"], ("frames", "compressed blocks", "tables")
         most = max(sum(row[3:6]) for row in rows) / MIB
-        # Room for the keys.
+        # Room for the legend.
         top = svg.linear(1.15 * most, mib)
         place = drawing.panel("slab list, few frames, random order: what the heap takes", svg.linear(1.5 * elements, count_name), top,
                               "operations: insertions, then removals")
@@ -238,7 +238,7 @@ def table(head, rows):
 
 
 def mean_alone(operations):
-    """Without operations during which others ran."""
+    """Without operations that were interrupted by other threads."""
     alone = [part for part in operations["classes"] if part["name"] != "interrupted"]
     return sum(part["seconds"] for part in alone) * 1e9 / max(sum(part["count"] for part in alone), 1)
 

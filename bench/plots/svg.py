@@ -1,6 +1,7 @@
 """Panels with axes, lines and dots, as SVG.
 
-A drawing is a page of panels of one size. What a panel shows is given in its own units; a scale puts it in its place.
+A drawing is a page of panels of one size. The content of a panel has its own units, which scales convert to
+positions.
 """
 
 import base64
@@ -23,12 +24,12 @@ COLOURS = ("#2f6fde", "#d2452f", "#0f8b62", "#b9770e", "#8a63d2", "#2a94a8", "#7
 
 
 def nice(value):
-    """A number as it stands at an axis."""
+    """A number, formatted for an axis."""
     return f"{value:g}" if value < 1e5 else f"{value:.0e}".replace("e+0", "e")
 
 
 class Axis:
-    """From a value to a place between 0 and 1, with ticks where they are wanted."""
+    """Maps a value to a position between 0 and 1; with given ticks."""
 
     grid = True
 
@@ -58,7 +59,7 @@ class Steps:
 
 
 def linear(high, name=nice, parts=7):
-    """From zero on, to a little more than the largest value."""
+    """A linear axis from zero to a little more than the largest value."""
     step = 10 ** math.floor(math.log10(high))
     step = next(step * part for part in (0.1, 0.2, 0.5, 1, 2) if high / (step * part) <= parts)
     ticks = [i * step for i in range(math.floor(high / step) + 1)]
@@ -66,13 +67,13 @@ def linear(high, name=nice, parts=7):
 
 
 def logarithmic(low, high, name=nice):
-    """Ten times more from tick to tick, from before the least value to after the largest."""
+    """A logarithmic axis with ticks at powers of ten, from below the least value to above the largest."""
     low, high = math.floor(math.log10(low)), math.ceil(math.log10(high))
     return Axis([10.0 ** power for power in range(low, max(high, low + 1) + 1)], name, log=True)
 
 
 def png(pixels, width, palette):
-    """Pixels (numbers of colours, row by row) as a PNG; a colour is red, green, blue, opacity."""
+    """Pixels (indices of colours, row by row) as a PNG; a colour is red, green, blue, opacity."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -109,7 +110,7 @@ class Drawing:
         ET.SubElement(self.root, "path", {"d": where, "class": kind, **more})
 
     def mean(self, points):
-        """A line on top of all colours: it has an edge in the paper's colour."""
+        """A line with an edge in the background's colour, visible on top of all colours."""
         self.path(points, "edge")
         self.path(points, "mean")
 
@@ -125,13 +126,13 @@ class Drawing:
         ET.SubElement(mark, "title").text = words
 
     def image(self, x, y, width, height, png):
-        """Points that are too many to draw one by one."""
+        """An image of points that are too many to draw one by one."""
         data = "data:image/png;base64," + base64.b64encode(png).decode()
         ET.SubElement(self.root, "image", {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}",
                                            "preserveAspectRatio": "none", "style": "image-rendering:pixelated", "href": data})
 
     def panel(self, title, across, up, label):
-        """Axes for two scales; returns how to place values."""
+        """Draws the axes of a panel; returns a function that places values."""
         column, row = self.count % self.columns, self.count // self.columns
         self.count += 1
         x = self.left + column * (self.width + self.left)
@@ -155,7 +156,7 @@ class Drawing:
         return place
 
     def keys(self, names, square=False, y=50):
-        """Names with their colours under the title, in as many lines as it takes; a colour may be a kind of line,
+        """Draws a legend under the title, in as many lines as it takes; a colour may be a kind of line,
         `malloc` (dashed) or `mean`.
         """
         x = 24

@@ -1,4 +1,4 @@
-//! A sequence of numbers: the same for the same seed.
+//! A reproducible sequence of numbers, determined by its seed.
 
 /// SplitMix64.
 pub struct Random(pub u64);

@@ -1,9 +1,9 @@
 //! Links the C library that `lz4-sys` builds, without linking `lz4-sys`, and removes the hooks through which a
 //! program could interfere with zstd.
 //!
-//! The Rust half of `lz4-sys` depends on `libc` with its default feature `std`, which the preload library cannot
-//! have. A crate that the code does not name is not linked, and neither is the library that it built; so this
-//! script names the library. `src/codecs/lz4.rs` declares the functions that are called.
+//! The Rust half of `lz4-sys` depends on `libc` with its default feature `std`, which the preload library
+//! cannot use. A crate that the code does not name is not linked, and neither is the library that it built;
+//! so this script names that library. `src/codecs/lz4.rs` declares the functions that are called.
 
 use std::env;
 
@@ -11,8 +11,8 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=src/codecs/zstd/untraced.c");
 
-    // Where Zstandard looks for tracing functions, there are weak symbols and the attribute that hides ours;
-    // elsewhere it does not look.
+    // Zstandard looks for tracing functions only where weak symbols exist; there the attribute that hides
+    // ours exists, too.
     if env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         println!("cargo:rustc-cfg=zstd_untraced");
         cc::Build::new().file("src/codecs/zstd/untraced.c").compile("memfold_zstd_untraced");
@@ -23,8 +23,8 @@ fn main() {
     println!("cargo:rustc-link-search=native={root}");
     println!("cargo:rustc-link-lib=static=lz4");
 
-    // For the command's build script, which compiles this crate once more and need not compile the C libraries
-    // once more.
+    // For the command's build script: it compiles this crate a second time, but need not compile the C
+    // libraries again.
     println!("cargo:lz4={root}");
     if let Ok(root) = env::var("DEP_ZSTD_ROOT") {
         println!("cargo:zstd={root}");

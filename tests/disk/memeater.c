@@ -53,7 +53,7 @@ int main(int argc, char **argv)
                 for (unsigned i = 0; i < 512; i++)
                     all[b][p * 512 + i] = word(b * (BLOCK / PAGE) + p, i, r);
         }
-        /* With a step that meets every page. */
+        /* Visit the pages with a step that reaches all of them. */
         size_t step = pages / 3 * 2 + 1;
         while (pages % step == 0 || (step % 2 == 0 && pages % 2 == 0))
             step++;

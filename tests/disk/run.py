@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The compressed RAM disk under real clients: file systems, databases, swap, nbdcopy, qemu, fio.
+"""The compressed RAM disk with real clients: file systems, databases, swap, nbdcopy, qemu, fio.
 
 run.py --memfold FILE --plugin FILE [--soak] [NAME...]
 

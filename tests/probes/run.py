@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Looks at the probes of what was built, and listens to them.
+"""Checks the probes of the built binaries, statically and with tracers.
 
-1. The notes of each binary, as readelf shows them, against the table in docs/probes.md: names, numbers of arguments, one place and one semaphore each, a nop at the place.
-2. bpftrace counts what fires while a program does known numbers of things; the program says how many.
-3. Each script in tools/ runs and shows what it should, `memfold run` included.
-4. gdb, a tracer that needs nothing of the kernel but ptrace, counts the same.
+1. The notes of each binary, as readelf shows them, agree with the table in docs/probes.md: names, numbers of
+   arguments, one location and one semaphore each, a nop at the location.
+2. bpftrace counts the probes that fire while a program performs known numbers of operations, which it prints.
+3. Each script in tools/ runs and shows what it should, including those for `memfold run`.
+4. gdb, a tracer that needs only ptrace from the kernel, counts the same.
 
-What needs a tracer that is not there, or not allowed, is skipped, and said so. The notes are always looked at.
+Checks that need a tracer that is missing or not allowed are reported and skipped. The notes are always
+checked.
 """
 
 import argparse
@@ -22,21 +24,21 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 NOP = {"X86-64": b"\x90", "AArch64": b"\x1f\x20\x03\xd5"}
-# What must be there, whatever else is.
+# Probes that must always exist.
 WANTED = {
     "program": ("list_", "slab_", "heap_", "store_", "compress", "decompress", "test_list_", "test_heap_"),
     "library": ("list_", "slab_", "heap_", "store_", "compress", "decompress", "test_list_", "test_heap_"),
     "preload": ("runtime_", "store_", "compress", "decompress"),
 }
-# The program makes no node longer, and its store has too few holes.
+# The program lengthens no node, and its store has too few holes.
 MAY_LACK = {"program": {"heap_resize", "test_heap_resize"}, "library": set(), "preload": set()}
-# What bpftrace and the kernel say where tracefs is not mounted, which no script needs.
+# Messages of bpftrace and the kernel if tracefs is not mounted, which no script needs.
 CHATTER = ("RLIMIT_MEMLOCK", "uprobe_events", "failed to detach")
 ADDS, ROUNDS, LIES = 3000, 2, 4
 
 
 class Failure(Exception):
-    """A check that did not hold."""
+    """A failed check."""
 
 
 def holds(what, otherwise):
@@ -49,14 +51,14 @@ def output(*command, **more):
 
 
 def documented():
-    """Names of docs/probes.md with their arguments."""
+    """The probes in docs/probes.md with their arguments."""
     text = (ROOT / "docs/probes.md").read_text().split("## The probes")[1].split("\n## ")[0]
     rows = re.findall(r"^\| `(\w+)` \| ([\w, ]+) \|", text, re.M)
     return {name: arguments.split(", ") for name, arguments in rows}
 
 
 def in_source():
-    """The same of the list in the source."""
+    """The same from the list in the source."""
     text = (ROOT / "crates/memfold/src/probe/mod.rs").read_text().split("\nprobes! {")[1]
     rows = re.findall(r"^    (\w+)\(([\w, ]*)\)(?: in \w+ at \d)?;", text, re.M)
     return {name: arguments.split(", ") for name, arguments in rows}
@@ -69,7 +71,7 @@ def sections(binary):
 
 
 def notes(binary):
-    """Place, semaphore and arguments of each probe of ours."""
+    """Location, semaphore and arguments of each of memfold's probes."""
     found = re.findall(
         r"Provider: memfold\s+Name: (\w+)\s+Location: (0x\w+), Base: (0x\w+), Semaphore: (0x\w+)\s+Arguments: ?(.*)",
         output("readelf", "-nW", binary),
@@ -103,7 +105,7 @@ def check_notes(kind, binary, table):
 
 
 def begin_tracing(arguments, log):
-    """Starts bpftrace with a script that prints a word at its beginning, and waits until it listens."""
+    """Starts bpftrace with a script that prints a word at its start, and waits until it listens."""
     with open(log, "w") as file:
         tracer = subprocess.Popen(["bpftrace", *map(str, arguments)], stdout=file, stderr=subprocess.STDOUT)
     for _ in range(900):
@@ -117,7 +119,7 @@ def begin_tracing(arguments, log):
 
 
 def end_tracing(tracer):
-    """What was counted is printed now. It does not hear a signal that comes just before it begins to wait."""
+    """Ends bpftrace, which then prints its counts. It may miss a signal that arrives just before it waits."""
     for _ in range(60):
         tracer.send_signal(signal.SIGINT)
         try:
@@ -130,7 +132,7 @@ def end_tracing(tracer):
 
 
 def until_quiet(log):
-    """Waits until bpftrace has shown what came last: it does not look for that when it is told to end."""
+    """Waits until bpftrace has shown the last events, which it does not read after it is told to end."""
     size, since = -1, time.monotonic()
     until = since + 10
     while time.monotonic() < min(since + 0.5, until):
@@ -140,7 +142,7 @@ def until_quiet(log):
 
 
 def bpftrace(arguments, command):
-    """What bpftrace and a program print that runs meanwhile."""
+    """Runs a program under bpftrace; returns the output of both."""
     with tempfile.TemporaryDirectory() as directory:
         log = Path(directory) / "log"
         tracer = begin_tracing(arguments, log)
@@ -157,7 +159,7 @@ def bpftrace(arguments, command):
 
 
 def no_bpftrace(program):
-    """Why bpftrace can't be used here, if it can't."""
+    """The reason why bpftrace cannot be used here, or None."""
     if not shutil.which("bpftrace"):
         return "bpftrace is missing (apt-get install bpftrace)"
     one = f"usdt:{program}:memfold:list_clear {{ }} BEGIN {{ exit(); }}"
@@ -222,7 +224,8 @@ def run_scripts(program, preload):
             bad = {probe for probe, verdict in verdicts if verdict == "1"}
             holds(bad == {"test_list_add"}, f"wrong ones: {verdicts}")
             holds(verdicts[("test_heap_alloc", "0")] > 10 and verdicts[("test_heap_free", "0")] > 10, f"{verdicts}")
-        # What is shown of each second, and of what is left of one at the end, adds up: but for what fires just while a script shows its numbers and begins anew.
+        # The figures of all seconds, and of the rest at the end, add up, except for probes that fire just
+        # while a script prints its numbers and resets them.
         counts = {}
         if name == "rates.bt":
             for probe in ("list_add", "heap_fault", "heap_peek"):
@@ -233,7 +236,7 @@ def run_scripts(program, preload):
         wrong = {probe: (count, expected[probe]) for probe, count in counts.items() if not 0.99 * expected[probe] <= count <= expected[probe]}
         holds(not wrong, f"tools/{name}: shown, and said by the program: {wrong}:\n{text[-2000:]}")
     if preload:
-        # It has neither lists nor heaps: what is not there is passed over.
+        # The library has neither lists nor heaps, so the missing probes are skipped.
         holds("Tracing" in bpftrace([ROOT / "tools/rates.bt", preload], ["true"]), "tools/rates.bt with a library")
     print(f"probes: {len(shows)} scripts of tools/ show what they should, the verdicts of lists that are wrong included")
 
@@ -284,7 +287,7 @@ def memfold_run(memfold, preload):
 
 
 def memfold_spill(memfold, preload):
-    """Random bytes, half of which go to a file: what is counted is what the statistics say."""
+    """Random bytes, half of which are spilled to a file: the counts must equal the statistics."""
     program = "import os; a = [os.urandom(1 << 20) for i in range(80)]; print(sum(x[k] >= 0 for x in a for k in range(0, 1 << 20, 4096)))"
     counts = "".join(
         f"usdt:{preload}:memfold:{probe} {{ @{name} = {what}; }}\n"
@@ -323,7 +326,7 @@ def memfold_spill(memfold, preload):
         }
         holds(stats["pages_spilled"] > 5000 and stats["pages_fetched"] > 100, f"too few to tell: {stats}")
         wrong = {name: (found.get(name, 0), count) for name, count in expected.items() if found.get(name, 0) != count}
-        # At the end of the program a batch may be on its way.
+        # When the program ends, a batch may be on its way.
         holds(not wrong and found["answers"] <= found["sent"] <= found["answers"] + 2, f"counted, and said by the statistics: {wrong}, {found}")
         text = log_of_tool.read_text()
         holds(re.search(r"^@fetch_us:", text, re.M) and re.search(r"^\d\d:\d\d:\d\d +\d+ +\d+ +\d+ +\d+", text, re.M), f"spill.bt: {text}")
@@ -338,7 +341,7 @@ def count_with_gdb(program):
     commands = ["set pagination off", "set debuginfod enabled off"]
     for number, probe in enumerate(probes, 1):
         commands += [f"break -probe-stap memfold:{probe}", f"ignore {number} 1000000"]
-    # The third argument of the test probe is the address of its words.
+    # The third argument of the test probe is the address of its text.
     commands += ["break -probe-stap memfold:test_list_add if $_probe_arg1 == 1", "commands", "silent", 'printf "verdict %lu: %s\\n", $_probe_arg1, (char *)$_probe_arg2']
     commands += ["continue", "end", "run", "info breakpoints"]
     with tempfile.TemporaryDirectory() as directory:

@@ -1,8 +1,8 @@
 """The programs, their loads, and what each needs.
 
-A case says how to make its input, which command runs the program, and which files the command writes. `small`
-is the size for `make test`, `big` the one for `make test-programs`. If a size has parts, they are the number of
-entries, the size of each, and the heap: the fewer entries, the less often each page is touched.
+A case says how its input is made, which command runs the program, and which files the command writes. `small`
+is the size for `make test`, `big` the one for `make test-programs`. If a size has parts, they are the number
+of entries, the size of each, and the heap: with fewer entries, each page is touched less often.
 """
 
 import os
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Callable
 
 LOAD = Path(__file__).resolve().parent / "load"
-# A shim on the PATH may be a script; the tests are about the interpreter itself.
+# The interpreter itself, since a shim on the PATH may be a script.
 PYTHON = sys.executable
 
 
@@ -50,13 +50,13 @@ def numpy_python():
 
 
 def redis_server():
-    """The server. Debian's redis-tools contains it, too, under the name of the checker, which is the same
+    """The server. Debian's redis-tools also contains it, under the name of the checker, which is the same
     program.
     """
     return shutil.which("redis-server") or shutil.which("redis-check-rdb")
 
 
-# Needs that are not a command of that name.
+# Needs that are not the name of a command.
 PROVIDERS = {"numpy": numpy_python, "redis-server": redis_server}
 
 
@@ -74,12 +74,12 @@ def compiled_java(directory, size):
 
 
 def redis_link(directory, size):
-    # The program's name decides which of the two it is.
+    # The program's name decides whether it is the server or the checker.
     (directory / "redis-server").symlink_to(redis_server())
 
 
-# In a cgroup with a small limit, which is how the bench runs its peers, both make their heap and collector
-# smaller. With these options every peer runs the same program.
+# In a cgroup with a small limit, which the benchmark uses for some peers, both make their heap and collector
+# smaller. With these options the program is the same under every peer.
 NODE_HEAP = ("--max-old-space-size=4144", "--max-semi-space-size=16")
 NO_CONTAINER = ("-XX:-UseContainerSupport",)
 

@@ -1,9 +1,9 @@
 """How much memory a tree of processes uses, seen from outside.
 
-The figure is the one that memfold's limit refers to: private anonymous memory, each page counted once. A
-separate memory cgroup gives it exactly (`rss` in version 1, `anon` in version 2) and cheaply; where none can be
-made, it is the sum of `Pss_Anon` over the tree. `shmem` is reported separately: under memfold it is the memory
-that memfold shares between its processes, which counts as well.
+The figure is the one to which memfold's limit refers: private anonymous memory, each page counted once. A
+separate memory cgroup gives it exactly (`rss` in version 1, `anon` in version 2) and cheaply; where none can
+be made, it is the sum of `Pss_Anon` over the tree. `shmem` is reported separately: under memfold it is the
+memory that memfold shares between its processes, which also counts.
 """
 
 import contextlib
@@ -20,9 +20,10 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def take_charge():
-    """Makes this process adopt orphans of the trees started here, and turns signals that end it into exceptions.
+    """Makes this process adopt orphans of the trees started here, and turns signals that end it into
+    exceptions.
 
-    So in any case the trees are seen, ended, and their files removed.
+    So the trees are always seen and ended, and their files removed.
     """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -35,7 +36,7 @@ def read_text(path):
 
 
 def descendants(pid):
-    """`pid` and all of its descendants that are alive."""
+    """`pid` and all of its live descendants."""
     found, queue = [], [pid]
     while queue:
         one = queue.pop()
@@ -60,7 +61,7 @@ def own_cgroup():
         number, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             here = v1 + path
-            # In a container the path may be the host's and the mount our own.
+            # In a container the path may be the host's, while the mount is the container's.
             return 1, here if os.path.isdir(here) else v1
         if number == "0" and v2 and "memory" in read_optional(v2 + "/cgroup.controllers").split():
             here = v2 + path.rstrip("/")
@@ -84,7 +85,7 @@ class Cgroup:
 
     @staticmethod
     def make(name):
-        """A new cgroup, or None if it may not be made."""
+        """A new cgroup, or None if it cannot be made."""
         try:
             version, parent = own_cgroup()
             if version == 2 and "memory" not in read_optional(parent + "/cgroup.subtree_control").split():
@@ -141,8 +142,8 @@ class Tree:
         return command
 
     def pids(self):
-        # Daemons of the tree have become our own children. So has the client of a server, but it holds little
-        # memory.
+        # Daemons of the tree have become children of this process. So is the client of a server, but it uses
+        # little memory.
         return descendants(self.root) if self.root else []
 
     def sample(self):
@@ -174,7 +175,7 @@ class Sampler(threading.Thread):
         self.start()
 
     def run(self):
-        with contextlib.suppress(OSError):  # only root may have a higher priority than what it watches
+        with contextlib.suppress(OSError):  # only root may raise its priority above that of the tree
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), -10)
         while not self.done.wait(self.period):
             try:
@@ -195,7 +196,7 @@ class Sampler(threading.Thread):
 
 
 class Run:
-    """The result of running a command: status, times, memory, and where its output is."""
+    """The result of running a command: status, times, memory, and the location of its output."""
 
     def __init__(self, status, wall, cpu, sampler, timed_out):
         self.status, self.wall, self.cpu, self.timed_out = status, wall, cpu, timed_out
@@ -206,9 +207,9 @@ def run(command, directory, *, stdout, stderr, client=None, env=None, period=0.0
         on_sample=None, extra=None, timeout=600, hard_limit=None):
     """Runs `command` in `directory` and samples its tree's memory.
 
-    With `client`, that command runs outside of the tree while `command` serves it; the output that is kept is
-    the client's, and the client ends the server. `extra` returns bytes that count as well but are outside of
-    the tree.
+    With `client`, that command runs outside of the tree while `command` serves it; the kept output is the
+    client's, and the client ends the server. `extra` returns bytes that also count but are outside of the
+    tree.
     """
     with contextlib.ExitStack() as ending, open(stdout, "wb") as out, open(stderr, "wb") as err:
         meter = Cgroup.make("tree") or Tree()
@@ -252,7 +253,7 @@ def kill(pid, number=signal.SIGKILL):
 
 
 def excess(samples, limit):
-    """(bytes, samples) by which and how often a limit was exceeded beyond its tolerance of 5 % + 8 MiB."""
+    """(bytes, samples) by which a limit was exceeded beyond its tolerance of 5 % + 8 MiB."""
     allowed = limit * 1.05 + 8 * MIB
     over = [size - allowed for _, size in samples if size > allowed]
     return int(max(over, default=0)), len(over)

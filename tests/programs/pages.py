@@ -1,7 +1,7 @@
-"""Takes a sample of the pages of a stopped tree and measures how well they compress.
+"""Samples the pages of a stopped tree and measures how well they compress.
 
-A page of one repeated word is not counted, because it never reaches a codec. The ratio is that of zstd level 1
-over pages of 4 KiB, each compressed alone.
+A page of one repeated word is not counted, because it never reaches a codec. The ratio is that of zstd level
+1 over pages of 4 KiB, each compressed separately.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ import time
 PAGE = 4096
 RUN = 64  # pages sampled together
 PRESENT, FILE_OR_SHARED = 1 << 63, 1 << 61
-# A reservation, not data: scanning its page table would take longer than the test.
+# Larger mappings are reservations, not data; scanning their page tables would take longer than the test.
 TOO_WIDE = 64 << 30
 
 
 class Zstd:
-    """The system's libzstd, without a Python package."""
+    """The system's libzstd, used without a Python package."""
 
     def __init__(self):
         self.lib = ctypes.CDLL(ctypes.util.find_library("zstd") or "libzstd.so.1")
@@ -55,9 +55,11 @@ def resume(pids):
 
 
 class Catcher:
-    """Stops a tree each time it has grown by a thirtieth, from `least` bytes on, and uses a sample of its pages.
+    """Stops a tree each time it has grown by a thirtieth, from `least` bytes on, and uses a sample of its
+    pages.
 
-    Pass `look` to a sampler. `caught` is what `use` returned for the last sample, the one nearest to the peak.
+    Pass `look` to a sampler. `caught` is what `use` returned for the last sample, the one nearest to the
+    peak.
     """
 
     def __init__(self, least, use, share=8):
@@ -94,7 +96,7 @@ def chosen(start, end, share):
 
 
 def sample(pids, share=8):
-    """Yields the resident private anonymous pages of the (stopped) processes, in one of `share` runs."""
+    """Yields resident private anonymous pages of the (stopped) processes, those in one of `share` runs."""
     for pid in pids:
         try:
             pagemap = os.open(f"/proc/{pid}/pagemap", os.O_RDONLY)

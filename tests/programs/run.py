@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Runs real programs in less memory and checks that nothing else changed.
+"""Runs real programs in less memory and checks that nothing else changes.
 
-For each program, a plain run is sampled and gives the peak of its private anonymous memory. A second one is
-stopped near that peak, and its pages tell how well its data compress (r). Short programs vary from run to run
+For each program, a plain run is sampled and gives the peak of its private anonymous memory. A second run is
+stopped near that peak, and its pages show how well its data compress (r). Short programs vary from run to run
 because of their collectors and threads, so both are done three times: the highest peak and the median of r
 count. Then `memfold run` gets the limit
 
     limit = peak x max(0.4, 0.12 + 1.05 / r)
 
-The program's output, exit status and files must equal those of the plain run, byte for byte. The memory of the
-whole tree, sampled from outside, must stay within the limit's tolerance, and the statistics must show that
-pages were really evicted and restored.
+The program's output, exit status and files must equal those of the plain run, byte for byte. The memory of
+the whole tree, sampled from outside, must stay within the limit's tolerance, and the statistics must show
+that pages were really evicted and restored.
 """
 
 import argparse
@@ -29,7 +29,7 @@ import pages
 from cases import CASES
 
 MIB = memory.MIB
-# Fewer than this and the run proves nothing.
+# With fewer than this, the run proves nothing.
 LEAST_COMPRESSED, LEAST_FAULTED = 2000, 50
 # A plain run of fewer seconds is repeated.
 SHORT, REPEATS = 2.0, 3
@@ -64,11 +64,9 @@ class Attempt:
         case.prepare(self.source, size)
 
     def run(self, name, prefix=(), runner=memory.run, **options):
-        """Runs the case once with `runner`; the result includes its output, its files and memfold's
-        messages.
-        """
+        """Runs the case once with `runner`; the result has its output, its files and memfold's messages."""
         directory = self.place / name
-        # The same directory for every run: a path may be part of what a program writes.
+        # Every run uses the same directory, since a program may write its path.
         work = self.place / "work"
         shutil.rmtree(directory, ignore_errors=True)
         shutil.copytree(self.source, work, symlinks=True)
@@ -132,7 +130,7 @@ def tail(result):
 
 
 def run_case(case, size, memfold, zstd, options):
-    """Does all runs of a case; returns a row of figures, raises Failure."""
+    """Performs all runs of a case; returns a row of figures, or raises Failure."""
     row = {"name": case.name, "size": size}
     with tempfile.TemporaryDirectory(prefix=f"memfold-{case.name}-", dir=options.tmp) as place:
         attempt = Attempt(case, size, Path(place))

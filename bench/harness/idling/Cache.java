@@ -5,10 +5,10 @@ import java.util.Map;
 import java.util.Random;
 
 /**
- * A cache of documents on the heap. Reads from standard input, one a line: `work SECONDS` looks documents up, prints how many a second; an end of
- * input ends it.
+ * A cache of documents on the heap. Reads commands from standard input, one per line: `work SECONDS` looks up
+ * documents and prints how many per second. The end of the input ends it.
  *
- * usage: java Cache DOCUMENTS HOT     HOT of them are asked for
+ * usage: java Cache DOCUMENTS HOT     HOT documents are looked up
  */
 public class Cache {
     record Document(int number, String title, String[] tags, long[] visits) {}

@@ -1,8 +1,9 @@
-/* Asks a memcached server for random keys over several connections, each of which waits for its answer, and counts.
+/* Requests random keys from a memcached server over several connections, each of which waits for its answer.
  *
  * usage: gets SOCKET FIRST KEYS SECONDS
  *
- * Keys are key:000000000000 and so on, KEYS of them from FIRST on. Prints answers a second, and ends with 1 if a key was missing. */
+ * Keys are key:000000000000 and so on, KEYS of them from FIRST on. Prints answers per second, and exits with 1
+ * if a key was missing. */
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-"""Programs that hold data and are asked for some of it: how each is started, filled and asked.
+"""Programs that hold data and serve requests for some of it: how each is started, filled and queried.
 
-`work` returns answers a second. What is asked for is a part of the data, as with most caches; `default` is what
-redis-benchmark does when it is told nothing but a range of keys.
+`work` returns answers per second. Requests go to a part of the data, as with most caches. `default` is what
+redis-benchmark does if it gets only a range of keys.
 """
 
 import json
@@ -17,7 +17,7 @@ WORDS = "amber basin cedar delta ember fjord grove harbor island juniper kettle 
 
 
 def documents(count):
-    """Values as an application would cache them, each another."""
+    """Distinct values, as an application would cache them."""
     rng = random.Random(7)
     for number in range(count):
         yield json.dumps({"id": number, "session": f"{rng.getrandbits(96):024x}", "user": f"{rng.choice(WORDS)}{rng.randrange(100000)}",
@@ -27,7 +27,7 @@ def documents(count):
 
 
 class Server:
-    """What all of them have."""
+    """The common part of all servers."""
 
     packages = ()
 
@@ -38,10 +38,10 @@ class Server:
         return ", ".join(need for need in self.needs if not shutil.which(need))
 
     def prepare(self):
-        """What is made before the start."""
+        """Makes what must exist before the start."""
 
     def fill(self, process):
-        """Gives it its data."""
+        """Fills it with data."""
 
     def end(self, process):
         process.terminate()
@@ -92,7 +92,7 @@ class Redis(Server):
 
 
 class RedisDefault(Redis):
-    """A million keys of redis-benchmark's default values, all of them asked for."""
+    """Up to 1.5 million keys with redis-benchmark's default values, with requests for all of them."""
 
     name = "redis, default values"
     quick, full = 300_000, 1_500_000
@@ -134,7 +134,7 @@ class Memcached(Server):
 
 
 class Asked(Server):
-    """A program that works when a line tells it to."""
+    """A program that works when a line on its input tells it to."""
 
     piped = True
 

@@ -1,6 +1,7 @@
-"""An SQLite database in memory. Reads from standard input: `work SECONDS` looks rows up and prints how many a second.
+"""An SQLite database in memory. Reads commands from standard input: `work SECONDS` looks up rows and prints
+how many per second.
 
-usage: table.py ROWS HOT     HOT of them are asked for
+usage: table.py ROWS HOT     HOT rows are looked up
 """
 
 import random

@@ -1,6 +1,6 @@
 """How much fits, and whether the limit is kept while a program grows as fast as it can.
 
-The load is memeater's: unique captured pages are written, then read back and compared byte by byte.
+The load is memeater's: distinct captured pages are written, then read back and compared byte by byte.
 """
 
 import json
@@ -18,7 +18,7 @@ STEP = LIMIT // 8
 
 
 def eat(peer, binaries, files, amount, place, threads=1, limit=LIMIT, **options):
-    """One run of memeater; (kept the limit and read everything back correctly, its figures)."""
+    """One run of memeater; (whether it kept the limit and read everything back correctly, its figures)."""
     place = Path(place)
     command = [str(binaries / "memeater"), "--amount", str(amount), "--threads", str(threads)]
     for file in files:
@@ -55,7 +55,7 @@ def largest(peer, binaries, files, place, start=3 * LIMIT):
 
 
 def section(binary, results, options, binaries, files):
-    """The table of CRAMES 6.2: no memfold, without the reserve, with it, and other fill ratios."""
+    """The table of CRAMES 6.2: without memfold, without and with the reserve, and with other fill ratios."""
     ways = [("reserve, fill ratio 56/64", []), ("no reserve", ["--no-reserve"])]
     if not options.quick:
         ways += [(f"reserve, fill ratio {ratio}/64", ["--fill-ratio", f"{ratio}/64"]) for ratio in (32, 48, 60, 63)]

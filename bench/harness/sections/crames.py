@@ -1,15 +1,18 @@
-"""CRAMES's table III again (Yang et al., 2010): audio coding, JPEG, MPEG and matrix multiplication in less and less memory.
+"""CRAMES's table III repeated (Yang et al., 2010): audio coding, JPEG, MPEG and matrix multiplication in less
+and less memory.
 
-The paper ran adpcm, jpeg (cjpeg and djpeg, progressive) and mpeg2 of MediaBench and a product of matrices of 512 by 512, on a
-hand-held computer with 20 MB down to 8 MB for programs. Here the same four kinds of work are done by programs of Debian, each
-with 200 MiB of private anonymous memory or more, in 100 % down to 40 % of its own peak:
+The paper ran adpcm, jpeg (cjpeg and djpeg, progressive) and mpeg2 of MediaBench and a product of matrices of
+512 by 512, on a hand-held computer with 20 MB down to 8 MB for programs. Here programs from Debian do the
+same four kinds of work, each with 200 MiB of private anonymous memory or more, in 100 % down to 40 % of its
+own peak:
 
-- audio: ffmpeg turns a recording of 16 minutes round and codes it as IMA ADPCM. It keeps all samples; each is written once
-  and read once.
-- jpeg: cjpeg and djpeg of a photograph of 75 megapixels, progressive, in three qualities. All coefficients are kept, and every
-  scan goes over them.
-- mpeg: mpeg2enc, which is of one descent with the paper's, with groups of up to 60 pictures, which it keeps.
-- matrix: numpy multiplies two matrices of 3000 by 3000 with the reference BLAS (another BLAS is many times as fast).
+- audio: ffmpeg reverses a recording of 16 minutes and codes it as IMA ADPCM. It keeps all samples; each is
+  written once and read once.
+- jpeg: cjpeg and djpeg of a photograph of 75 megapixels, progressive, in three qualities. All coefficients
+  are kept, and every scan passes over them.
+- mpeg: mpeg2enc, which is related to the paper's encoder, with groups of up to 60 pictures, which it keeps.
+- matrix: numpy multiplies two matrices of 3000 by 3000 with the reference BLAS (another BLAS is many times as
+  fast).
 """
 
 import hashlib
@@ -30,9 +33,9 @@ MIB = memory.MIB
 LEVELS = (100, 90, 80, 70, 60, 50, 40)
 QUICK_LEVELS = (100, 70, 40)
 PAIRS, QUICK_PAIRS = 5, 2
-# A run is killed when it has taken this many times the plain time; how much slower it is tells nothing more.
+# A run is killed after this many times the plain time; an even larger slowdown adds no information.
 HOPELESS = 5
-# The goal is the paper's own result with PBPM: 0.2 % and 9.2 %, here with room for noise in the mean.
+# The goal is the paper's own result with PBPM, 0.2 % and 9.2 %, with room for noise in the mean.
 MEAN_GOAL, WORST_GOAL = 0.02, 0.09
 # Student's t for 95 %, two-sided, by degrees of freedom; beyond the table, the last value is conservative.
 T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120, 2.110,
@@ -45,7 +48,7 @@ MPEG = "mpeg2enc -v 0 -f 3 -b 8000 -q 6 -g 30 -G 60 -o film.m2v < film"
 
 
 def media(kind, place):
-    """How a case gets its input: a link to a file that is made once and kept in `place`."""
+    """Gives a case its input: a link to a file that is made once and kept in `place`."""
     def prepare(directory, size):
         place.mkdir(parents=True, exist_ok=True)
         made_by = hashlib.sha256(MEDIA.read_bytes()).hexdigest()[:8]
@@ -55,7 +58,7 @@ def media(kind, place):
             part = path.with_name(path.name + ".part")
             cases.output_of([cases.numpy_python(), MEDIA, kind, str(size)], part)
             part.rename(path)
-        with open(path, "rb") as file:  # into the page cache on our account, not on the first run's
+        with open(path, "rb") as file:  # into the page cache, not charged to the first run
             while file.read(1 << 22):
                 pass
         (directory / kind).symlink_to(path)
@@ -80,7 +83,7 @@ def programs_over(place):
 
 
 def interval(logs):
-    """(ratio, low, high): the geometric mean, and Student's 95 % interval for it; no bounds for fewer than
+    """(ratio, low, high): the geometric mean, and its 95 % interval by Student's t; no bounds for fewer than
     two values.
     """
     mean = statistics.fmean(logs)
@@ -91,7 +94,7 @@ def interval(logs):
 
 
 def blas():
-    """The library that numpy uses for products: the figures depend on it."""
+    """The library that numpy uses for products; the figures depend on it."""
     library = Path("/etc/alternatives/libblas.so.3-x86_64-linux-gnu")
     return str(library.resolve()) if library.exists() else None
 
@@ -137,9 +140,7 @@ def outcome(limited):
 
 
 def held(limited):
-    """Whether the limit was kept in all runs for which that is known: a run that was killed has left no
-    statistics.
-    """
+    """Whether the limit was kept in all runs for which that is known: a killed run leaves no statistics."""
     known = [row["held"] for row in limited if row["stats"]]
     return all(known) if known else None
 
@@ -154,7 +155,7 @@ def compared(rows):
                 if ("memfold", pair) in of and ("no limit", pair) in of]
 
         def logs(key):
-            # If one run did not produce the plain one's output, the level has no figure.
+            # If the output of one run differs from the plain one, the level has no figure.
             if not all(row["same"] and row[key] for pair in both for row in pair):
                 return []
             return [math.log(one[key] / other[key]) for one, other in both]
@@ -192,7 +193,7 @@ def line(program, level, cell):
 
 
 def summary(found, pairs):
-    """Mean and worst penalty, of each program and of all, beside the goal."""
+    """Mean and worst penalty, for each program and for all, beside the goal."""
     programs_seen = dict.fromkeys(program for program, _ in found)
     lines = []
     for name in (*programs_seen, "all"):
@@ -201,7 +202,7 @@ def summary(found, pairs):
         if not measured:
             lines.append([name, *[None] * 6])
             continue
-        # One mean over all levels and programs for each pair; the interval is that of these means.
+        # Each pair gives one mean over all levels and programs; the interval is that of these means.
         complete = min(len(logs) for logs in measured.values())
         means = [statistics.fmean(logs[pair] for logs in measured.values()) for pair in range(complete)]
         ratio, low, high = interval(means)

@@ -1,7 +1,7 @@
 """How long a fault takes, measured in the faulting thread.
 
-Memory that was evicted is touched at single random pages, after other memory was released, so that no room has
-to be made. touch reports touches of more than 2 us separately: those were faults.
+Memory that was evicted is touched at single random pages, after other memory was released, so that no room
+has to be made. The load `touch` reports touches of more than 2 us separately; those were faults.
 """
 
 import tempfile

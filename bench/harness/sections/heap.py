@@ -1,9 +1,9 @@
 """ncdu's four operations with the memory of the compressed heap: in the heap, and with malloc under zram and
 `memfold run`.
 
-The heap's version runs first, without a limit from outside. The malloc version then gets the same total, either
-the heap's peak or its memory after the scan, as requested. `bench-heap once` does the operations and prints the
-figures of each; every run must arrive at the same sums.
+The heap's version runs first, without an external limit. The malloc version then gets the same total, either
+the heap's peak or its memory after the scan, as requested. `bench-heap once` performs the operations and
+prints the figures of each; every run must arrive at the same sums.
 """
 
 import json
@@ -16,12 +16,12 @@ import report
 
 MIB = memory.MIB
 OPERATIONS = ("scan", "open", "browse", "delete")
-# What every run of one tree must agree on.
+# The figures on which all runs of one tree must agree.
 FACTS = ("nodes", "node_bytes", "opened", "drawn", "sum")
 
 
 class Failed(Exception):
-    """A run that had to complete did not, or read another tree."""
+    """A run that had to complete has failed, or has read another tree."""
 
 
 def one(peer, command, total, place, timeout):
@@ -37,7 +37,7 @@ def one(peer, command, total, place, timeout):
         row["words"] = (place / "err").read_text()[-300:]
     if isinstance(peer, peers.Memfold):
         row["over_bytes"] = memory.excess(result.samples, total)[0]
-        # Without its command line, which contains paths of this machine.
+        # The command line is left out, since it contains paths of this machine.
         row["stats"] = {name: value for name, value in (result.stats or {}).items() if name != "command"}
     return row
 

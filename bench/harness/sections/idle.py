@@ -1,4 +1,5 @@
-"""Programs that are asked for a part of their data and then lie idle: what stays resident, and what that costs.
+"""Programs that serve requests for a part of their data and then are idle: what stays resident, and what that
+costs.
 
 Each run: start, fill, work, idle, work. Resident is the private anonymous memory of the whole tree, including
 memfold's own, sampled all the time; lowest is the minimum in the second half of the idle time. Throughput is
@@ -24,7 +25,8 @@ MODES = {
     "auto": ["--limit", "auto"],
     "proactive": ["--proactive=10"],
 }
-# What the README of smash reports, peak to lowest resident and throughput, on another machine and other loads.
+# The figures in the README of smash, peak to lowest resident and throughput, on another machine with other
+# loads.
 SMASH = {"memcached": (0.88, 1.05), "sqlite in memory": (0.73, 0.91), "redis, documents": (0.58, 0.75), "redis, default values": (0.58, 0.75)}
 WORK, IDLE = 10, 35
 
@@ -95,7 +97,7 @@ def one(memfold, options, server, place, work, idle):
 
 @contextlib.contextmanager
 def running(server, place, prefix=(), samples=None):
-    """The filled server and its process; its resident memory goes to `samples`."""
+    """The filled server and its process; its resident memory is added to `samples`."""
     server.prepare()
     piped = subprocess.PIPE if getattr(server, "piped", False) else subprocess.DEVNULL
     with open(place / "log", "wb") as log:

@@ -1,4 +1,4 @@
-"""What memfold costs a program that never comes near its limit: CPU, memory, start-up time."""
+"""The cost of memfold for a program that never comes near its limit: CPU, memory, start-up time."""
 
 import statistics
 import tempfile

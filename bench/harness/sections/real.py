@@ -1,5 +1,6 @@
-"""The real programs of tests/programs under every peer, all with the same total. If zram cannot keep a program
-within it, the least total at which the program completed is shown, and memfold is measured with that one, too.
+"""The real programs of tests/programs under every peer, all with the same total. If zram cannot keep a
+program within it, the least total with which the program completed is shown, and memfold is also measured
+with that.
 """
 
 import tempfile
@@ -39,8 +40,8 @@ def measure(case, size, others, repeats, place, zstd, timeout):
             rows.append({**row, "skipped": str(why)})
             return
         same = (result.status, result.stdout, result.files) == (plain.status, plain.stdout, plain.files)
-        # A different output under a peer counts as not finished: either the program was killed, or memfold is at
-        # fault.
+        # A different output under a peer counts as unfinished: either the program was killed, or memfold has
+        # a bug.
         row.update(wall=result.wall if same else None, cpu=result.cpu if same else None, peak_bytes=result.peak,
                    same=same, status=result.status, unsettled=getattr(result, "unsettled", False))
         if isinstance(peer, peers.Memfold):
@@ -55,7 +56,7 @@ def measure(case, size, others, repeats, place, zstd, timeout):
         loose = [row for row in rows if row["repeat"] == repeat and row.get("unsettled") and row["wall"] is not None]
         memfold = next((peer for peer in others if peer.name == "memfold"), None)
         if loose and memfold:
-            # If one needs more, both get more: as much as the fastest of them had.
+            # If zram needs more, memfold also runs with the total of the fastest zram run.
             quickest = min(loose, key=lambda row: row["wall"])
             once(memfold, quickest["peak_bytes"] // 4096 * 4096, WITH_MORE, repeat)
     return rows

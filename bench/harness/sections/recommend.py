@@ -1,8 +1,8 @@
-"""The limits that `memfold analyze` recommends, tried out: the same program under `memfold run` with that limit.
+"""Tries the limits that `memfold analyze` recommends: the same program under `memfold run` with that limit.
 
-Each program is started plainly, filled, and analysed while it works. Then it is started again under the limit,
-filled, and does the same work twice. In the first round, memory that was still uncompressed after filling
-settles; the second round counts.
+Each program is started plainly, filled, and analysed while it works. Then it is started again under the
+limit, filled, and does the same work twice. In the first round, memory that was still uncompressed after
+filling settles; the second round counts.
 """
 
 import json
@@ -45,7 +45,7 @@ def section(memfold, results, options):
 
 
 def one(memfold, kind, quick, work):
-    """One program plainly and with the limit."""
+    """One program, plainly and with the limit."""
     with tempfile.TemporaryDirectory(prefix="memfold-bench-") as place, idle.running(kind(place, quick), Path(place)) as (server, process):
         server.work(process, 2)
         worked = []

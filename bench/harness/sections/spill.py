@@ -1,5 +1,5 @@
-"""Touches over 1 GiB of pages with room for half of them, the rest on a tier: a file beside a swap file, an NBD
-server on a local socket, Redis.
+"""Touches over 1 GiB of pages with room for half of them, the rest on a tier: a file (compared with a swap
+file), an NBD server on a local socket, Redis.
 
 First with captured heap pages, which compress about 3:1; then with noise, which does not compress at all, so
 that each page that is not resident or in the store is on the tier.
@@ -21,11 +21,11 @@ from . import synthetic
 
 MIB = memory.MIB
 AMOUNT = 1024 * MIB
-# The pages' contents, how much of them is touched, and in how much memory.
+# The contents of the pages, how much of them is touched, and in how much memory.
 LOADS = [("heap pages", AMOUNT, 210 * MIB, "zipf:0.99", 600_000), ("heap pages", AMOUNT, 210 * MIB, "sequential", 500_000),
          ("heap pages", AMOUNT, 210 * MIB, "uniform", 100_000),
          ("noise", 512 * MIB, 256 * MIB, "zipf:0.99", 300_000), ("noise", 512 * MIB, 256 * MIB, "sequential", 250_000)]
-# Counting shared pages stops the program for a moment; a cgroup's figures do not. So this interval is long, s.
+# The sampling interval in seconds. It is long, since counting shared pages briefly stops the program.
 PERIOD = 0.25
 
 
@@ -126,8 +126,8 @@ def slow(row, key):
 
 
 def fetch(row):
-    """The time in us within which half of the faults on spilled pages were served, including those of the
-    filling and of the check at the end.
+    """The median time in us in which faults on spilled pages were served, including the faults of the filling
+    and of the check at the end.
     """
     return row.get("stats", {}).get("spill", {}).get("fault_us", {}).get("p50")
 

@@ -1,6 +1,6 @@
 """Touches in three patterns over 1 GiB of captured heap pages, every peer with the same total.
 
-The time of the touches alone is compared; the filling and the check of every byte afterwards are measured, too,
+The time of the touches alone is compared; the filling and the final check of every byte are also measured,
 and are in the raw data.
 """
 
@@ -60,7 +60,7 @@ def section(binary, results, options, binaries, files):
     rows, skipped = [], {}
     others = all_peers(binary, options)
     for file in files:
-        Path(file).read_bytes()  # into the page cache on our account, not on the first cgroup's
+        Path(file).read_bytes()  # into the page cache, charged to this process and not to the first cgroup
     for repeat in range(options.repeats):
         for peer in others:
             try:

@@ -7,10 +7,10 @@ use memfold::heap::{Error, Heap, Limit, Options, Session};
 
 use super::load::{Finds, Zipf, cpu, memory, mix};
 
-/// Frames may hold one part in this many of the elements' own bytes.
+/// Frames may hold the elements' own bytes divided by this.
 const RESIDENT: u64 = 16;
-/// Elements come in runs of this length, in order between runs and at random within them: so each block is
-/// compressed a few times, not millions of times.
+/// Elements are inserted in runs of this length: runs are in order, and elements are in random order within a
+/// run. So each block is compressed a few times, not millions of times.
 const RUN: usize = 20_000;
 
 /// Elements, in order.
@@ -86,7 +86,7 @@ pub fn table(elements: u64, cold: &Cold) -> Result<(), String> {
     Ok(())
 }
 
-/// The element to find: its rank, and where elements of that rank are.
+/// The elements to find, by their ranks and the positions of those ranks.
 fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
     let zipf = Zipf::new(len);
     (0..count)
@@ -100,10 +100,11 @@ fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
         .collect()
 }
 
-/// Finds elements in a fully resident list and in one that is nearly all cold; prints nanoseconds of CPU time per
-/// find, and their ratio.
+/// Finds elements in a fully resident list and in one that is almost entirely cold; prints nanoseconds of CPU
+/// time per find, and their ratio.
 ///
-/// The most wanted elements are either side by side (recent elements are wanted most) or anywhere.
+/// The most frequently wanted elements are either adjacent (as if recent elements were wanted most) or
+/// anywhere.
 pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result<(), String> {
     let finds_made = elements.min(500_000);
     println!(
@@ -140,7 +141,7 @@ pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result
             }
         };
         let mut runs = Vec::new();
-        // Once before, so that the wanted elements are resident.
+        // A first pass makes the wanted elements resident.
         time(&cold)?;
         let before = cold_heap.stats();
         for _ in 0..repeats.max(1) {
@@ -158,8 +159,8 @@ pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result
     Ok(())
 }
 
-/// Folds a fully resident list and one that is nearly all cold, with one thread and with one per processor;
-/// prints nanoseconds per element, and the speed-up of all threads.
+/// Folds a fully resident list and one that is almost entirely cold, with one thread and with one per
+/// processor; prints nanoseconds per element, and the speed-up of all threads.
 pub fn folds(elements: u64, cold: &Cold, repeats: usize) -> Result<(), String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     println!(
@@ -213,7 +214,7 @@ fn row(
     Ok(())
 }
 
-/// A hash, so that there is work besides waiting for memory.
+/// A hash, so that there is work other than waiting for memory.
 fn turned(x: u64) -> u64 {
     (0..4).fold(x, |x, _| mix(x))
 }

@@ -15,11 +15,11 @@ use super::{Kind, cpp_peers};
 
 /// A structure to be measured.
 pub struct Peer {
-    /// Its name on the command line, and part of that in tables.
+    /// Its name on the command line, and a part of its name in tables.
     pub name: &'static str,
-    /// It is one of those in `peers.cc`.
+    /// Whether it is in `peers.cc`.
     pub cpp: bool,
-    /// It is memfold's.
+    /// Whether it is memfold's.
     pub own: bool,
 }
 
@@ -49,7 +49,7 @@ pub trait Set<K> {
     fn settle(&mut self) {}
 }
 
-/// The result of one run: CPU times in seconds for all operations of a kind; bytes.
+/// The result of one run: CPU times in seconds for all operations of a kind, and sizes in bytes.
 #[derive(Serialize, Deserialize, Clone)]
 pub struct Run {
     pub peer: String,
@@ -59,7 +59,7 @@ pub struct Run {
     pub left: u64,
     pub insert: f64,
     pub find: f64,
-    /// 0 if nothing is counted.
+    /// 0 if the structure does not count.
     #[serde(default)]
     pub count: f64,
     pub scan: f64,
@@ -126,7 +126,7 @@ pub fn run<K: Key>(peer: &str, load: Load, before: u64, mut set: impl Set<K>) ->
     }
 }
 
-/// What is compared, how often, and where to put the rows.
+/// What is compared, how often, and where the rows go.
 pub struct Comparison<'a> {
     pub kind: Kind,
     pub load: Load,
@@ -258,7 +258,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// The ratios of memfold's structures to those named in the goals, repeat by repeat.
+    /// Prints the ratios of memfold's structures to those named in the goals, repeat by repeat.
     fn print_ratios(&self, rows: &[Row]) {
         let by_name: HashMap<&str, &Row> = rows.iter().map(|row| (row.peer.name, row)).collect();
         for base in self.kind.bases().iter().filter_map(|name| by_name.get(name)) {

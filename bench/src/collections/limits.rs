@@ -1,5 +1,5 @@
-//! The cost of random insertions at each limit of the heap, beside a BTreeSet and redb with a cache of the same
-//! size: each in its own process, one after the other, repeatedly.
+//! Measures the cost of random insertions under each kind of heap limit, compared with a BTreeSet and with
+//! redb with a cache of the same size: each in its own process, one after the other, repeatedly.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -119,7 +119,8 @@ fn median(mut all: Vec<f64>) -> f64 {
     f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2])
 }
 
-/// Runs all and prints a table: user CPU time, because others may use the machine, with its minimum and maximum.
+/// Runs all and prints a table of user CPU time (other programs may use the machine), with its minimum and
+/// maximum.
 pub fn table(elements: u64, sizes: &[u64], repeats: usize) -> Result<(), String> {
     let all = Who::all(sizes);
     let mut rows: Vec<Vec<Row>> = all.iter().map(|_| Vec::new()).collect();

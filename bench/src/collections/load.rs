@@ -1,19 +1,18 @@
-//! The load: which operations are done to the compared structures, in which order, and how time and memory are
-//! measured.
+//! The load: the operations on the compared structures, their order, and how time and memory are measured.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use nix::time::{ClockId, clock_gettime};
 
-/// The order in which elements come.
+/// The order in which elements are inserted.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Order {
     Random,
     Sequential,
 }
 
-/// Which elements are looked for.
+/// Which elements are looked up.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Finds {
     /// Each once
@@ -51,7 +50,7 @@ pub struct Load {
     pub per_slab: usize,
 }
 
-/// An element, computed from its index alone, so that nothing is read from memory for it.
+/// An element, computed from its index alone, so that this needs no memory access.
 pub trait Key: Copy {
     fn at(load: &Load, turn: u64) -> Self;
 }

@@ -1,8 +1,8 @@
 //! `bench-collections`: slab lists and their peers, each in a process of its own.
 //!
-//! Prints nanoseconds of CPU time per operation and bytes of memory per element: the private anonymous memory by
-//! which the process grew. CPU time spent in the second after half of all elements were removed counts as time
-//! for removal.
+//! Prints nanoseconds of CPU time per operation and bytes of memory per element, which is the growth of the
+//! process's private anonymous memory. CPU time spent in the second after the removal of half of all elements
+//! counts as removal time.
 
 mod cold;
 mod compare;
@@ -185,7 +185,7 @@ impl Kind {
         }
     }
 
-    /// The structures against which the goals measure memfold's.
+    /// The structures with which the goals compare memfold's.
     fn bases(self) -> &'static [&'static str] {
         match self {
             Kind::Integers => &["absl"],

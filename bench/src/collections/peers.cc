@@ -1,7 +1,7 @@
 // The peers written in C++: absl::btree_set and std::set, of integers and of strings. Prints one line of JSON.
 //
 // usage: peers PEER integers|strings ELEMENTS ORDER FINDS UNIVERSE
-//        peers PEER trace ELEMENTS ORDER SAMPLES FILE     integers; what each operation took goes to FILE, as trace.rs says
+//        peers PEER trace ELEMENTS ORDER SAMPLES FILE     integers; the trace goes to FILE, as in trace.rs
 
 #include <absl/container/btree_set.h>
 #include <absl/strings/string_view.h>
@@ -40,8 +40,8 @@ struct Text {
     size_t len;
 };
 
-// The type that a set accepts instead of a string for lookups. In Debian, absl's string view is not the standard
-// library's.
+// The type that a set accepts instead of a string for lookups. In Debian, absl's string view is not the
+// standard library's.
 static std::string_view view(const std::set<std::string, std::less<>> &, const Text &x) { return {x.bytes, x.len}; }
 static absl::string_view view(const absl::btree_set<std::string> &, const Text &x) { return {x.bytes, x.len}; }
 
@@ -82,7 +82,7 @@ template <typename Set> void take(Set &set, const Text &x)
         set.erase(found);
 }
 
-// What a scan adds up per element.
+// The number that a scan adds up per element.
 static uint64_t weight(uint64_t x) { return x; }
 static uint64_t weight(const std::string &x) { return x.size() + static_cast<unsigned char>(x[0]); }
 
@@ -122,7 +122,7 @@ static double seconds()
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-// A figure from a file under /proc/self, which gives it in KiB; returned in bytes.
+// A figure in bytes from a file under /proc/self, which has it in KiB.
 static uint64_t figure(const char *path, const char *form)
 {
     FILE *file = fopen(path, "r");
@@ -187,7 +187,7 @@ template <typename Key, typename Set> static int run(const char *name)
     return 0;
 }
 
-// Traces: the time of each operation, and what else happened meanwhile. As in trace.rs.
+// Traces: the time of each operation, and the events during it, as in trace.rs.
 
 static uint64_t allocations;
 
@@ -224,7 +224,7 @@ static inline uint64_t ticks()
 #endif
 }
 
-// What the kernel did to this thread since the last call.
+// The flags of the kernel's work for this thread since the last call.
 static uint32_t kernel()
 {
     static rusage last;

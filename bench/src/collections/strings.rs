@@ -28,7 +28,7 @@ pub fn one(name: &str, load: Load) -> Result<Run, String> {
     })
 }
 
-/// What a scan adds up per string: enough to read it, and to check that all were there.
+/// The number that a scan adds up per string: enough to read the string, and to check that none is missing.
 pub fn weight(text: &str) -> u64 {
     text.len() as u64 + u64::from(text.as_bytes()[0])
 }

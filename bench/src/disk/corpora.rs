@@ -1,15 +1,15 @@
 //! Measures each codec on each file, as chapter 4 of zBeWalgo's evaluation does with zram: B. Warnke, *zBeWalgo*,
 //! Hamburg 2018.
 //!
-//! The ratio is original bytes per byte of [`memfold_disk::Stats::payload_bytes`]. The second table adds the
-//! ratio to the growth of the device's memory, including the index and the store's headers and ends, and the
-//! ratio to all of it, which for files of a few MiB is mostly working memory:
-//! [`memfold_disk::Stats::memory_bytes`]. The memory limit for the effective speeds (see `effective.rs`) is that
-//! of the best contender that compresses when a page is written: data that the background makes denser later need
-//! more room at first.
+//! The ratio is original bytes per byte of [`memfold_disk::Stats::payload_bytes`]. The second table has two
+//! more ratios: to the growth of the device's memory, which includes the index and the store's headers and
+//! ends; and to all of its memory ([`memfold_disk::Stats::memory_bytes`]), which for files of a few MiB is
+//! mostly working memory. The memory limit for the effective speeds (see `effective.rs`) is what the best
+//! contender needs that compresses when a page is written: data that the background thread makes denser later
+//! need more room at first.
 //!
-//! Unlike there, pages that occur twice are kept (the device does not share here, so they gain nothing), and time
-//! is CPU time of the one thread, which never waits.
+//! Unlike there, duplicate pages are kept (the device does not share pages here, so they have no advantage),
+//! and time is the CPU time of the only thread, which never waits.
 
 use std::path::{Path, PathBuf};
 
@@ -44,9 +44,9 @@ struct Row {
 
 struct Cell {
     measured: Measured,
-    /// None if nothing that takes memory was left.
+    /// `None` if nothing was left that takes memory.
     ratio: Option<f64>,
-    /// Write, read, and the effective ones: MiB/s.
+    /// Write, read, and both effective speeds: MiB/s.
     speeds: [f64; 4],
 }
 
@@ -130,7 +130,7 @@ fn cell(cell: &Cell) -> String {
     format!(" {ratio} {write:.0}/{read:.0} @{effective_write:.0}/@{effective_read:.0} |")
 }
 
-/// Geometric means over all files except the zeros, which no codec sees.
+/// Geometric means over all files except the one of zeros, which reach no codec.
 fn means(contenders: &[Contender], rows: &[Row]) {
     println!("\nGeometric means over the {} files:\n", rows.len() - 1);
     println!(
@@ -155,7 +155,7 @@ fn means(contenders: &[Contender], rows: &[Row]) {
     }
 }
 
-/// Original bytes per byte of memory, without `but` bytes.
+/// Original bytes per byte of memory, not counting `but` bytes of memory.
 fn of_memory(one: &Measured, but: u64) -> f64 {
     one.original_bytes as f64 / one.memory_bytes.saturating_sub(but).max(1) as f64
 }

@@ -30,15 +30,15 @@ impl Device {
     }
 }
 
-/// The size of the memory: what the best codec needs for the pages that it compresses. `all` are the results for
-/// one file.
+/// The size of the memory: what the best codec needs for the pages that it compresses. `all` are the results
+/// for one file.
 pub fn room<'a>(all: impl IntoIterator<Item = &'a Measured>) -> u64 {
     let best = all.into_iter().min_by_key(|one| one.written_payload_bytes);
     best.map_or(0, |best| best.written_payload_bytes - best.written_incompressible_bytes)
 }
 
-/// Bytes per second for writing and reading. Writing uses the forms at that time, whatever the background makes
-/// of them later.
+/// Bytes per second for writing and reading. Writing counts the forms at that time, even if the background
+/// thread makes them denser later.
 pub fn speeds(one: &Measured, room: u64, device: Device) -> [f64; 2] {
     let original = one.original_bytes as f64;
     let on_device = |payload: u64, raw: u64| {

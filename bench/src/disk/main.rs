@@ -62,7 +62,7 @@ fn run(section: Section) -> Result<(), String> {
 
 /// The whole pages of a file.
 fn pages(file: &Path) -> Result<Vec<u8>, String> {
-    // A device may be endless.
+    // Other files, such as devices, may be endless.
     if !file.is_file() {
         return Err(format!("{} is no file", file.display()));
     }

@@ -1,7 +1,7 @@
 //! Measures one codec on one file: the file is written to a device and read back.
 //!
-//! With one thread, a page at a time, no tier but the requested one, no sharing, and nothing kept uncompressed.
-//! The result is compared in every pass.
+//! It uses one thread, a page at a time, no tier except the requested one, no sharing, and no uncompressed
+//! copies. The result is compared in every pass.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,11 +17,12 @@ use crate::PAGE;
 /// The minimum time to measure each direction.
 const AT_LEAST: Duration = Duration::from_millis(300);
 const LEAST_PASSES: usize = 3;
-/// The limit is half of it: more than any file here needs.
+/// The limit is half of this, which is more than any file here needs.
 const MEMORY: u64 = 64 << 30;
-/// Passes with a background pass each, which takes long; reads that promote nothing are possible only once.
+/// The number of passes for dense contenders. Each includes a slow background pass, after which only one read
+/// pass is possible without promotions.
 const DENSE_PASSES: usize = 3;
-/// The background is done when it has found nothing for this long.
+/// The background thread is done when it has found nothing for this long.
 const QUIET: Duration = Duration::from_millis(600);
 
 /// The codec for writing, and what happens before reading.
@@ -31,7 +32,7 @@ pub struct Contender {
     pub name: String,
     /// The setting.
     pub codec: String,
-    /// Whether the background makes everything denser between writing and reading.
+    /// Whether the background thread makes everything denser between writing and reading.
     pub dense: bool,
 }
 
@@ -41,30 +42,32 @@ pub struct Measured {
     pub file: String,
     pub codec: String,
     pub original_bytes: u64,
-    /// [`memfold_disk::Stats::payload_bytes`] of a new device with the file: what the compressed forms take.
+    /// [`memfold_disk::Stats::payload_bytes`] of a new device with the file: the size of the compressed
+    /// forms.
     pub payload_bytes: u64,
-    /// The same before the background did its work, if it did any.
+    /// The same before the background thread did its work, if any.
     pub written_payload_bytes: u64,
     /// Bytes of pages that are kept uncompressed, now and when they were written.
     pub incompressible_bytes: u64,
     pub written_incompressible_bytes: u64,
     pub same_filled_bytes: u64,
-    /// All memory of that device, including the index, what the store needs, and working memory.
+    /// All memory of that device, including the index, the store's overhead, and working memory.
     pub memory_bytes: u64,
     /// Its memory before anything was written: mostly working memory, which does not grow with the device.
     pub empty_memory_bytes: u64,
     pub index_bytes: u64,
-    /// Pages that were decompressed and compressed again because they were read, in all passes: should be zero.
+    /// Pages that were decompressed and compressed again because they were read, in all passes. Should be
+    /// zero.
     pub promotions: u64,
     pub passes: [usize; 2],
-    /// CPU time of the thread for one pass, in seconds: the median. Wall time beside it.
+    /// The median CPU time of the thread for one pass, in seconds; the wall time is beside it.
     pub write_s: f64,
     pub read_s: f64,
     pub wall_write_s: f64,
     pub wall_read_s: f64,
 }
 
-/// User and system time of the calling thread, which other work on the machine disturbs little.
+/// User and system time of the calling thread, which other work on the machine hardly affects.
 fn thread_cpu() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("the clock works").into()
 }
@@ -105,7 +108,7 @@ pub fn measure(file: &str, pages: &[u8], contender: &Contender) -> Result<Measur
     if contender.dense {
         for _ in 0..DENSE_PASSES {
             let disk = device(pages, contender).map_err(of)?;
-            // For the other contenders, most passes overwrite, too.
+            // Overwrite, as most passes of the other contenders do.
             write(&disk, pages).map_err(of)?;
             writing.measure(|| write(&disk, pages)).map_err(of)?;
             let before = background(&disk).map_err(of)?;
@@ -143,7 +146,7 @@ fn device(pages: &[u8], contender: &Contender) -> Result<Arc<Disk>, String> {
     let mut settings = Settings::default();
     let size = pages.len().to_string();
     let all = [("size", &*size), ("codec", &*contender.codec), ("resident", "0"), ("share", "no")];
-    // Newly written data may go to the dense tier soon, but only if there is one, and a thread that moves them.
+    // Newly written data may soon go to the dense tier, but only if there is one and a background thread.
     for (name, value) in all.into_iter().chain([("cold", "0.01")]) {
         settings.set(name, value).map_err(|error| error.to_string())?;
     }
@@ -183,8 +186,8 @@ fn same(written: &[u8], read: &[u8]) -> Result<(), String> {
 /// How the background thread treats an idle device: it compresses cold data more densely, and finally
 /// everything. Returns the pages promoted so far.
 ///
-/// `condense` alone leaves the pages marked as recently used, because they were just written: the first read of a
-/// block would then bring all of its pages back to the fast tier.
+/// `condense` alone leaves the pages marked as recently used, because they were just written; then the first
+/// read of a block would move all of its pages back to the fast tier.
 fn background(disk: &Arc<Disk>) -> Result<u64, String> {
     let keeper = Maintenance::start(disk, &About { name: "bench".into(), door: "none", address: None })
         .map_err(|error| error.to_string())?;
@@ -235,7 +238,7 @@ fn count(pages: &[u8], contender: &Contender) -> Result<Measured, String> {
     }
     counted.incompressible_bytes = incompressible(&disk)?;
     if contender.dense {
-        // As they were before.
+        // Written again, so that all pages are in the fast codec's form.
         write(&disk, pages)?;
         counted.written_incompressible_bytes = incompressible(&disk)?;
     } else {
@@ -244,8 +247,8 @@ fn count(pages: &[u8], contender: &Contender) -> Result<Measured, String> {
     Ok(counted)
 }
 
-/// Trims all pages one by one: a page that frees as many bytes as it has itself, and was not in a block, was kept
-/// uncompressed.
+/// Trims all pages one by one. A page that frees a whole page of payload, and was not in a dense block, was
+/// stored uncompressed.
 fn incompressible(disk: &Disk) -> Result<u64, String> {
     let (mut bytes, mut before) = (0, disk.stats());
     for at in (0..disk.size()).step_by(PAGE) {

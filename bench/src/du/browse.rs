@@ -1,4 +1,4 @@
-//! Times what people do with a tree: open its widest directory, scroll there, sort, delete everything.
+//! Times the actions of users on a tree: open its widest directory, scroll there, sort, delete everything.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ pub struct Screen<'s, 'h, 't> {
 }
 
 impl<'s, 'h, 't> Screen<'s, 'h, 't> {
-    /// Walks down to a directory, as a user would.
+    /// Walks down to a directory with keys, as a user would.
     pub fn new(order: &'s Session<'h>, tree: &'t dyn Source, directory: u32) -> Result<Self, Error> {
         let browser = Browser::new(order, tree, Options::default(), jiff::tz::TimeZone::UTC)?;
         let terminal = Terminal::new(TestBackend::new(120, 50)).unwrap_or_else(|error| match error {});
@@ -75,7 +75,7 @@ impl<'s, 'h, 't> Screen<'s, 'h, 't> {
         began.elapsed()
     }
 
-    /// Presses a key this many times: the median, and the longest time.
+    /// Presses a key this many times; returns the median and the longest time.
     pub fn press_often(&mut self, key: KeyCode, times: usize) -> (Duration, Duration) {
         let mut times: Vec<_> = (0..times).map(|_| self.press(key)).collect();
         times.sort_unstable();
@@ -83,7 +83,7 @@ impl<'s, 'h, 't> Screen<'s, 'h, 't> {
     }
 }
 
-/// Deletes everything in the root, one entry after the other, in memory: CPU time.
+/// Deletes everything in the root, one entry after the other, in memory; returns the CPU time.
 pub fn delete_all(tree: &mut Tree<'_>) -> Result<f64, Error> {
     let before = user();
     let slots = tree.row(ROOT)?.contents().slots;

@@ -1,7 +1,7 @@
-//! A tree that is in no file system, as an export by ncdu would contain it.
+//! A synthetic tree in the form of an export by ncdu.
 //!
-//! Nothing in it is regular: directories hold a few entries or thousands and are deep or shallow, files have
-//! realistic names (names.rs), and some have other names. One directory contains a fiftieth of all entries.
+//! It is irregular: directories hold a few entries or thousands and are deep or shallow, files have realistic
+//! names (names.rs), and some are hard links. One directory contains a fiftieth of all entries.
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -37,7 +37,7 @@ pub fn write(to: impl Write, entries: u64, extended: bool) -> io::Result<()> {
     };
     writer.to.write_all(br#"[1,2,{"progname":"bench-du","progver":"1","timestamp":1700000000},"#)?;
     writer.to.write_all(br#"[{"name":"/simulated","dev":1,"asize":4096,"dsize":4096}"#)?;
-    // For each open directory: its remaining entries, and its style.
+    // For each open directory: the number of its remaining entries, and its style.
     let mut open: Vec<(usize, Style)> = Vec::new();
     let (mut number, mut is_large_there) = (0, false);
     while writer.left > 0 {

@@ -1,4 +1,4 @@
-//! Measures the parts of `memfold du`; bench/du measures all of it beside its peers.
+//! Measures the parts of `memfold du`; bench/du measures the whole command and its peers.
 //!
 //! ```text
 //!   memory       where the memory is that a scan takes

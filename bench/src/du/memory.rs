@@ -1,4 +1,4 @@
-//! How the memory of a scan is divided.
+//! Shows how the memory of a scan is used.
 
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,6 +1,6 @@
-//! The four operations of compll's paper (section 8.1), measured in the same way: the CPU time of each and the
-//! memory after the scan; also the longest step in the browser. `bench-heap operations` does the same for ncdu's
-//! own nodes, in malloc or in the heap.
+//! The four operations of compll's paper (section 8.1), measured in the same way: the CPU time of each and
+//! the memory after the scan; and the longest step in the browser. `bench-heap operations` does the same for
+//! ncdu's own nodes, in malloc or in the heap.
 
 use std::path::Path;
 use std::process::Command;

@@ -2,7 +2,7 @@
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-/// Bytes resident now.
+/// Currently resident bytes.
 pub fn resident() -> u64 {
     field("VmRSS:")
 }

@@ -1,4 +1,4 @@
-//! What it costs to read a tree without keeping it: names and sizes of all files, with one thread.
+//! Measures the cost of reading a tree without keeping it: names and sizes of all files, with one thread.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -10,10 +10,10 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawDir, openat, statat};
 
 use crate::process::cpu;
 
-/// Number of entries, and bytes of all.
+/// The number of entries, and their total bytes.
 type Found = (u64, u64);
 
-/// With open directories, as scan/directory.rs reads them.
+/// Reads relative to open directories, as scan/directory.rs does.
 fn own(path: &Path) -> Result<Found, String> {
     fn below(
         above: BorrowedFd<'_>,
@@ -80,7 +80,7 @@ fn jwalk(path: &Path) -> Result<Found, String> {
     Ok(found)
 }
 
-/// Runs each in turn: medians.
+/// Runs each walker in turn, and prints medians.
 pub fn run(path: &Path, repeats: usize) -> Result<(), String> {
     type Walk = fn(&Path) -> Result<Found, String>;
     let walks: [(&str, Walk); 4] =

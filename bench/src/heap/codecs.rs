@@ -4,7 +4,7 @@ use memfold_codec::{Codec, Compressed, ScratchBuf, all};
 use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// The levels that are compared, of families with levels.
+/// The levels that are compared, for families with levels.
 const LEVELS: [(&str, &[&str]); 5] = [
     ("zstd", &["-5", "1", "3", "6", "9", "19"]),
     ("lz4hc", &["4", "9"]),
@@ -42,7 +42,7 @@ pub fn compress<'b>(codec: &dyn Codec, blocks: impl IntoIterator<Item = &'b [u8]
     let (mut packed, mut whole, mut count) = (Vec::new(), Vec::new(), 0_u32);
     let mut blocks = blocks.into_iter().peekable();
     let Some(len) = blocks.peek().map(|block| block.len()) else { return made };
-    // One for each direction, as a thread has them.
+    // One scratch for each direction, as threads have them.
     let mut memory =
         [codec.compress_scratch_up_to(len), codec.decompress_scratch(len)].map(ScratchBuf::with_size);
     let [mut to, mut from] = memory.each_mut().map(ScratchBuf::scratch);

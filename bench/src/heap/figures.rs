@@ -1,9 +1,9 @@
 //! The paper's figures 8.1 to 8.3: the four operations by number of resident blocks, block size, and codec. Each
 //! setting runs in its own process.
 //!
-//! As in the paper, everything else stays fixed: ten resident blocks of 32 KiB, here with `zstd:1`. Codecs are
-//! compared with a hundred blocks: with ten, sorting a directory of 25,000 entries faults at nearly every step.
-//! That measures nothing but the codec's speed, and takes minutes with slow codecs.
+//! As in the paper, everything else stays fixed: ten resident blocks of 32 KiB, here with `zstd:1`. Codecs
+//! are compared with a hundred blocks: with ten, sorting a directory of 25,000 entries faults at nearly every
+//! step, which would measure only the codec's speed, and take minutes with slow codecs.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use crate::operations::{Failed, child, same};
 
 const RESIDENT: [u32; 7] = [1, 2, 5, 10, 20, 50, 100];
 const BLOCKS_KIB: [usize; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
-/// Stands for the heap's limit `Share`, for comparison with a fixed number.
+/// Stands for the heap's limit `Share`, to compare with fixed numbers.
 const SHARE: u32 = 0;
 
 /// One of the figures.
@@ -40,7 +40,7 @@ fn settings(kib: usize, resident: u32, codec: &str) -> Settings {
 }
 
 impl Figure {
-    /// The settings that are measured for it.
+    /// The settings that are measured for this figure.
     pub fn settings(self) -> Vec<Settings> {
         match self {
             Figure::Resident => RESIDENT.iter().map(|&resident| settings(32, resident, "zstd:1")).collect(),
@@ -64,7 +64,7 @@ pub fn run(
     for name in names {
         let tree = trees.find(name)?;
         let none = Settings::default();
-        // Once, to fill the kernel's caches.
+        // A first run fills the kernel's caches.
         let known = rows
             .find("figures", &json!({ "tree": tree.name, "kind": Kind::Malloc, "settings": none }))
             .is_some();

@@ -1,4 +1,4 @@
-//! Measures what an operation on a node costs.
+//! Measures the cost of an operation on a node.
 //!
 //! - `alloc 16`, `free 16`: dalloc's figure 2: ten thousand batches of a thousand nodes of 16 bytes, each freed
 //!   in the order of allocation.

@@ -1,8 +1,8 @@
-//! One measurement: the four operations on one tree, in one kind of memory, in this process, which should be a
-//! fresh one.
+//! One measurement: the four operations on one tree, with one kind of memory, in this process, which should
+//! be new.
 //!
-//! The contents of the nodes are checked on the way: against the plan of the tree, and by a checksum that must be
-//! the same for the other kind of memory. After the deletion nothing may be left.
+//! The contents of the nodes are checked against the plan of the tree, and by a checksum that must be the
+//! same for the other kind of memory. After the deletion nothing may be left.
 
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub struct Tree {
     pub totals: Option<Totals>,
 }
 
-/// An operation's cost, and what the heap did.
+/// An operation's cost, and the heap's work during it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Operation {
     #[serde(flatten)]
@@ -75,10 +75,10 @@ pub struct Outcome {
     /// The growth of the process up to the end of the scan; its peak so far.
     pub memory: Memory,
     pub heap: Option<HeapMemory>,
-    /// The growth since the start when everything but the root was deleted; its peak so far.
+    /// The growth since the start after everything but the root was deleted; its peak so far.
     pub left: Memory,
     pub heap_left: Option<HeapMemory>,
-    /// All private anonymous memory of the process after the scan, including what it started with.
+    /// All private anonymous memory of the process after the scan, including its initial memory.
     pub whole: u64,
 }
 

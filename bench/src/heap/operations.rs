@@ -1,5 +1,5 @@
-//! The headline: ncdu's four operations, malloc against the heap with its default options, each measurement in
-//! its own process.
+//! The main comparison: ncdu's four operations with malloc and with the heap (by default with its default
+//! options), each measurement in its own process.
 
 use std::process::{Command, Stdio};
 
@@ -106,7 +106,7 @@ pub fn run(
                 let key = json!({ "tree": tree.name, "kind": kind, "settings": of, "repeat": repeat });
                 let outcome = measured("operations", &key, rows, || {
                     if malloc.is_empty() && kind == Kind::Malloc {
-                        // Fills the kernel's caches: the speed of the disk is not the question.
+                        // Fills the kernel's caches, since the speed of the disk is not measured.
                         child(kind, name, trees, of, 600)?;
                     }
                     Ok(child(kind, name, trees, of, 600)?)

@@ -1,10 +1,10 @@
-//! dalloc's figure 2: ten thousand times a thousand nodes of 16 bytes, and the size of each node with dalloc's
-//! headers of 24 and of 8 bytes, with malloc, and in the heap.
+//! dalloc's figure 2: ten thousand times a thousand nodes of 16 bytes, and the size of each node with
+//! dalloc's headers of 24 and of 8 bytes, with malloc, and in the heap.
 //!
 //! - time: allocating a thousand nodes and freeing them in the same order, ten thousand times: seconds of CPU.
-//! - bytes per node, for a million live ones. The heap's are split: what a block spends on a node (uncompressed,
-//!   all resident), and the share of all of its memory, including tables and buffers; and the same when only 16
-//!   blocks are resident and the rest is compressed.
+//! - bytes per node, for a million live ones. The heap's are split: the bytes in the block (uncompressed, all
+//!   resident), and the share of all of the heap's memory, including tables and buffers; and the same when
+//!   only 16 blocks are resident and the rest are compressed.
 //!
 //! dalloc itself rounds to eight bytes; its figures follow from that and are not measured.
 
@@ -23,9 +23,9 @@ const LIVE: usize = 1_000_000;
 struct Taken {
     name: &'static str,
     seconds: Option<f64>,
-    /// In its block, including headers and rounding.
+    /// Bytes in its block, including headers and rounding.
     block: f64,
-    /// Including everything else.
+    /// Bytes including everything else.
     all: Option<f64>,
 }
 
@@ -66,12 +66,12 @@ pub fn run(rows: &mut Rows) -> Result<(), String> {
 
 fn malloc(size: usize) -> Taken {
     let alloc = || {
-        // SAFETY: any size may be asked for.
+        // SAFETY: any size may be requested.
         let node = unsafe { libc::malloc(size) };
         assert!(!node.is_null(), "no memory");
         node
     };
-    // SAFETY: what `alloc` gave, once each.
+    // SAFETY: `alloc` returned the node, and it is freed once.
     let free = |node| unsafe { libc::free(node) };
     let mut held = Vec::with_capacity(LIVE);
     let ((), cost) = timed(|| {

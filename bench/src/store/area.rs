@@ -1,8 +1,8 @@
-//! Arrays outside of every allocator that is measured.
+//! Arrays that do not use any of the measured allocators.
 
 use std::ops::{Deref, DerefMut};
 
-/// `n` zeroed values, in a mapping of their own.
+/// `n` zeroed values in a separate mapping.
 pub struct Area<T> {
     start: *mut T,
     n: usize,

@@ -15,7 +15,8 @@ pub fn thread_cpu() -> Duration {
 
 /// User and system time of all threads but the calling one.
 pub fn others_cpu() -> Duration {
-    // In this order, time that the calling thread uses in between counts as its own.
+    // In this order, time that the calling thread uses between the two readings is not counted for the
+    // others.
     let own = thread_cpu();
     clock(ClockId::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(own)
 }

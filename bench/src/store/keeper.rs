@@ -1,4 +1,4 @@
-//! The contenders that keep the blobs: the store, and the allocators.
+//! The contenders that hold the blobs: the store, and the allocators.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,11 +18,11 @@ pub type Slots = Area<AtomicU64>;
 pub trait Keeper {
     /// Keeps a copy of `bytes` as blob `i`.
     fn put(&self, i: usize, bytes: &[u8]);
-    /// Forgets blob `i`.
+    /// Frees blob `i`.
     fn free(&self, i: usize);
     /// Whether blob `i` is `bytes`.
     fn is(&self, i: usize, bytes: &[u8]) -> bool;
-    /// What it reports about itself, for a closing line.
+    /// A report about itself, for a closing line.
     fn report(&self) -> String {
         String::new()
     }
@@ -37,7 +37,8 @@ pub struct Malloc {
 
 impl Keeper for Malloc {
     fn put(&self, i: usize, bytes: &[u8]) {
-        // SAFETY: a malloc, and exactly as many bytes as were requested.
+        // SAFETY: `malloc` is an allocator's function, and exactly as many bytes are written as were
+        // requested.
         unsafe {
             let to = (self.malloc)(bytes.len()).cast::<u8>();
             assert!(!to.is_null());
@@ -47,7 +48,7 @@ impl Keeper for Malloc {
     }
 
     fn free(&self, i: usize) {
-        // SAFETY: the slot holds what malloc gave, once.
+        // SAFETY: the slot holds a pointer from malloc, and the swap removes it.
         unsafe { (self.free)(self.slots[i].swap(0, Ordering::Relaxed) as *mut libc::c_void) };
     }
 
@@ -75,7 +76,7 @@ struct Shared {
 
 struct Held(Slots);
 
-/// Bytes that the background thread moves or releases before it looks at the clock again.
+/// The bytes that the background thread moves or releases before it reads the clock again.
 const BUDGET: usize = 8 << 20;
 /// Approximate bytes of the program itself.
 const PROGRAM: u64 = 6 << 20;
@@ -126,7 +127,7 @@ impl Kept {
 }
 
 impl Shared {
-    /// This user allows itself a total of 9/8 of the payload. After slots and program, the rest is the store's.
+    /// The target for the total is 9/8 of the payload. The store gets what is left after slots and program.
     fn be_as_loose_as_promised(&self) {
         let stats = self.store.stats();
         let outside = self.slots.0.len() as u64 * 8 + PROGRAM;

@@ -7,13 +7,13 @@
 //! - `RSS/payload`: after the phase; after a deletion, 99 ms later.
 //! - `worst`: while blobs are deleted and for 99 ms after, the resident size at any moment divided by the largest
 //!   payload in the 100 ms before.
-//! - `wall`: of the operations.
+//! - `wall`: wall time of the operations.
 //! - `CPU`: user and system time of the operations, and of all other threads since the phase before: a background
 //!   thread's work is never free.
 //!
-//! The resident size is the process's whole `VmRSS`, so the array of slots (8 bytes per blob, for all
-//! contenders), the program and the source of payloads count; only the shuffled order of operations does not.
-//! After each phase every blob is compared with what was put.
+//! The resident size is the process's whole `VmRSS`. It includes the array of slots (8 bytes per blob, for
+//! all contenders), the program and the source of payloads; only the shuffled order of operations is
+//! excluded. After each phase every blob is compared with what was put.
 
 mod area;
 mod clock;
@@ -36,7 +36,7 @@ fn main() {
     for argument in std::env::args().skip(1) {
         match &*argument {
             "--json" => json = true,
-            // For this program itself.
+            // For the child processes of this program.
             "--one" => one = true,
             name if CONTENDERS.contains(&name) => names.push(argument),
             number => match number.parse() {

@@ -25,7 +25,7 @@ pub struct Run<'a> {
     watch: Watch,
     random: Random,
     source: Area<u8>,
-    /// How often each blob has been put, and whether it is deleted.
+    /// How many times each blob has been put, and whether it is deleted.
     versions: Area<u8>,
     payload: usize,
     there: usize,
@@ -64,7 +64,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Fill, five rounds, and the final deletion.
+    /// Runs the fill, five rounds, and the final deletion.
     pub fn all(mut self) {
         let blobs = self.versions.len();
         let everything = self.order(blobs);
@@ -112,7 +112,7 @@ impl<'a> Run<'a> {
     }
 
     fn delete(&mut self, phase: &str, which: &[u32], own: usize) {
-        // Measuring takes a moment, too.
+        // Measuring takes time, too.
         let wait = ALLOWED - Duration::from_millis(1);
         self.measure(phase, which, own, wait, |run, i| {
             run.payload -= piece(i, run.versions[i]).len();
@@ -121,8 +121,8 @@ impl<'a> Run<'a> {
         });
     }
 
-    /// Runs a phase, measures, prints and verifies. `own` is the size of the orders of operations, which belong
-    /// to the bench and not to the contender.
+    /// Runs a phase, measures, prints and verifies. `own` is the size of the shuffled orders of operations,
+    /// which belong to the benchmark and not to the contender.
     fn measure(
         &mut self,
         phase: &str,
@@ -186,7 +186,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The piece of the source for blob `i` when it is put for the n-th time.
+/// The piece of the source that is the payload of blob `i` when it is put for the n-th time.
 fn piece(i: usize, version: u8) -> Range<usize> {
     let mut random = Random(i as u64 * 64 + u64::from(version & 63));
     let bits = random.next() as usize;

@@ -1,5 +1,5 @@
-//! A thread that reads the resident size every few milliseconds: the promise for 100 ms after any deletion
-//! applies at every moment.
+//! A thread that reads the resident size every few milliseconds, since memory must be returned within 100 ms
+//! after any deletion, at every moment.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 pub const ALLOWED: Duration = Duration::from_millis(100);
 const EVERY: Duration = Duration::from_millis(4);
 
-/// What the watching thread needs to know, and its findings.
+/// The input and the findings of the watching thread.
 #[derive(Default)]
 pub struct Shared {
-    /// Bytes of payload at present.
+    /// Current bytes of payload.
     pub payload: AtomicUsize,
-    /// Resident bytes that belong to the bench.
+    /// Resident bytes that belong to the benchmark.
     pub own: AtomicUsize,
     /// The largest resident size, in thousandths of the largest payload in the 100 ms before.
     worst: AtomicU64,
@@ -63,7 +63,7 @@ impl Watch {
 impl Shared {
     fn look(&self, statm: &File) {
         let mut text = [0; 128];
-        // The payload first: anything put in between would only improve the ratio.
+        // The payload is read first: anything put between the two readings could only worsen the ratio.
         let payload = self.payload.load(Ordering::Relaxed);
         let n = statm.read_at(&mut text, 0).expect("statm");
         let fields = std::str::from_utf8(&text[..n]).expect("text");

@@ -1,6 +1,6 @@
-//! How often the patterns of the paper on PBPM occur in files of pages, with
-//! dictionaries of several sizes and associativities: its figure 2.
-//! `cargo run --release -p memfold-codec --example patterns -- [--svg CHART] FILE...`
+//! Counts how often the patterns of the PBPM paper occur in files of pages, with dictionaries of several
+//! sizes and associativities (the paper's figure 2). `cargo run --release -p memfold-codec --example patterns
+//! -- [--svg CHART] FILE...`
 //!
 //! Words of pages are taken in order, the dictionary starts empty with each page of
 //! 4 KiB, and same-filled pages are skipped. A word counts for the first pattern
@@ -9,10 +9,10 @@
 use memfold_codec::patterns::{AFTER, BEFORE, NAMES};
 use memfold_codec::same_filled;
 
-/// What has to be alike in a match, the longest first.
+/// The bits that must be equal in a match, the longest match first.
 const MATCHES: [u32; 4] = [0xFFFF_FFFF, 0xFFFF_FF00, 0xFFFF_0000, 0x00FF_0000];
 
-/// Sets of words seen lately; the oldest of a set makes room.
+/// Sets of recent words; a new word replaces the oldest of its set.
 struct Dictionary {
     ways: usize,
     words: Vec<u32>,
@@ -25,7 +25,7 @@ impl Dictionary {
     }
 
     fn set(&self, word: u32) -> usize {
-        // Any even spread of the third byte will do.
+        // Any even distribution of the third byte will do.
         (word >> 16 & 0xFF).wrapping_mul(0x9E37_79B1) as usize >> 16 & (self.oldest.len() - 1)
     }
 
@@ -42,7 +42,7 @@ impl Dictionary {
     }
 }
 
-/// A bar for each dictionary, cut into the shares of the patterns.
+/// A bar for each dictionary, divided into the shares of the patterns.
 fn chart(names: &[&str], rows: &[(String, Vec<f64>)]) -> String {
     const COLOURS: [&str; 12] = [
         "#1b4965", "#31708e", "#5fa8d3", "#1f7a4d", "#2f8f60", "#4a9b74", "#6aa98a", "#b08900", "#d9b44a",

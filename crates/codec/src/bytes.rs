@@ -15,12 +15,13 @@ pub(crate) struct Out<'a> {
 }
 
 impl<'a> Out<'a> {
-    /// Writes to `bytes` after the first `len`, which something else fills; `None` if there are fewer.
+    /// A buffer that writes to `bytes` after the first `len`, which something else fills. `None` if `bytes`
+    /// is shorter.
     pub(crate) fn after(bytes: &'a mut [u8], len: usize) -> Option<Self> {
         (len <= bytes.len()).then_some(Out { bytes, len })
     }
 
-    /// The number of bytes before the next one.
+    /// The position of the next byte.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -48,8 +49,7 @@ impl<'a> Out<'a> {
         Some(to)
     }
 
-    /// The next `N` bytes, if there are as many. They count as written only
-    /// after [`Out::skip`].
+    /// The next `N` bytes, if there are that many. They count as written only after [`Out::skip`].
     #[inline(always)]
     pub(crate) fn room<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
         self.bytes.get_mut(self.len..)?.first_chunk_mut()

@@ -1,20 +1,20 @@
 //! Which instructions this processor has, determined once.
 //!
-//! A codec with several paths asks [`path`] at each call. All paths make the same bytes and differ only in
+//! A codec with several paths asks [`path`] at each call. All paths produce the same bytes and differ only in
 //! speed. So a test or a measurement may [`force`] a slower one at any time, even while other threads work.
 //! This crate reads no environment variables; a caller that does calls [`force`].
 //!
-//! The processor is asked directly (`cpuid` and `xgetbv`), since the crate is
-//! without `std`, where the macro that asks lives. An instruction counts only
-//! if the operating system also saves the registers it uses.
+//! The processor is queried directly (`cpuid` and `xgetbv`), since the detection macro is in `std`, which
+//! this crate does not use. An instruction counts only if the operating system also saves the registers it
+//! uses.
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// A family of instructions that a codec can be built on, slower ones first.
+/// An instruction set for which codecs have a code path, slower ones first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Path {
-    /// The instructions that every processor has.
+    /// The instructions that every processor of the architecture has.
     Scalar = 1,
     /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64-v3, from 2013 on.
     Avx2 = 2,
@@ -65,8 +65,8 @@ static BEST: AtomicU8 = AtomicU8::new(0);
 /// The path in use: the fastest that the processor has, or the forced one.
 #[inline]
 pub fn path() -> Path {
-    // Only `Path`s that the processor has are ever stored. Two threads that come first at the same time find
-    // the same, so the order of stores does not matter.
+    // Only paths that the processor has are ever stored. Two threads that determine the path at the same time
+    // find the same one, so the order of stores does not matter.
     match Path::from_number(USED.load(Relaxed)) {
         Some(path) => path,
         None => {
@@ -86,7 +86,7 @@ pub fn best() -> Path {
     })
 }
 
-/// Uses this path from now on, or the fastest again after `None`.
+/// Uses this path from now on; `None` returns to the fastest.
 ///
 /// # Errors
 /// If the processor does not have it; then nothing changes.
@@ -133,8 +133,8 @@ fn detect() -> Path {
     if wide { Path::Avx512 } else { Path::Avx2 }
 }
 
-/// Whether valgrind executes this program. Valgrind interprets these instructions, which otherwise change
-/// nothing, as a request; the answer is how many valgrinds run inside one another.
+/// Whether valgrind executes this program. Valgrind interprets this instruction sequence, which otherwise has
+/// no effect, as a request; the answer is the number of nested valgrinds.
 #[cfg(target_arch = "x86_64")]
 fn is_valgrind() -> bool {
     const RUNNING_ON_VALGRIND: u64 = 0x1001;
@@ -160,7 +160,7 @@ fn is_valgrind() -> bool {
 /// The low half of XCR0: the registers that the operating system saves.
 ///
 /// # Safety
-/// The processor must have `xgetbv` and the system must have switched it on.
+/// The processor must have `xgetbv` and the operating system must have enabled it.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "xsave")]
 unsafe fn saved_registers() -> u32 {
@@ -184,8 +184,8 @@ macro_rules! either {
 }
 pub(crate) use either;
 
-/// For tests that compare the paths: runs `test` on each in turn. Other tests that run meanwhile may take any
-/// path, which changes nothing.
+/// For tests that compare the paths: runs `test` on each in turn. Tests that run at the same time may take
+/// any path, which does not change their results.
 #[cfg(test)]
 pub(crate) fn on_each_path(mut test: impl FnMut(Path)) {
     let _guard = tests::ONE_AT_A_TIME.lock();
@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(Path::from_name("AVX2"), None);
     }
 
-    /// The standard library detects them in its own manner.
+    /// The standard library, which detects the instructions in its own way, agrees.
     #[test]
     #[cfg(target_arch = "x86_64")]
     fn the_standard_library_finds_the_same() {
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(best() == Path::Avx512, avx2 && avx512);
     }
 
-    /// Under valgrind this very test finds no vectors.
+    /// This test runs itself under valgrind, where no vector path may be found.
     #[test]
     #[cfg(target_os = "linux")]
     fn valgrind_gets_no_vectors() {

@@ -1,7 +1,7 @@
-//! Values that a process makes once, finds again, and keeps for ever, in places known from the start.
+//! A table of fixed size for values that a process makes once, finds again, and keeps for ever.
 //!
-//! No thread waits for another here, so a thread that was stopped half-way, or did not survive a fork, blocks
-//! nobody. Two threads that make the same value at the same moment may get two places.
+//! No thread waits for another here, so a thread that stops halfway, or does not survive a fork, blocks no
+//! other. Two threads that make the same value at the same moment may get two places.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -32,7 +32,7 @@ impl<T, const N: usize> Interned<T, N> {
         Interned { slots: [const { Slot::new() }; N] }
     }
 
-    /// The first value for which `is` holds.
+    /// The first value that satisfies `is`.
     pub(crate) fn find(&self, is: impl Fn(&T) -> bool) -> Option<&T> {
         self.slots.iter().filter_map(Slot::get).find(|value| is(value))
     }

@@ -21,13 +21,13 @@
 //!
 //! - The output of `compress` depends on the block alone, not on the threshold, the length of `dst`, or
 //!   earlier use of the scratch.
-//! - It returns `Fits` exactly if the result is not larger than the threshold. These two do not hold for
-//!   [`Auto`], which learns and weighs: its output is never larger than the threshold, but may differ from
+//! - It returns `Fits` exactly if the result is not larger than the threshold. [`Auto`], which learns from
+//!   blocks, keeps neither of these two: its output is never larger than the threshold, but may differ from
 //!   call to call.
-//! - `decompress` accepts that result, complete and without additional bytes.
-//! - A block of no bytes has a compressed form of no bytes.
+//! - `decompress` accepts exactly that result, neither truncated nor with additional bytes.
+//! - An empty block has an empty compressed form.
 //!
-//! Codecs are made for blocks from one byte to [`MAX_BLOCK`]. Larger ones work too, as far as the format
+//! Codecs are designed for blocks from one byte to [`MAX_BLOCK`]. Larger ones work too, as far as the format
 //! allows, but nothing is tuned for them.
 #![no_std]
 
@@ -58,7 +58,7 @@ pub use scratch::Scratch;
 #[cfg(feature = "std")]
 pub use scratch::buffer::ScratchBuf;
 
-/// The largest block that the codecs are made and tested for: 512 KiB.
+/// The largest block that the codecs are designed and tested for: 512 KiB.
 pub const MAX_BLOCK: usize = 512 << 10;
 
 /// Which decoder reads a compressed block: the number that formats store.
@@ -108,8 +108,8 @@ pub trait Codec: Sync {
     /// Bytes of scratch that `compress` needs for a block of `len` bytes.
     fn compress_scratch(&self, len: usize) -> usize;
 
-    /// Bytes of scratch that `compress` needs for any block of at most `len` bytes, also if shorter ones need
-    /// more.
+    /// Bytes of scratch that `compress` needs for any block of at most `len` bytes, even if shorter blocks
+    /// need more.
     fn compress_scratch_up_to(&self, len: usize) -> usize {
         self.compress_scratch(len)
     }
@@ -117,15 +117,15 @@ pub trait Codec: Sync {
     /// Bytes of scratch that `decompress` needs for a block of `len` bytes.
     fn decompress_scratch(&self, len: usize) -> usize;
 
-    /// Compresses `src` into `dst` if the result takes at most `threshold` bytes: it returns `Fits` exactly
-    /// then, whatever the length of `dst`, which must hold at least `min(threshold, bound(src.len()))` bytes.
+    /// Compresses `src` into `dst` if the result takes at most `threshold` bytes, and returns `Fits` exactly
+    /// then. `dst` must hold at least `min(threshold, bound(src.len()))` bytes; its length does not affect
+    /// the result.
     ///
-    /// Only for [`Auto`] the result depends on more than `src`: also on earlier calls with the same scratch,
-    /// on its list, and on the threshold. It may find no form where another time it would have found one.
+    /// Only for [`Auto`] does the result depend on more than `src`: on earlier calls with the same scratch,
+    /// on its list, and on the threshold. It may find no form for a block for which another call finds one.
     ///
     /// # Panics
-    /// If `scratch` is smaller than `compress_scratch(src.len())` or `dst`
-    /// smaller than it must be.
+    /// If `scratch` is smaller than `compress_scratch(src.len())` or `dst` is shorter than required.
     fn compress(&self, src: &[u8], dst: &mut [u8], threshold: usize, scratch: &mut Scratch<'_>)
     -> Compressed;
 
@@ -147,8 +147,8 @@ impl core::fmt::Debug for dyn Codec + '_ {
 /// since no form is longer.
 ///
 /// # Panics
-/// If `dst` is smaller than the contract of [`Codec::compress`] requires: otherwise compressible blocks would
-/// be called incompressible.
+/// If `dst` is smaller than the contract of [`Codec::compress`] requires; otherwise compressible blocks would
+/// be reported as incompressible.
 #[inline]
 fn room(dst: &[u8], threshold: usize, bound: usize) -> usize {
     let room = threshold.min(bound);

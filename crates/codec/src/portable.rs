@@ -1,4 +1,4 @@
-//! Forms for another process: the name of the chain that made them, and the remaining bytes.
+//! Forms that another process can read: the name of the chain that made them, and the remaining bytes.
 //!
 //! ```text
 //!   number + form  --split-->  chain, body        body: of zstd the form; of a pipeline without its steps;
@@ -6,15 +6,16 @@
 //!   chain, body    --head--->  number, head       head + body is a form with that number
 //! ```
 //!
-//! A file stores the name of the chain once, and the bodies. So it depends neither on a table of this process
-//! ([`auto_table`](crate::auto_table)) nor on numbers, and a program that lacks a codec can name it.
+//! A file stores the name of each chain once, and the bodies. So it depends neither on a table of this
+//! process ([`auto_table`](crate::auto_table)) nor on numbers, and a program that lacks a codec can name it
+//! in a message.
 
 use crate::pipeline::{LAST, MOST_STEPS, split_steps};
 use crate::{Chain, CodecId, auto};
 
-/// Splits a form into a chain that undoes what made it, at the level that stands for all, and the body.
-/// `None` if there is no such number here, if the form can't be one of that number, or if only this process
-/// can read it: a form of `zstd-dict` with a dictionary.
+/// Splits a form into the body and a chain that decodes it, in which one level of a codec stands for all.
+/// `None` if the number is unknown here, if the form cannot have this number, or if only this process can
+/// read it (a form of `zstd-dict` with a dictionary).
 ///
 /// ```
 /// use memfold_codec::{Codec, CodecId, portable};
@@ -41,12 +42,12 @@ pub fn split(id: CodecId, form: &[u8]) -> Option<(Chain, &[u8])> {
     }
 }
 
-/// The name of a chain; [`str::parse`] turns it into the same chain.
+/// The name of a chain; [`str::parse`] turns it back into the chain.
 pub fn name(chain: Chain) -> crate::Pipeline {
     crate::Pipeline::from(chain)
 }
 
-/// The bytes before a body that make it a form.
+/// The bytes that turn a body into a form when they precede it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The number of the form.
@@ -67,8 +68,8 @@ impl Head {
     }
 }
 
-/// How bodies of a chain become forms again: those of the codec if the chain is a single one, otherwise those
-/// of a pipeline.
+/// How bodies of a chain become forms again: forms of the codec if the chain is a single codec, otherwise
+/// forms of a pipeline.
 pub fn head(chain: Chain) -> Head {
     if let Some(codec) = chain.codec() {
         return Head::of_codec(codec.id());

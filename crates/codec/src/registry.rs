@@ -1,8 +1,7 @@
-//! Names of codecs, and all codecs by name or number: those with a form of their own, pipelines of them, and
-//! `auto`.
+//! Finds codecs by name or number: codecs with a form of their own, pipelines of them, and `auto`.
 //!
-//! A **name** says how to compress: `zstd:-5`. A **number** ([`CodecId`]) says how to decompress; the table of
-//! numbers is in [`codecs`]. All names are taken apart here, except for the steps of a pipeline.
+//! A **name** says how to compress: `zstd:-5`. A **number** ([`CodecId`]) says how to decompress; the table
+//! of numbers is in [`codecs`]. All names are parsed here, except for the steps of a pipeline.
 
 use core::fmt;
 
@@ -34,7 +33,7 @@ impl fmt::Display for UnknownCodec {
 
 impl core::error::Error for UnknownCodec {}
 
-/// The codecs without levels. Those with levels are added.
+/// The codecs without levels; those with levels are added elsewhere.
 fn single() -> impl Iterator<Item = &'static dyn Codec> {
     let auto = auto::PRESETS.iter().map(|codec| codec as &dyn Codec);
     codecs::OURS.iter().chain(peers::PAPERS).copied().chain(auto).chain(peers::libs::SINGLE.iter().copied())
@@ -42,8 +41,8 @@ fn single() -> impl Iterator<Item = &'static dyn Codec> {
 
 /// The codec of that name, which may be a pipeline.
 ///
-/// A process can get up to 256 different pipelines from here, since they live for ever; for more, parse a
-/// [`Pipeline`] of your own.
+/// A process can get up to 256 different pipelines from this function, since they live for ever. For more,
+/// parse a [`Pipeline`].
 ///
 /// ```
 /// assert_eq!(memfold_codec::codec("zstd").unwrap().name(), "zstd:1");
@@ -89,11 +88,11 @@ fn with_dictionaries() -> impl Iterator<Item = &'static dyn Codec> {
     found
 }
 
-/// Whether a codec, or a step of a pipeline, exists only because this crate was built with a feature: other
-/// programs, and the preload library, may not have it.
+/// Whether a codec, or a step of a pipeline, exists only because this crate was built with a feature. Other
+/// programs, and the preload library, may lack it.
 pub fn is_optional(codec: &dyn Codec) -> bool {
     let optional = |name: &str| peers::all().any(|codec| codec.name() == name);
-    // A custom list is its name. Without one of its codecs it would be another list.
+    // The name of a custom chooser is its list; without one of its codecs it would be a different list.
     let list = codec.name().strip_prefix(auto::PREFIX).unwrap_or(codec.name());
     let mut chains = list.split('/').filter_map(|entry| entry.parse::<Chain>().ok());
     codec.id() == CodecId::ZSTD_DICT || chains.any(|chain| chain.codecs().any(|step| optional(step.name())))
@@ -230,7 +229,7 @@ mod tests {
                     assert_eq!(Some(codec.name()), name);
                     assert_ne!(codec.id(), CodecId::OWN);
                 }
-                // Without its feature it does not exist.
+                // The codec does not exist without its feature.
                 None => assert!(name.is_none() || (12..=16).contains(&id) || id == 20, "{id}"),
             }
         }

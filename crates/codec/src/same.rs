@@ -1,15 +1,16 @@
 //! Blocks that are one 64-bit word repeated.
 //!
-//! Many pages of a program are zero or otherwise one repeated word. They need no codec and no space in a
-//! store. The test must cost next to nothing on all other blocks, so it compares the first two words, then
-//! takes steps of four cache lines and stops after the first that differs. A step is a loop without branches,
+//! Many pages of a program are zero or repeat another word. They need no codec and no space in a store. The
+//! test must cost next to nothing on all other blocks, so it compares the first two words, then proceeds in
+//! steps of four cache lines and stops after the first step that differs. A step is a loop without branches,
 //! which compiles to vector instructions on every processor.
 
-/// Bytes that are compared between two decisions to continue.
+/// Bytes compared in one step.
 const STEP: usize = 256;
 
 /// The word that `block` repeats, if it does: the first eight bytes, read as little endian. If the length is
-/// no multiple of eight, the last word is cut short. A block of fewer than eight bytes is never same-filled.
+/// not a multiple of eight, the last word is truncated. A block of fewer than eight bytes is never
+/// same-filled.
 ///
 /// ```
 /// # use memfold_codec::same_filled;
@@ -98,8 +99,8 @@ mod tests {
                 for at in 0..len {
                     for bit in [0x01, 0x80] {
                         block[at] ^= bit;
-                        // A block that starts with another word repeats that one if nothing else follows:
-                        // never with 16 bytes or more.
+                        // If the first word was changed, the block could be same-filled with the changed word
+                        // only if nothing else followed it, which is impossible from 16 bytes on.
                         assert_eq!(same_filled(&block), None, "{word:#x} {len} {at}");
                         block[at] ^= bit;
                     }

@@ -1,5 +1,5 @@
-//! `auto` learns and weighs, so what it makes may differ from call to call. Whatever it makes must come back:
-//! after the list has changed, from other threads, with any threshold and any scratch.
+//! `auto` learns, so its output may differ from call to call. Every form must decode to its block: after the
+//! list has changed, in other threads, with any threshold and any scratch.
 
 mod common;
 
@@ -19,13 +19,13 @@ fn chains(names: &[&str]) -> Vec<Chain> {
     names.iter().map(|name| name.parse().unwrap()).collect()
 }
 
-/// All kinds of blocks of a length, in an order that mixes them.
+/// Blocks of all kinds and one length, in mixed order.
 fn blocks(len: usize, count: usize) -> Vec<Vec<u8>> {
     let mut random = Random(7);
     (0..count).map(|i| block(KINDS[random.below(KINDS.len())], len, i as u64)).collect()
 }
 
-/// Decodes with nothing but the number of the codec.
+/// Decodes a form knowing only the number of the codec.
 fn again(form: &[u8], len: usize) -> Vec<u8> {
     let any = decoder(CodecId::AUTO).unwrap();
     let mut memory = ScratchBuf::with_size(any.decompress_scratch(len));
@@ -36,7 +36,7 @@ fn again(form: &[u8], len: usize) -> Vec<u8> {
 fn every_preset_gives_back_every_kind_of_block() {
     for name in PRESETS {
         let auto = codec(name).unwrap();
-        // One scratch for all lengths: what was remembered of one is no use for another.
+        // One scratch for all lengths: what is learned for one length does not apply to another.
         let lens = [1, 2, 7, 8, 63, 143, 144, 145, 1000, 2047, 2048, 4095, 4096, 4097, 16384];
         let mut memory = ScratchBuf::for_codecs([auto], 16384);
         let mut scratch = memory.scratch();
@@ -72,7 +72,7 @@ fn large_blocks_too() {
     }
 }
 
-/// What has been learned may not make it worse than what it learned from.
+/// Learning must not make the results worse.
 #[test]
 fn what_is_chosen_is_near_to_the_best() {
     let names = ["lz4", "zstd:1", "stride:2", "delta:8x2+shuffle:8+zstd:1", "delta:8x1+bitshuffle:8+lz4"];
@@ -106,7 +106,7 @@ fn no_threshold_is_passed() {
         for (i, src) in blocks(4096, 150).iter().enumerate() {
             let len = 1 + random.below(4096);
             let threshold = [0, 1, 2, len / 8, len / 2, len - 1, len, len + 1, 5000][i % 9];
-            // `compress` checks that nothing is written behind the threshold.
+            // `compress` checks that nothing is written beyond the threshold.
             if let Some(form) = compress(auto, &src[..len], threshold, &mut scratch) {
                 assert!(form.len() <= threshold && again(&form, len) == src[..len]);
             } else {
@@ -247,7 +247,7 @@ fn the_longest_list_has_a_name() {
     assert!(codec(&format!("auto={}/lz4", entries.join("/"))).is_err());
 }
 
-/// Whoever asks for the list gets one that was set, without what is left of a longer one.
+/// A reader of the list gets one that was set, without remains of a longer one.
 #[test]
 fn a_list_that_is_asked_for_has_no_end_of_another() {
     let long = chains(&["huffman"; MOST_ENTRIES]);
@@ -303,8 +303,8 @@ fn what_is_no_form_is_refused() {
     }
 }
 
-/// As small as that is small enough: with a threshold that all results meet, nothing but the first that comes is
-/// tried, so what is chosen is what the list begins with.
+/// With a threshold that every result meets, only the first candidate is tried, so the first one in the list
+/// is chosen.
 #[test]
 fn a_result_that_meets_the_threshold_ends_the_search() {
     let src = block("records", 4096, 4);
@@ -313,7 +313,7 @@ fn a_result_that_meets_the_threshold_ends_the_search() {
         auto.set_threshold(threshold);
         let mut memory = ScratchBuf::for_codecs([&auto as &dyn Codec], 4096);
         let mut scratch = memory.scratch();
-        // Nothing is known when the first block comes: each candidate is tried once.
+        // Nothing is known about the first block, so without a threshold each candidate is tried once.
         let form = compress(&auto, &src, 4096, &mut scratch).unwrap();
         form.len()
     };
@@ -321,18 +321,18 @@ fn a_result_that_meets_the_threshold_ends_the_search() {
     let zerosup = codec("zerosup").unwrap();
     let mut memory = ScratchBuf::for_codecs([zerosup], 4096);
     let alone = compress(zerosup, &src, 4096, &mut memory.scratch()).unwrap().len();
-    // A pipeline of one step tells that step as well; so does a place.
+    // A pipeline of one step names that step in one byte; so does a place.
     assert_eq!(sizes[0], alone, "{sizes:?}");
     sizes.sort();
     assert!(sizes[1] >= sizes[0]);
 }
 
-/// Where nothing of a kind came to anything, nothing is tried; that is how noise costs next to nothing.
+/// If no block of a class compressed, nothing is tried; so noise costs next to nothing.
 #[test]
 fn what_never_fits_is_given_up() {
     let noise: Vec<Vec<u8>> = (0..2000).map(|seed| block("noise", 4096, seed)).collect();
     let mut dst = vec![0; 4096];
-    // Half of the last blocks at least took no longer, whatever else the machine does.
+    // The median of the last blocks' times does not depend on what else the machine does.
     let mut time = |name: &str| {
         let codec = codec(name).unwrap();
         let mut memory = ScratchBuf::for_codecs([codec], 4096);

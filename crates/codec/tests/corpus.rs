@@ -1,11 +1,11 @@
-//! The fuzz targets' checks over what fuzzing found: inputs that reached code which
-//! no other had reached. `corpus/` has a file for each target:
+//! The fuzz targets' checks, run over inputs that fuzzing found: each reached code that no other had reached.
+//! `corpus/` has a file for each target:
 //!
 //! ```text
 //! | length, 2 bytes | input ... | length | input ... | ...
 //! ```
 //!
-//! To fuzz on from there, and to keep what comes of it:
+//! To continue fuzzing from these inputs, and to save the result:
 //!
 //! ```sh
 //! cargo test -p memfold-codec --features peers --test corpus unpack -- --ignored   # into fuzz/corpus/
@@ -19,7 +19,7 @@ mod checks;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of a file that `keep` makes. Short inputs come first.
+/// The largest file that `keep` writes. Short inputs come first.
 const MOST: usize = 64 << 10;
 
 fn kept(target: &str) -> PathBuf {

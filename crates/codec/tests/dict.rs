@@ -1,5 +1,5 @@
-//! Dictionaries of a workload: taken up when they pay on fresh blocks, dropped when they do not, and readable
-//! as long as somebody keeps blocks.
+//! Dictionaries of a workload: adopted when they pay on fresh blocks, dropped when they do not, and readable
+//! as long as blocks refer to them.
 #![cfg(feature = "dict")]
 
 mod common;
@@ -11,7 +11,7 @@ use memfold_codec::dict::{self, Dictionaries, Step, version_of};
 use memfold_codec::{Codec, CodecId, Malformed, ScratchBuf, codec, decoder};
 use proptest::prelude::*;
 
-/// Records of a kind: what is the same in all of them differs between kinds.
+/// Records of a kind: all of one kind share a part that differs between kinds.
 fn record(kind: u64, random: &mut Random, len: usize) -> Vec<u8> {
     let words: Vec<String> =
         (0..60).map(|i| format!("{:x}-", Random(kind * 1000 + i).next() >> 20)).collect();
@@ -47,7 +47,7 @@ impl Workload {
         }
     }
 
-    /// A round of blocks, and what came of it.
+    /// Compresses a round of blocks, and returns the step that follows.
     fn round(&mut self, kind: u64) -> Step {
         self.blocks(kind);
         self.set.maintain(self.kept)
@@ -89,7 +89,7 @@ fn what_pays_on_fresh_blocks_is_adopted_and_old_versions_stay_readable() {
     assert!(with * 4 < plain * 3, "{with} {plain}");
     assert_eq!(version_of(&workload.forms.last().unwrap().1), Some(first));
 
-    // Other data come: the dictionary is dropped for them, and another one taken up.
+    // The data change: the dictionary is dropped, and another one adopted.
     let mut dropped = false;
     let mut second = None;
     for _ in 0..100 {
@@ -118,7 +118,7 @@ fn what_pays_on_fresh_blocks_is_adopted_and_old_versions_stay_readable() {
     assert!(again, "{:?}", workload.set.current());
     workload.check();
 
-    // The old one can go when its blocks are gone, not before it is no longer used.
+    // The current version cannot be released; an older one can, once its blocks are gone.
     assert!(!workload.set.release(second), "current");
     let known = |set: &Dictionaries, version| set.versions().iter().any(|there| there.number == version);
     assert!(known(&workload.set, first));
@@ -152,7 +152,7 @@ fn what_does_not_pay_is_not_adopted() {
         let step = workload.set.maintain(1 << 40);
         assert!(matches!(step, Step::Kept | Step::Waiting), "{step:?}");
     }
-    // What saves much of each block does not pay for a few of them.
+    // A dictionary that saves much of each block does not pay if there are only a few blocks.
     let mut workload = Workload::new(1);
     for _ in 0..6 {
         workload.blocks(1);
@@ -249,7 +249,7 @@ fn dictionaries_change_while_threads_compress() {
             if !matches!(set.maintain(1 << 30), Step::Waiting | Step::Kept) {
                 changes += 1;
             }
-            // What does not exist can be asked for at any time.
+            // Releasing a version that does not exist is always allowed.
             assert!(!set.release(u32::MAX - 1));
         }
         stop.store(true, Ordering::Relaxed);
@@ -285,14 +285,14 @@ fn dictionaries_go_to_other_processes() {
     let version = workload.adopt(3);
     let bytes = dict::dictionary(version).unwrap();
     assert!(bytes.len() <= 64 << 10);
-    // The same again is no conflict, another one is, and what is none is refused.
+    // Loading the same dictionary again is no conflict; another one is; other bytes are refused.
     assert!(dict::load(version, &bytes));
     let other = workload.adopt(4);
     assert!(!dict::load(version, &dict::dictionary(other).unwrap()));
     assert!(!dict::load(0, &bytes) && !dict::load(1 << 20, b"no dictionary") && !dict::load(1 << 20, &[]));
     assert!(!dict::load(1 << 20, &bytes[..20]));
     assert!(dict::dictionary(1 << 20).is_none());
-    // What is released stands for nothing else from then on: somebody may still have a form.
+    // A released version never stands for another dictionary: a form that refers to it may still exist.
     let theirs = dict::dictionary(other).unwrap();
     let form = workload.forms.iter().find(|(_, form)| version_of(form) == Some(version)).unwrap().clone();
     assert!(workload.set.release(version));
@@ -317,11 +317,11 @@ proptest! {
         let set = codec("zstd-dict:1").unwrap();
         let mut memory = ScratchBuf::with_size(set.decompress_scratch(5000));
         let mut scratch = memory.scratch();
-        // Any bytes as they are, and behind a version that is there.
+        // Arbitrary bytes, alone and after an existing version.
         let _ = decompress(set, &src, len, &mut scratch);
         let tag = &form[..if *version < 128 { 1 } else { 2 }];
         let _ = decompress(set, &[tag, &src].concat(), len, &mut scratch);
-        // A form with damage, cut off, and for another length.
+        // A form that is damaged, truncated, or read with another length.
         let mut damaged = form.clone();
         for (at, byte) in flips {
             let at = at % damaged.len();

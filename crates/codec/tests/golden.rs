@@ -1,11 +1,9 @@
-//! Compressed forms made once, which must decode for ever: stores and files
-//! written by any memfold must stay readable. The files under `golden/` are
-//! never made again; `make_missing` adds forms for new codecs.
+//! Compressed forms that must decode for ever: stores and files written by any memfold must stay readable.
+//! The files under `golden/` are never regenerated; `make_missing` adds forms for new codecs.
 //!
-//! `NAME.block` is a block, `NAME.N.HOW` a compressed form of it for the decoder
-//! with number N, made by the codec HOW. `zero-LEN` are zeros without a file, for
-//! the sake of lengths that take more than one block of a format. `version-N.dictionary` is the dictionary
-//! that stands for version N in forms of `zstd-dict`.
+//! `NAME.block` is a block, `NAME.N.HOW` a compressed form of it for the decoder with number N, made by the
+//! codec HOW. `zero-LEN` stands for zeros, without a file, for lengths that take more than one block of a
+//! format. `version-N.dictionary` is the dictionary that stands for version N in forms of `zstd-dict`.
 
 mod common;
 
@@ -16,7 +14,7 @@ use std::{env, fs};
 use common::{PIPELINES, block, compress, decompress, some_codecs};
 use memfold_codec::{Auto, Codec, CodecId, ScratchBuf, auto_table, decoder};
 
-/// Decoders that are there only with features of the crate.
+/// Decoders that exist only with features of the crate.
 const OPTIONAL: [u8; 6] = [12, 13, 14, 15, 16, 20];
 
 fn dir() -> PathBuf {
@@ -30,7 +28,7 @@ fn golden_block(name: &str) -> Vec<u8> {
     }
 }
 
-/// Makes the dictionaries of golden forms known.
+/// Loads the dictionaries of golden forms.
 #[cfg(feature = "dict")]
 fn load_dictionaries() {
     for entry in fs::read_dir(dir()).unwrap() {
@@ -71,8 +69,8 @@ fn golden_forms_decode() {
     assert_eq!(seen, numbers.collect::<BTreeSet<u8>>(), "a number without golden form");
 }
 
-/// The forms themselves are free to change, for an encoder may improve. So this
-/// is not a test but the way to make the files that are not there yet.
+/// Encoders may improve, so new forms may differ from golden ones. So this is not a test but the way to make
+/// missing files.
 #[test]
 #[ignore = "writes files"]
 fn make_missing() {
@@ -99,7 +97,7 @@ fn make_missing() {
         let src = golden_block(&name);
         for codec in some_codecs(&["zstd:-7", "zstd:1", "zstd:5", "zstd:19", "deflate:6", "xz:0"]) {
             let how = codec.name();
-            // Small files, and of pipelines one of a kind.
+            // Only small files, and one of each kind for pipelines.
             let small = if PIPELINES.contains(&how) { kind == "records" || len == 1 } else { how != "copy" };
             if !small && len > 100 {
                 continue;
@@ -109,7 +107,7 @@ fn make_missing() {
             add(&format!("{name}.{}.{}", codec.id().0, how.replace(':', "_")), &form);
         }
     }
-    // A form for each place that `auto` knows for ever, of the first block that the chain there makes smaller.
+    // A form for each permanent place of `auto`, of the first block that its chain makes smaller.
     for (place, chain) in auto_table().enumerate() {
         let auto = Auto::new(&[chain]).unwrap();
         let mut memory = ScratchBuf::for_codecs([&auto as &dyn Codec], 5000);
@@ -125,9 +123,9 @@ fn make_missing() {
     make_missing_dictionaries(&add);
 }
 
-/// Forms with versions of one and of three bytes, and without dictionary. A version is a number of the
-/// process; so that these have the numbers of their names, each is loaded as the one before the next that is
-/// adopted.
+/// Forms with versions of one and of three bytes, and without dictionary. The process assigns versions in
+/// sequence. To give an adopted dictionary the version in its name, another one is first loaded as the
+/// version before it.
 #[cfg(feature = "dict")]
 fn make_missing_dictionaries(add: &dyn Fn(&str, &[u8])) {
     use memfold_codec::dict::{self, Dictionaries, Step};

@@ -1,6 +1,5 @@
-//! Decoders given anything but the work of their encoder: they return an error
-//! or fill the block. Input and output lie against pages that must not be
-//! touched, so that one byte read or written outside ends the test.
+//! Decoders given anything but the output of their encoder: they return an error or fill the block. Input and
+//! output lie next to inaccessible pages, so that one byte read or written outside ends the test.
 
 mod common;
 #[path = "common/guard.rs"]
@@ -12,8 +11,8 @@ use memfold_codec::{Codec, ScratchBuf, codec};
 use proptest::prelude::*;
 use std::cell::RefCell;
 
-/// Two forms of these in a row may be a form of twice the block: they have
-/// neither header nor end.
+/// Two consecutive forms of these may be a form of a block of twice the length, since they have neither
+/// header nor end.
 const ROWS: [&str; 8] = ["copy", "lzrw1a", "pbpm", "pbpm:tapes", "pbpm:word", "wkdm", "bewalgo", "bewalgo2"];
 
 fn names() -> Vec<&'static str> {
@@ -24,14 +23,14 @@ fn names() -> Vec<&'static str> {
 
 const CAPACITY: usize = 1 << 16;
 
-/// Those that notice every form that was cut off, goes on, or is of a block of
-/// another length. Coders that write no length and no end cannot.
+/// Decoders that detect every form that is truncated, extended, or of a block of another length. Coders that
+/// write no length and no end cannot.
 fn strict() -> Vec<&'static str> {
     let pipelines = ["delta:8x6+shuffle:8+zstd:1", "delta:2x2+shuffle:2+lz4"];
     names().into_iter().filter(|name| !PIPELINES.contains(name) || pipelines.contains(name)).collect()
 }
 
-/// A decoder with guarded memory for what goes in and what comes out.
+/// A decoder with guarded memory for its input and output.
 struct Decoder {
     codec: &'static dyn Codec,
     scratch: ScratchBuf,
@@ -46,8 +45,8 @@ impl Decoder {
         Decoder { codec, scratch, src: Guarded::new(CAPACITY), dst: Guarded::new(CAPACITY) }
     }
 
-    /// Whether `src` is taken for a block of `len` bytes. The answer must not
-    /// depend on what the output held before, nor may the output.
+    /// The block of `len` bytes to which `src` decodes, if it does. The result must not depend on the
+    /// previous content of the output.
     fn accepts(&mut self, src: &[u8], len: usize) -> Option<Vec<u8>> {
         let mut scratch = self.scratch.scratch();
         let mut results = [(Against::Start, 0x00), (Against::End, 0xFF)].map(|(against, before)| {
@@ -61,7 +60,7 @@ impl Decoder {
     }
 }
 
-/// Compressed forms of all kinds of blocks with the length of each.
+/// Compressed forms of all kinds of blocks, and the length of each block.
 fn compressed(codec: &dyn Codec) -> Vec<(Vec<u8>, usize)> {
     let mut all = Vec::new();
     for len in [1, 7, 13, 100, 700, 4096] {
@@ -151,7 +150,7 @@ fn damaged_and_random_input_is_survived() {
                         src[at] = random.next() as u8;
                     }
                 }
-                // The end of one behind the beginning of another.
+                // The beginning of one form followed by the end of another.
                 1 => {
                     let (other, _) = &samples[random.below(samples.len())];
                     src.truncate(random.below(src.len() + 1));
@@ -168,8 +167,7 @@ fn damaged_and_random_input_is_survived() {
     }
 }
 
-/// What random bytes do not find: a well-formed frame of Zstandard that its
-/// encoder here never makes.
+/// A case that random bytes do not reach: a well-formed Zstandard frame that the encoder here never makes.
 #[test]
 fn other_frames_of_zstandard_are_refused() {
     let mut decoder = Decoder::new("zstd:1");

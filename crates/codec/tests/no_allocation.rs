@@ -1,5 +1,5 @@
-//! The C libraries contain calls of `malloc`. None of them is ever reached: the
-//! runtime works where the program's allocator must not be called.
+//! The C libraries contain calls to `malloc`. None of them may be reached: the runtime works where the
+//! program's allocator must not be called.
 //!
 //! This file has its own `malloc`, so it holds one test and nothing else.
 #![cfg(all(target_os = "linux", target_env = "gnu"))]
@@ -15,8 +15,8 @@ use memfold_codec::{ScratchBuf, all, codec};
 
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: the signatures are those of malloc and its kin. The names under which glibc offers its allocator to
-// those who replace it.
+// SAFETY: the signatures are those of malloc and its kin. These are the names under which glibc offers its
+// allocator to programs that replace it.
 unsafe extern "C" {
     fn __libc_malloc(size: usize) -> *mut c_void;
     fn __libc_calloc(count: usize, size: usize) -> *mut c_void;
@@ -26,14 +26,14 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 extern "C" fn malloc(size: usize) -> *mut c_void {
     CALLS.fetch_add(1, Relaxed);
-    // SAFETY: passes on what it was asked.
+    // SAFETY: passes the call on unchanged.
     unsafe { __libc_malloc(size) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
     CALLS.fetch_add(1, Relaxed);
-    // SAFETY: passes on what it was asked.
+    // SAFETY: passes the call on unchanged.
     unsafe { __libc_calloc(count, size) }
 }
 
@@ -42,7 +42,7 @@ extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(memory: *mut c_void) {
     CALLS.fetch_add(1, Relaxed);
-    // SAFETY: passes on what it was asked.
+    // SAFETY: passes the call on unchanged.
     unsafe { __libc_free(memory) }
 }
 
@@ -50,7 +50,7 @@ unsafe extern "C" fn free(memory: *mut c_void) {
 fn no_codec_calls_the_allocator() {
     let mut calling = BTreeSet::new();
     for len in [1, 4096, 4097, 150_000] {
-        // These, for which one must ask, do allocate.
+        // These codecs, which need a feature, do allocate.
         let allocates =
             |name: &str| name == "snappy" || name.starts_with("xz:") || name.starts_with("lz4hc:1");
         let slow = |scratch: usize| len > 100_000 && scratch > 4 << 20;
@@ -66,7 +66,7 @@ fn no_codec_calls_the_allocator() {
                 if let memfold_codec::Compressed::Fits(size) = result {
                     codec.decompress(&dst[..size], &mut again, &mut scratch).unwrap();
                 }
-                // Once more with nothing to be right about.
+                // Bytes that are not a form.
                 let _ = codec.decompress(&src, &mut again, &mut scratch);
                 if CALLS.load(Relaxed) != before {
                     calling.insert(codec.name());
@@ -80,8 +80,8 @@ fn no_codec_calls_the_allocator() {
     assert!(calling.is_empty(), "{calling:?}");
 }
 
-/// Rounds of training allocate; blocks between them do not, whether they are collected, or compressed with a
-/// dictionary.
+/// Training allocates; compressing blocks between rounds does not, whether they are collected or compressed
+/// with a dictionary.
 #[cfg(feature = "dict")]
 fn no_dictionary_allocates_per_block() {
     use memfold_codec::dict::{Dictionaries, version_of};

@@ -1,5 +1,4 @@
-//! Every codec gives back what it was given, whatever the block is, however
-//! long it is, and whatever the scratch was used for before.
+//! Every codec restores every block, of any content and length, whatever the scratch was used for before.
 
 mod common;
 
@@ -25,7 +24,7 @@ const LEVELS: [&str; 15] = [
     "xz:6",
 ];
 
-/// A scratch for each direction, so that contexts live from call to call.
+/// A scratch for each direction, so that contexts are kept between calls.
 struct Both {
     compress: Scratch<'static>,
     decompress: Scratch<'static>,
@@ -59,7 +58,7 @@ fn every_kind_of_block_at_every_length() {
             if (pipeline || slow) && len > 300 && ![4095, 4096, 4097, 65535, 65536, 131_073].contains(&len) {
                 continue;
             }
-            // All kinds where it is cheap, two where it is not.
+            // All kinds of blocks where that is cheap, two where it is not.
             let kinds = if len <= 9000 { &KINDS[..] } else { &["noise", "records"] };
             for kind in kinds {
                 round_trip(codec, &block(kind, len, len as u64), &mut scratch);
@@ -72,7 +71,7 @@ fn every_kind_of_block_at_every_length() {
 fn every_codec_there_is() {
     for codec in all() {
         for len in [1, 100, 4096, 16384, MAX_BLOCK] {
-            // The densest levels are slow, and large blocks of theirs slower.
+            // The densest levels are slow, most of all on large blocks.
             if len == MAX_BLOCK && codec.compress_scratch(len) > 8 << 20 && codec.name() != "zstd:22" {
                 continue;
             }
@@ -113,9 +112,8 @@ fn levels_do_what_they_say() {
     assert_eq!(size("zstd"), size("zstd:1"));
 }
 
-/// One scratch for everything, in random order: no codec may find in it what
-/// another has left, and none may make anything else for what it finds. Each
-/// choice stays for a few calls, so that contexts are kept as well as replaced.
+/// One scratch for all codecs, in random order: no codec may use what another has left there, nor may its
+/// result depend on it. Each codec stays for a few calls, so that contexts are kept as well as replaced.
 #[test]
 fn one_scratch_serves_all_codecs_in_turn() {
     let codecs = some_codecs(&LEVELS);
@@ -132,7 +130,7 @@ fn one_scratch_serves_all_codecs_in_turn() {
         let src = block(KINDS[random.below(KINDS.len())], len, random.next());
         let compressed = round_trip(codec, &src, &mut scratch);
         if random.below(4) == 0 {
-            // The other direction in the same memory, and rubbish for it.
+            // The other direction uses the same memory, and gets garbage.
             let _ = decompress(codec, &compressed, len, &mut scratch.compress);
             let _ = decompress(codec, &src, len, &mut scratch.compress);
             let _ = decompress(codec, &src, len, &mut scratch.decompress);
@@ -143,8 +141,8 @@ fn one_scratch_serves_all_codecs_in_turn() {
     }
 }
 
-/// A kept context of zstd numbers every byte it has ever seen with 32 bits and
-/// starts afresh before they run out. Pass that point.
+/// A kept zstd context indexes every byte that it has ever seen with 32 bits, and starts afresh before they
+/// run out. The test passes that point.
 #[test]
 fn a_context_lives_for_more_than_four_gigabytes() {
     let codec = codec("zstd:-50").unwrap();
@@ -177,8 +175,7 @@ proptest! {
     }
 }
 
-/// A pipeline gives its last codec blocks of any length up to some, in a scratch
-/// that was made once.
+/// A pipeline passes blocks of any length up to a limit to its last codec, in a scratch that was made once.
 #[test]
 fn a_scratch_for_the_longest_block_serves_shorter_ones() {
     let mut random = Random(3);

@@ -1,6 +1,5 @@
-//! `compress` answers `Fits` exactly if the result is not larger than the
-//! threshold, with a `dst` not one byte larger than it must be, and the result
-//! is the same for every threshold into which it fits.
+//! `compress` returns `Fits` exactly if the result is not larger than the threshold, even with the shortest
+//! allowed `dst`, and the result is the same for every threshold that it meets.
 
 mod common;
 
@@ -93,7 +92,7 @@ fn a_roomy_dst_changes_nothing() {
     }
 }
 
-/// Going on would call blocks incompressible that are not, or write behind `dst`.
+/// Continuing would report compressible blocks as incompressible, or write past the end of `dst`.
 #[test]
 fn a_dst_below_the_contract_is_no_silent_failure() {
     let autos = ["auto:fast", "auto", "auto:dense", "auto:max"].map(|name| codec(name).unwrap());

@@ -1,8 +1,8 @@
 //! The backing device: a tier (a file or block device, an NBD server, Redis) for blobs that are not worth keeping
 //! in memory.
 //!
-//! Blobs are gathered into batches, sealed, and read one by one: see [`memfold_spill`]. The data on the tier are
-//! useless without what is in memory: they are lost when the process ends.
+//! Blobs are gathered into batches, sealed, and read one by one: see [`memfold_spill`]. The data on the tier
+//! are useless without the index in memory, so they are lost when the process ends.
 
 use std::os::unix::fs::FileTypeExt;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -16,16 +16,17 @@ use crate::index::leaf::Held;
 use crate::locked;
 use crate::options::{BackingTier, BadOption};
 
-/// How long a thread waits for a tier that does not answer.
+/// How long a thread waits for an unresponsive tier.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// A batch is this fraction of the limit, within a minimum and a maximum of bytes.
+/// A batch is this fraction of the limit, clamped to the following bytes.
 const PART: u64 = 256;
 const LEAST: usize = 64 << 10;
 const MOST: usize = 256 << 10;
 
 /// The backing device; see the module.
 pub struct Backing {
-    /// Set until the tier is started or used: no thread may start before a server has become a daemon.
+    /// Set until the tier is started or used. No thread may start earlier, since a server may still become a
+    /// daemon.
     unused: Mutex<Option<(Box<dyn Tier>, Sealer)>>,
     spilled: OnceLock<Option<Spilled>>,
     batch_bytes: usize,
@@ -37,8 +38,8 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Opens it for a device of `size` bytes with a limit. Unless a size is given, a file may grow to slightly
-    /// more than the size of the device.
+    /// Opens the tier for a device of `size` bytes and its limit. Without a configured size, a file may grow
+    /// to slightly more than the size of the device.
     pub fn open(given: &BackingTier, size: u64, limit: u64, told: fn(&str)) -> Result<Self, BadOption> {
         let bad = |why: String| BadOption::Backing(why);
         let is_device = |path| std::fs::metadata(path).is_ok_and(|it| it.file_type().is_block_device());
@@ -49,7 +50,7 @@ impl Backing {
         let terms = Terms { most: given.size.or(default), told, ..Terms::default() };
         let sealer = Sealer::for_this_run().map_err(|error| bad(format!("cannot create a key: {error}")))?;
         let tier = given.target.open(&run_name(), terms).map_err(|error| bad(error.to_string()))?;
-        // A server may now become a daemon, and so another process.
+        // From now on a server may become a daemon, which is another process.
         tier.pass_on();
         Ok(Backing {
             unused: Mutex::new(Some((tier, sealer))),
@@ -86,8 +87,8 @@ impl Backing {
         self.spilled.get_or_init(start).as_ref()
     }
 
-    /// Starts to watch the tier as soon as threads are allowed: an export must not look unused until the first
-    /// blob is written.
+    /// Starts watching the tier as soon as threads are allowed, so that an export does not look unused until
+    /// the first blob is written.
     pub fn start(&self) {
         let _ = self.spilled();
     }
@@ -108,7 +109,8 @@ impl Backing {
         self.spilled.get().and_then(Option::as_ref).map_or(0, |spilled| spilled.room().used)
     }
 
-    /// Writes a blob and returns its number there; None if there is no room or the tier does not answer.
+    /// Writes a blob and returns its number on the tier; `None` if there is no room or the tier does not
+    /// answer.
     pub fn write(&self, owner: u64, codec: Option<CodecId>, payload: &[u8]) -> Option<u64> {
         let number = self.spilled()?.put(owner, codec.map_or(0, |codec| codec.0), payload).ok()?;
         debug_assert!(number < Held::MOST_NUMBERS);
@@ -117,7 +119,7 @@ impl Backing {
         Some(number)
     }
 
-    /// Which of the blobs that have had this number it is.
+    /// The generation of the blob with this number: numbers are reused.
     pub fn stamp(&self, number: u64) -> Option<u32> {
         self.spilled()?.stamp(number)
     }
@@ -134,7 +136,7 @@ impl Backing {
         Ok(((tag != 0).then_some(CodecId(tag)), payload))
     }
 
-    /// Frees the blob of that number.
+    /// Frees the blob with that number.
     pub fn free(&self, number: u64) {
         if let Some(bytes) = self.spilled().and_then(|spilled| spilled.free(number)) {
             self.bytes.fetch_sub(bytes as u64, Relaxed);

@@ -1,10 +1,10 @@
-//! Counts of events and of the current content, for statistics and for the background thread.
+//! Counters of events and of the current content, for statistics and for the background thread.
 
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use crate::index::leaf::Entry;
 
-/// Counts of events, and of the current content.
+/// Counters of events, and of the current content.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Pages that are not holes; then those of them that are one repeated word, and those that are joined.
@@ -22,14 +22,14 @@ pub struct Counts {
     /// Blobs that the store has moved.
     pub moved: AtomicU64,
     pub refused: AtomicU64,
-    /// Advances with every read and change: tells whether there is something to do.
+    /// Advances with every read and change; tells the background thread whether there is something to do.
     pub activity: AtomicU64,
-    /// Advances with every change: tells whether there may be room where there was none.
+    /// Advances with every change; tells whether there may be room again after the device was full.
     pub changes: AtomicU64,
 }
 
 impl Counts {
-    /// Tells the background thread that there is something to examine, and perhaps room.
+    /// Records a change: there is something to examine, and perhaps room.
     pub fn changed_something(&self) {
         self.activity.fetch_add(1, Relaxed);
         self.changes.fetch_add(1, Relaxed);

@@ -31,10 +31,10 @@ pub struct Disk {
     pub(crate) shared: Option<Shared>,
     pub(crate) images: Images,
     pub(crate) works: Works,
-    /// The minimum that is counted for the works' memory; the field below is what is counted now.
+    /// The minimum counted for the memory of `works`; the next field is what is currently counted.
     least_work_bytes: u64,
     work_bytes: Mutex<u64>,
-    /// Held while room is made; contains the memory needed for it.
+    /// Held while making room; contains the memory needed for it.
     pub(crate) making: Mutex<Making>,
     pub(crate) counts: Counts,
 }
@@ -47,7 +47,7 @@ impl Disk {
         let cpus = available_parallelism().map_or(1, usize::from);
         let works = options.works.unwrap_or(cpus);
         let store = Tiered::new(budget, options.fast, options.dense);
-        // Frames are allocated when pages are read, which must not need memory on a device that is used as swap.
+        // Reading allocates frames, but on a device that is used as swap, reading must not need memory.
         let resident = if options.swap { Some(0) } else { options.resident };
         let resident = resident.unwrap_or((options.limit / 32).min(256 << 20));
         let resident = Resident::new(resident);
@@ -55,7 +55,7 @@ impl Disk {
         let stripes = Stripes::new();
         let open = |given| Backing::open(given, options.size, options.limit, options.told);
         let backing = options.backing.as_ref().map(open).transpose()?;
-        // A hint for each page of the device, or for as many pages as there can be.
+        // A hint for each page of the device, but no more than for the pages that fit into the limit.
         let shared = options
             .share
             .then(|| Shared::new((options.size.min(options.limit.saturating_mul(4))) / PAGE as u64));
@@ -83,7 +83,7 @@ impl Disk {
             if !stripes.make_all(leaves, budget) || !budget.load(ballast) {
                 return Err(BadOption::OutOfMemory);
             }
-            // Each class of the store asks for more long before it runs out.
+            // Each size class of the store requests more memory long before it runs out.
             let tuning = store.store().tuning();
             store.store().set_tuning(Tuning { fill_ratio: 48, ..tuning });
         }
@@ -120,12 +120,12 @@ impl Disk {
         self.counts.used.load(Relaxed) * PAGE as u64
     }
 
-    /// Does nothing: the data are in memory and are lost when the process ends, whatever is called.
+    /// Does nothing: the data are in memory, and are lost when the process ends in any case.
     pub fn flush(&self) -> Result<(), Error> {
         Ok(())
     }
 
-    /// Leaves nothing behind, for a device that is not dropped before the process ends.
+    /// Removes everything from the backing device, for a device that is not dropped before the process ends.
     pub fn end(&self) {
         self.backing.iter().for_each(Backing::end);
     }
@@ -141,8 +141,8 @@ impl Disk {
         self.store.store().memory()
     }
 
-    /// Updates the count of the works' memory, of which more may have been used, and of the tables of the backing
-    /// device. Returns the bytes that are counted but not in memory now.
+    /// Updates the counts of the working memory, which may have grown, and of the tables of the backing
+    /// device. Returns the bytes that are counted but currently not in memory.
     pub(crate) fn count_works(&self) -> u64 {
         let mut counted = locked(&self.work_bytes);
         let tables = self.backing.as_ref().map_or(0, Backing::memory_bytes)
@@ -166,7 +166,7 @@ impl Disk {
         (self.stripes.lock(leaf), leaf, at)
     }
 
-    /// Merges holes and unused ends and releases them; returns whether that released anything.
+    /// Merges holes and unused ends, and releases them. Returns whether anything was released.
     pub(crate) fn compact(&self, bytes: usize) -> bool {
         self.store.store().maintain(self, bytes).released_bytes > 0
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a call did not do what was asked.
+/// Why a call failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -20,8 +20,8 @@ pub enum Error {
     Backing {
         /// The first byte of the page.
         offset: u64,
-        /// It no longer has the page, or has something else in its place; otherwise it does not answer, but still
-        /// may.
+        /// True if the tier no longer has the page, or has other data in its place; false if it does not
+        /// answer, but may later.
         is_lost: bool,
     },
 }
@@ -47,7 +47,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 impl Error {
-    /// The corresponding error number of the system.
+    /// The corresponding `errno` value.
     pub fn errno(self) -> i32 {
         const EIO: i32 = 5;
         const EINVAL: i32 = 22;

@@ -8,13 +8,13 @@
 //!                         for a page      └ dense tier: blocks of 32 KiB
 //! ```
 //!
-//! A [`Disk`] may have any size up to 8 EiB and takes memory only for what was written. Any thread may call
-//! anything at any time. Each page is read and written as a whole: a reader sees each page as it was before a
+//! A [`Disk`] may have any size up to 8 EiB and takes memory only for written data. Any thread may call any
+//! method at any time. Each page is read and written as a whole: a reader sees each page as it was before a
 //! concurrent write, or as it is after it. Larger ranges are not atomic.
 //!
-//! The parts: `index` (which blob holds a page), `io` (reading and writing), `memory` (what is counted within the
-//! limit, and uncompressed copies), `reclaim` (the dense tier, what happens at the limit, and the background
-//! thread), `backing` (the backing device), `serve` (what programs that offer a device need).
+//! The parts: `index` (which blob holds a page), `io` (reading and writing), `memory` (the budget under the
+//! limit, and uncompressed copies), `reclaim` (the dense tier, making room at the limit, and the background
+//! thread), `backing` (the backing device), `serve` (for programs that export a device).
 
 mod backing;
 mod counts;
@@ -43,9 +43,9 @@ pub use serve::fuse;
 pub use serve::{status, swap};
 pub use stats::Stats;
 
-/// A thread that panics with a lock may leave a change half done. Nobody sees it, because every thread that wants
-/// the lock then panics, too. Callers that catch panics turn them into I/O errors; threads that need other locks
-/// continue.
+/// A thread that panics while it holds a lock may leave a change half done. No other thread sees it, because
+/// every thread that takes the lock then panics, too. Callers that catch panics turn them into I/O errors;
+/// threads that need other locks continue.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|_| panic!("a thread panicked while it had this lock"))
 }

@@ -1,4 +1,4 @@
-//! What the device holds, and what that costs.
+//! What the device holds, and what it costs.
 
 use std::sync::atomic::Ordering::*;
 
@@ -27,7 +27,7 @@ pub struct Stats {
     pub dense_bytes: u64,
     /// Compressed bytes.
     pub payload_bytes: u64,
-    /// Bytes of pages of which an uncompressed copy is kept, too.
+    /// Bytes of pages of which an uncompressed copy is also kept.
     pub resident_bytes: u64,
     /// Compressed bytes that are on the backing device, not in memory.
     pub spilled_bytes: u64,
@@ -41,10 +41,10 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Everything that is neither payload nor resident: the index, the store's headers and holes, working memory.
     pub overhead_bytes: u64,
-    /// All memory that the device takes. Memory that it keeps free for compressing counts towards the limit, but
-    /// not here.
+    /// All memory that the device takes. Working memory that is currently released counts towards the limit,
+    /// but not here.
     pub memory_bytes: u64,
-    /// The peak of what counted towards the limit.
+    /// The peak of the bytes that counted towards the limit.
     pub peak_memory_bytes: u64,
     /// `logical_bytes` minus all memory that the device takes.
     pub saved_bytes: i64,
@@ -54,7 +54,7 @@ pub struct Stats {
     pub memory_ratio: Option<f64>,
     /// Compressed pages and blocks.
     pub blobs: u64,
-    /// Holes and unused ends of the store, which the background thread releases.
+    /// Bytes of holes and unused ends in the store, which the background thread releases.
     pub loose_bytes: u64,
     /// Blobs that were moved to close holes.
     pub blobs_moved: u64,
@@ -74,7 +74,7 @@ pub struct Stats {
     pub promotions: u64,
     /// Writes that were refused at the limit.
     pub refused_writes: u64,
-    /// Memory that cannot be given up takes nine tenths of the limit.
+    /// Whether memory that cannot be given up takes nine tenths of the limit.
     pub nearly_full: bool,
 }
 

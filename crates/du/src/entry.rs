@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Bytes of a block, the system's unit for the space that files take.
 pub const BLOCK: u64 = 512;
-/// The largest length that a file can have. Larger sums are cut to this, as in ncdu.
+/// The largest length that a file can have. Larger sums are clamped to it, as in ncdu.
 pub const MOST_BYTES: u64 = i64::MAX as u64;
 /// The same in blocks.
 pub const MOST_BLOCKS: u64 = MOST_BYTES / BLOCK;
@@ -23,9 +23,9 @@ pub enum Kind {
     Excluded,
     /// A directory that was not entered because another file system is mounted there,
     OtherFileSystem,
-    /// or because the kernel makes it up.
+    /// or because the kernel generates its contents.
     KernelFileSystem,
-    /// Nothing is known but the system's error number, or 0.
+    /// Only the system's error number is known, or 0.
     Failed(u16),
     /// It no longer exists. Other entries of its directory keep their slots.
     Gone,
@@ -43,18 +43,18 @@ impl Kind {
 pub struct Link {
     /// The file's number in its file system.
     pub inode: u64,
-    /// Which of the tree's file systems that is, if not the directory's: single files can be mounted, and an
+    /// The file system among the tree's, if it is not the directory's: single files can be mounted, and an
     /// overlay has layers on several devices.
     pub device: Option<u32>,
-    /// How many names it has, including names outside of the tree. It may be fewer than there are in the tree:
-    /// names come and go.
+    /// The file's number of names, including names outside of the tree. It may be less than the number in the
+    /// tree, since names come and go during a scan.
     pub names: u32,
 }
 
-/// What a symbolic link counts as if links are followed.
+/// The target of a symbolic link that was followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Target {
-    /// Which of the tree's file systems it is on, if not the directory's.
+    /// Its file system among the tree's, if it is not the directory's.
     pub device: Option<u32>,
 }
 
@@ -86,7 +86,7 @@ pub struct Entry<'n> {
     pub link: Option<Link>,
     /// Set if it is a symbolic link and everything else here describes its target.
     pub followed: Option<Target>,
-    /// Set if it was asked for.
+    /// Set if it was requested.
     pub extended: Option<Extended>,
 }
 
@@ -114,8 +114,8 @@ pub struct Sum {
     pub blocks: u64,
 }
 
-/// Adds two numbers, which may be negative until all of their parts are there. A sum that has reached the maximum
-/// stays there: nobody knows by how much the true sum exceeds it.
+/// Adds two numbers, which may be negative until all of their parts have been added. A sum that has reached
+/// the maximum stays there, since it is unknown by how much the true sum exceeds it.
 fn added(a: u64, b: u64, most: u64) -> u64 {
     match a >= most && a <= MOST_BYTES || b >= most && b <= MOST_BYTES {
         true => most,
@@ -128,7 +128,8 @@ fn negative(a: u64) -> u64 {
 }
 
 impl Sum {
-    /// The sum of both, up to the maximum. A negative difference may be added before what makes the sum positive.
+    /// The sum of both, up to the maximum. A negative difference may be added before the parts that make the
+    /// sum positive.
     pub fn plus(self, other: Sum) -> Sum {
         Sum {
             size: added(self.size, other.size, MOST_BYTES),
@@ -196,7 +197,7 @@ mod tests {
     fn sums_end_at_the_most_and_stay_there() {
         let of = |size, blocks| Sum { size, blocks };
         assert_eq!(of(3, 1).plus(of(4, 2)), of(7, 3));
-        // In between it may be negative.
+        // An intermediate sum may be negative.
         assert_eq!(of(3, 1).minus(of(10, 5)).plus(of(20, 9)), of(13, 5));
         let most = of(MOST_BYTES, MOST_BLOCKS);
         assert_eq!(of(MOST_BYTES - 1, MOST_BLOCKS - 1).plus(of(1, 1)), most);

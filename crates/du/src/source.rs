@@ -9,7 +9,7 @@ use crate::tree::row::{Name, Row};
 /// The number of the root directory.
 pub const ROOT: u32 = 0;
 
-/// The most bytes of the root's path, and the most file systems of a tree, wherever a tree comes from or goes.
+/// The most bytes of the root's path, and the most file systems of a tree, in any source or format.
 pub const LONGEST_PATH: usize = 1 << 20;
 #[allow(missing_docs)]
 pub const MOST_DEVICES: usize = 1 << 16;
@@ -34,8 +34,8 @@ pub trait Source {
     /// The slot of a directory in its parent.
     fn slot(&self, number: u32) -> Result<u32, Error>;
 
-    /// Whether a directory itself agrees that it is the entry in a slot. Only a forged file may say otherwise, so
-    /// that a path could be endless.
+    /// Whether a directory's own record agrees that it is the entry in a slot. Only a forged file can
+    /// disagree, in which a path could be endless.
     fn is_at(&self, directory: u32, above: u32, slot: u32) -> Result<bool, Error> {
         let _ = (directory, above, slot);
         Ok(true)
@@ -44,7 +44,8 @@ pub trait Source {
     /// The bytes of one part of a directory's entries ([`part`](crate::part)).
     fn part(&self, contents: Contents, number: usize, to: &mut Vec<u8>) -> Result<(), Error>;
 
-    /// All names in the tree of a file that has several: by the file's inode, and the number of its file system.
+    /// All names in the tree of a file that has several, given the file's inode and the number of its file
+    /// system.
     fn names(&self, inode: u64, device: u32) -> Result<Vec<Name>, Error>;
 
     /// Calls `look` with all names of files that have several, in the order of their files.

@@ -6,8 +6,8 @@
 //!                     \──────── len bytes, encrypted ───────/
 //! ```
 //!
-//! `len` is not encrypted, so that a reader of a part of a batch finds the blocks that follow. The nonce is
-//! the batch's number and the block's place in it: no two blocks of a run share one, since numbers are not
+//! `len` is not encrypted, so that a reader of a part of a batch can find the blocks that follow. The nonce
+//! is the batch's number and the block's place in it; no two blocks of a run share one, since numbers are not
 //! reused. A block that was moved, or comes from another batch or run, does not open.
 
 use chacha20poly1305::aead::AeadInPlace;
@@ -29,7 +29,7 @@ enum Way {
     Checked(u64),
 }
 
-/// Where a block is in its batch.
+/// The position of a block in its batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockRange {
     /// Bytes from the start of the batch.
@@ -41,15 +41,15 @@ pub struct BlockRange {
 /// A block that was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Block<'a> {
-    /// The number under which its user put it, 48 bits.
+    /// The owner's number, 48 bits.
     pub owner: u64,
-    /// A byte for the user.
+    /// A byte of the user's choice.
     pub tag: u8,
-    /// What was put.
+    /// The payload that was put.
     pub payload: &'a [u8],
 }
 
-/// The bytes are not what was sealed for this place.
+/// The bytes are not those that were sealed for this place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unopened;
 
@@ -62,12 +62,12 @@ impl Sealer {
         Ok(Self::encrypting(&key))
     }
 
-    /// Encrypts with this key, which no other run may have.
+    /// Encrypts with this key, which no other run may use.
     pub fn encrypting(key: &[u8; 32]) -> Self {
         Sealer(Way::Encrypted(ChaCha20Poly1305::new(Key::from_slice(key))))
     }
 
-    /// Only checksums, which detect accidents and nothing else.
+    /// Adds only checksums, which detect accidental damage, but not attacks.
     pub fn checking(run: u64) -> Self {
         Sealer(Way::Checked(run))
     }
@@ -92,8 +92,8 @@ impl Sealer {
         }
     }
 
-    /// Opens, in place, the block at the start of `bytes`, which are at `offset` of a batch. Also returns the
-    /// bytes that the block takes.
+    /// Opens in place the block at the start of `bytes`, which begin at `offset` of a batch. Also returns the
+    /// length of the sealed block.
     pub fn open_first<'b>(
         &self,
         batch: u64,
@@ -123,7 +123,7 @@ fn checksum(run: u64, batch: u64, offset: u32, inner: &[u8]) -> [u8; SEAL] {
     Hasher::oneshot_with_seed(seed, inner).to_le_bytes()
 }
 
-/// Bytes of the sealed block at the start of `bytes`, if it is complete.
+/// The length of the sealed block at the start of `bytes`, if it is complete.
 fn sealed_len(bytes: &[u8]) -> Option<usize> {
     let len = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
     let all = len.checked_add(4 + SEAL)?;
@@ -152,12 +152,12 @@ impl<'a> Batch<'a> {
     /// The most bytes that a block takes besides its payload.
     pub const OVERHEAD: usize = BLOCK_HEAD + SEAL;
 
-    /// An empty batch of that number, with room for as much as fits into `bytes`.
+    /// An empty batch of that number, filled into `bytes`.
     pub fn new(number: u64, bytes: &'a mut [u8]) -> Self {
         Self::go_on(number, bytes, 0)
     }
 
-    /// A batch of which `used` bytes are filled already.
+    /// A batch of which `used` bytes are already filled.
     pub fn go_on(number: u64, bytes: &'a mut [u8], used: usize) -> Self {
         Batch { number, bytes, used }
     }

@@ -9,12 +9,12 @@
 //! - A **batch** is written once, under a number that no other batch of the run has, and read in parts. Its
 //!   blocks are **sealed** one by one: encrypted, or with a checksum, for this run, this batch and this
 //!   place. A block that does not open is never returned as data.
-//! - A **tier** does what it is told or returns the reason why not ([`Trouble`]). It never makes up bytes:
-//!   what it does not have is lost.
+//! - A **tier** performs each request or returns the reason why not ([`Trouble`]). It never invents bytes:
+//!   data that it does not have are lost.
 //! - The data on a tier are meaningless without the run's key, and end with the run.
 //!
-//! Without the feature `tiers` the crate has only the format of a batch, which needs neither memory of its
-//! own nor Rust's `std`.
+//! Without the feature `tiers` the crate has only the format of a batch, which needs neither allocations nor
+//! Rust's `std`.
 
 #![cfg_attr(not(feature = "tiers"), no_std)]
 

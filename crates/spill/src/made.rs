@@ -1,4 +1,4 @@
-//! For tests: a tier in memory.
+//! A tier in memory, for tests.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

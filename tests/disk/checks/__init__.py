@@ -1,1 +1,1 @@
-"""The checks of tests/disk/run.py: a module for each thing that is tested."""
+"""The checks of tests/disk/run.py: a module for each subject."""

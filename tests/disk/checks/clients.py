@@ -9,7 +9,7 @@ from .tools import MIB, Wrong, data, find, need, run, until
 
 
 def nbd(place):
-    """nbdcopy and qemu-img there and back, holes, trims, everything that a client may ask for."""
+    """Copies by nbdcopy and qemu-img in both directions, holes, trims, all kinds of requests."""
     need("nbdcopy", "qemu-img")
     uri, device = place.nbd("--size", "256M", "--cold", "0.5")
     source, back = place.path / "source", place.path / "back"
@@ -60,8 +60,8 @@ def fio(place):
     for name, (kind, *settings) in {"fast": ["randrw"], "trims": ["randtrimwrite"], "limit": ["randrw", *backed]}.items():
         uri, device = place.nbd("--size", "512M", "--cold", "0.2", *settings)
         if name == "trims":
-            # fio may have a trim and a write of the same block in flight at once, and no server orders these. So
-            # there are four jobs, each with a part of the device and one request at a time.
+            # fio may have a trim and a write of the same block in flight at once, which servers do not order.
+            # So there are four jobs, each with a part of the device and one request at a time.
             how = "bs=12k\nsize=128m\nio_size=100m\nnumjobs=4\noffset_increment=128m\niodepth=1"
         else:
             how = f"bssplit=512/10:4k/50:4608/5:16k/20:128k/15\nsize=512m\nio_size={64 if seconds > 100 else 1}g\niodepth=32\nverify_backlog=2000"
@@ -98,8 +98,8 @@ def killed(place):
         kill_clients(place, uri, device)
         return ""
     except Wrong:
-        # nbdkit 1.32 may abort when a client with requests in flight goes away, whatever the plugin: its own
-        # memory plugin does so as well.
+        # nbdkit 1.32 may abort when a client with requests in flight goes away. This also happens with its
+        # own memory plugin.
         if device.poll() != -signal.SIGABRT or "sock >= 0" not in device.log.read_text():
             raise
     uri, device = place.nbd("--size", "256M", "--cold", "0.2", "--", "--threads", "1")

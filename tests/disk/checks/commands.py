@@ -9,7 +9,7 @@ from .tools import MIB, Missing, Wrong, attempt, data, need, need_root, run
 
 
 def filters(place):
-    """nbdkit's filters get their parameters, even where one has the name of a plugin's parameter."""
+    """nbdkit's filters get their parameters, even one with the name of a parameter of the plugin."""
     need("nbdkit", "nbdinfo")
     uri, device = place.nbd("--size", "64M", "--limit", "32M", "--", "--filter=rate", "--filter=offset", "rate=80M", "range=16M")
     if int(run("nbdinfo", "--size", uri)) != 16 * MIB:
@@ -23,7 +23,7 @@ def filters(place):
     if not done.returncode or "memory-limit=SIZE" not in done.stderr:
         raise Wrong(f"limit= went to the filter, and nobody said so: {done.returncode}: {done.stderr}")
     run(*words, "limit=3", "memory-limit=16M", "--run", "nbdinfo --size \"$uri\"")
-    # A path is bytes, a name is text.
+    # A path may have any bytes, a name is UTF-8.
     odd = Path(os.fsdecode(bytes(place.path) + b"/b\xffd d"))
     odd.mkdir()
     name, socket = place.name(), odd / "s"
@@ -90,7 +90,7 @@ def commands(place):
 
 
 def status(place):
-    """The table for programs: columns by name, bytes, '-' for missing values; mount points and swap of a
+    """The table for programs: columns by name, bytes, '-' for missing values; mount points, and swap on a
     device as a file.
     """
     file, device = place.file("--size", "256M", "--limit", "64M")

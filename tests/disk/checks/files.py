@@ -1,4 +1,4 @@
-"""The device as a file: copied to, mapped, in use, gone without notice."""
+"""The device as a file: copied to, mapped, in use at the end, killed."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ from .tools import MIB, Missing, Wrong, attempt, data, noise_of, run, until
 
 
 def mounted(place):
-    """The file: copied to, in use when the device is told to end, mounted over, gone without notice."""
+    """The file: copied to, in use when the device is told to end, mounted over, and after a kill."""
     file, device = place.file("--size", "64M")
     content = data(32)
     (place.path / "source").write_bytes(content)
@@ -25,7 +25,7 @@ def mounted(place):
     done = attempt(place.options.memfold, "disk", "--size", "1G", "--mount", file.parent)
     if done.returncode != 125 or "already" not in done.stderr:
         raise Wrong(f"a second device at the same place: {done.returncode}: {done.stderr!r}")
-    # Without standard descriptors: no file that it opens may take their place.
+    # Started without standard descriptors, whose numbers no file that it opens may take.
     bare = place.path / "bare"
     bare.mkdir()
     alone = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" 0<&- 1>&- 2>&-', place.options.memfold, "disk", "--size", "64M", "--mount", bare])
@@ -50,7 +50,7 @@ def mounted(place):
         raise Wrong("it did not end when nobody used it any more")
     if "'kill " not in device.log.read_text():
         raise Wrong(f"it does not say that it has to be ended once more: {device.log.read_text()}")
-    # The limit is the size that it reports.
+    # It reports the limit as its size.
     file, device = place.file("--size", "1G", "--limit", "64M")
     before = os.statvfs(file.parent)
     with open(file, "r+b") as disk:
@@ -58,7 +58,7 @@ def mounted(place):
     after = os.statvfs(file.parent)
     if before.f_blocks * before.f_frsize != 64 * MIB or not 22 * MIB < (before.f_bfree - after.f_bfree) * before.f_frsize < 30 * MIB:
         raise Wrong(f"statfs does not know the limit: {before}, {after}")
-    # A path is bytes.
+    # A path may have any bytes.
     odd = Path(os.fsdecode(bytes(place.path) + b"/o\xffd d"))
     (odd / "on").mkdir(parents=True)
     name = place.name()
@@ -129,7 +129,7 @@ def mapped(place):
             own[MIB] = wanted[MIB] ^ 1
             if own[MIB + 1: 17 * MIB] != wanted[MIB + 1: 17 * MIB] or memory[MIB] != wanted[MIB]:
                 raise Wrong("a private mapping has something else, or is not private")
-        # A loop device. One half of each page is written, the other is changed through a mapping.
+        # A loop device: one half of each page is written, the other is changed through a mapping.
         with open(place.loop(file), "r+b", buffering=0) as loop:
             for turn in range(200):
                 os.pwrite(other.fileno(), struct.pack("<Q", turn) * 256, 20 * MIB + turn % 4 * 4096)
@@ -164,8 +164,8 @@ def mapped(place):
 
 
 def race(file, mapping):
-    """Two processes read a page through mappings as fast as they can, while it is written again and again."""
-    # Since 6.19, and in updates of older kernels, the kernel drops what was read during the write.
+    """Two processes read a page through mappings as fast as they can, while it is written repeatedly."""
+    # Since 6.19, and in updates of older versions, the kernel drops pages that were read during the write.
     if kernel() < (6, 18, 10):
         return "no races before Linux 6.18.10"
     script = "import mmap, sys; f = open(sys.argv[1], 'r+b'); m = mmap.mmap(f.fileno(), 4096)\nprint(flush=True)\nwhile True: m[0]"

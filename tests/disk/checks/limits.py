@@ -35,7 +35,7 @@ def limit(place):
     status = place.status(device)
     if status["peak_memory_bytes"] > 64 * MIB or not status["refused_writes"]:
         raise Wrong(f"the limit was not held: {status}")
-    # A file system on the device might not report it.
+    # The device itself reports this, since a file system on it might not.
     if f"{device.device} is full: {status['refused_writes']} write" not in run(place.options.memfold, "disk", "status"):
         raise Wrong("the table has no word of what was refused")
     until(lambda: "the limit of 64 MiB is reached" in device.log.read_text(), "the device says that it is full")
@@ -49,7 +49,7 @@ def limit(place):
 
 
 def backing(place):
-    """A backing file without a name, one on a full file system, and another NBD server."""
+    """An unnamed backing file, one on a full file system, and another NBD server."""
     need("nbdcopy", "mkfs.ext4")
     need_root("to mount")
     source, back = place.path / "source", place.path / "back"
@@ -72,7 +72,7 @@ def backing(place):
     run("mount", "-o", "loop", image, small)
     place.stack.callback(lambda: run("umount", small))
     uri, device = place.nbd("--size", "256M", "--limit", "64M", "--backing", small / "backing")
-    # One request at a time: if nbdcopy gives up with others in flight, nbdkit 1.32 may abort, see killed.
+    # One request at a time: nbdkit 1.32 may abort if nbdcopy gives up with others in flight (see `killed`).
     one = ["--connections=1", "--threads=1", "--requests=1"]
     done = attempt(find("nbdcopy"), *one, str(source), uri)
     if "No space left" not in done.stderr:

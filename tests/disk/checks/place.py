@@ -19,7 +19,7 @@ class Place:
         self.stack = contextlib.ExitStack()
         self.path = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="memfold-disk-")))
         self.devices = 0
-        # The devices' messages, and how they ended.
+        # The devices' messages and exit statuses.
         self.logs = []
 
     def name(self):
@@ -77,7 +77,7 @@ class Place:
         return file, process
 
     def abort(self, device):
-        """Ends a device as FUSE sees it, so that processes that wait for it in the kernel get an error."""
+        """Aborts a FUSE connection, so that processes that wait for it in the kernel get an error."""
         connections = Path("/sys/fs/fuse/connections")
         if not list(connections.iterdir()):
             run("mount", "-t", "fusectl", "none", connections)
@@ -106,7 +106,7 @@ class Place:
 
     def status(self, process):
         def known():
-            """A device has its clients' socket a moment before it can be asked for its status."""
+            """The status socket appears shortly after the clients' socket."""
             done = attempt(self.options.memfold, "disk", "status", "--json", process.device)
             return not done.returncode and done.stdout
 

@@ -10,7 +10,7 @@ from .tools import MIB, Missing, Wrong, need, need_root, run, until
 
 
 def cgroup(place, mib):
-    """A memory cgroup with a limit (version 1), or nothing."""
+    """A memory cgroup with a limit (version 1), or None."""
     base = Path("/sys/fs/cgroup/memory")
     if not (base / "memory.limit_in_bytes").exists():
         raise Missing("memory cgroups of version 1")
@@ -67,7 +67,7 @@ def swap_on(place, *settings):
 
 
 def swap(place):
-    """CRAMES's memeater (6.2) in a fifth of what it eats."""
+    """CRAMES's memeater (6.2) in a fifth of the memory that it uses."""
     device = swap_on(place, "--limit", "256M")
     said = eat(place, device, cgroup(place, 48), 240, 1, 300)
     status = place.status(device)

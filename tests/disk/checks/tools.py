@@ -1,4 +1,4 @@
-"""What the checks have in common: running programs, waiting, bytes to write."""
+"""Common functions of the checks: running programs, waiting, bytes to write."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ PROGRAMS = {
 
 
 class Missing(Exception):
-    """This machine lacks what the check needs."""
+    """This machine lacks something that the check needs."""
 
 
 class Wrong(Exception):
@@ -49,7 +49,7 @@ def run(*words, **options):
 
 
 def attempt(*words):
-    """A command that may fail: how it ended, and what it said."""
+    """Runs a command that may fail; returns its exit status and its output."""
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
 
 
@@ -81,13 +81,13 @@ def data(mib, seed=1):
 
 
 def noise_of(mib, seed):
-    """Bytes that no codec makes smaller."""
+    """Bytes that do not compress."""
     source = random.Random(seed)
     return b"".join(source.randbytes(MIB) for _ in range(mib))
 
 
 def forget():
-    """Makes the kernel drop what it has read, so that it is read from the device again."""
+    """Makes the kernel drop its cache, so that data are read from the device again."""
     with contextlib.suppress(OSError):
         os.sync()
         Path("/proc/sys/vm/drop_caches").write_text("3")

@@ -36,7 +36,7 @@ public class Heap {
             keys.add(key);
         }
 
-        // One thread makes garbage and keeps some of it, the other reads at random.
+        // One thread makes objects and keeps some of them, the other reads at random.
         List<String> kept = new ArrayList<>();
         Thread writer = new Thread(() -> {
             Random own = new Random(6);

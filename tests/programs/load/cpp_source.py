@@ -1,4 +1,4 @@
-"""Prints a C++ file of much template code, and for the project of make a set of C files.
+"""Prints a C++ file with much template code, or makes a set of C files for make.
 
 usage: cpp_source.py c++ CLASSES > FILE
        cpp_source.py project FILES FUNCTIONS DIRECTORY
@@ -14,7 +14,7 @@ def cpp(classes):
           "#include <string>\n#include <unordered_map>\n#include <variant>\n#include <vector>")
     rng = random.Random(1)
     for number in range(classes):
-        # Tables of constants beside the code, as generated sources have them.
+        # Tables of constants besides the code, as in generated sources.
         print(f"static const double table{number}[] = {{{','.join(repr(rng.random()) for _ in range(2000))}}};")
         print(f"static const char *const text{number}[] = {{")
         print(",".join(f'"{rng.getrandbits(600):0150x}"' for _ in range(7000)), "};")

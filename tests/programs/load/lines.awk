@@ -1,4 +1,4 @@
-# Prints n lines of several fields, in no order: input for sort and the pipeline.
+# Prints n lines of several fields, unsorted: input for sort and the pipeline.
 # usage: awk -v n=LINES -v w=WORDS -f lines.awk     WORDS words at the end of each line
 BEGIN {
     split("amber basin cedar delta ember fjord grove harbor island juniper kettle lantern", word, " ")

@@ -1,4 +1,4 @@
-"""Multiplies two matrices of samples of 12 bits, as numbers of 8 bytes, and prints a hash of the product.
+"""Multiplies two matrices of 12-bit samples, stored as numbers of 8 bytes, and prints a hash of the product.
 
 usage: matrix.py SIZE
 """

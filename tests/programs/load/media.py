@@ -1,9 +1,9 @@
-"""Inputs of the bench's section crames: music, a photograph, a film. The same bytes every time.
+"""Inputs for the benchmark section crames: music, a photograph, a film; always the same bytes.
 
 usage: media.py music|photo|film SIZE > FILE
 
-They are made to be as hard as what a recorder or a camera delivers: there is structure at all sizes, and under it the
-noise of a sensor, without which everything would compress far too well.
+They are made as hard to compress as the output of a recorder or a camera: there is structure at all sizes,
+with the noise of a sensor, without which everything would compress far too well.
 """
 
 import sys
@@ -12,13 +12,13 @@ import numpy as np
 
 RATE = 44100
 STEREO = 2
-# Gains of the harmonics of a plucked string, and in how many seconds each fades.
+# Gains of the harmonics of a plucked string, and the seconds in which each fades.
 HARMONICS = ((1.0, 0.9), (0.5, 0.6), (0.33, 0.45), (0.2, 0.3), (0.12, 0.2), (0.07, 0.15))
 SCALE = (0, 2, 4, 7, 9, 12, 14, 16)
 
 
 def music(seconds):
-    """A WAV file, 16 bits: four strings and a drum, and a noise floor of some 6 steps, as of a recording on tape."""
+    """A WAV file, 16 bits: four strings and a drum, and a noise floor of about 6 steps, as on tape."""
     rng = np.random.default_rng(1)
     beat = RATE // 4
     frames = seconds * 4 * beat
@@ -26,7 +26,7 @@ def music(seconds):
                             (1).to_bytes(2, "little") + STEREO.to_bytes(2, "little") + RATE.to_bytes(4, "little") +
                             (RATE * 4).to_bytes(4, "little") + (4).to_bytes(2, "little") + (16).to_bytes(2, "little") +
                             b"data" + (frames * 4).to_bytes(4, "little"))
-    length = beat * 4  # how long a note is heard
+    length = beat * 4  # the duration of a note
     time = np.arange(length) / RATE
     rest = np.zeros((length, STEREO))
     fade = np.exp(-time / 0.05)
@@ -64,7 +64,9 @@ def texture(rng, rows, columns):
 
 
 def scene(rng, rows, columns, things):
-    """Three colours, 0 to 255: a textured ground and things with sharp edges, each with a colour and a texture of its own."""
+    """Three colours, 0 to 255: a textured ground, and objects with sharp edges, each with its own colour and
+    texture.
+    """
     ground = texture(rng, rows, columns)
     picture = np.stack([40 + 150 * ground * tint for tint in (0.9, 1.0, 0.7)])
     for _ in range(things):
@@ -79,7 +81,7 @@ def scene(rng, rows, columns, things):
 
 
 def seen(rng, picture):
-    """What a sensor makes of it: noise that grows with the light."""
+    """Adds the noise of a sensor, which grows with the light."""
     noise = rng.standard_normal(picture.shape, np.float32) * np.sqrt(1 + picture / 15).astype(np.float32)
     return np.clip(np.round(picture + noise), 0, 255).astype(np.uint8)
 
@@ -93,7 +95,7 @@ def photo(rows):
 
 
 def film(frames):
-    """Yuv4mpeg of 720 x 576, 4:2:0: the camera pans over a scene while things move before it."""
+    """Yuv4mpeg of 720 x 576, 4:2:0: the camera pans over a scene in which objects move."""
     rng, rows, columns = np.random.default_rng(3), 576, 720
     red, green, blue = scene(rng, rows, columns + 4 * frames, frames)
     y = 16 + 0.257 * red + 0.504 * green + 0.098 * blue

@@ -3,7 +3,7 @@
 "use strict";
 const { createHash } = require("node:crypto");
 
-// xorshift32: the same numbers everywhere.
+// xorshift32: the same numbers on every machine.
 let state = 2463534242;
 function below(bound) {
   state ^= state << 13;

@@ -11,5 +11,5 @@ sort -S 1G --parallel=1 -t "$(printf '\t')" -k2,2n "$1" |
     sort -S 1G --parallel=1 | uniq -c | sort -S 1G --parallel=1 -k1,1nr -k2 |
     awk '{ lines++; sum += $1 * length($0); if (lines <= 3) print } { hash = (hash * 31 + $1 * 7 + length($0)) % 2147483647 }
          END { printf "%d lines, %d, %d\n", lines, sum, hash }'
-# A status of its own, to see that it comes through.
+# A special exit status, to check that it is passed through.
 exit 7

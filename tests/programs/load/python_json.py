@@ -1,4 +1,4 @@
-"""Orders of a shop: JSON text of its own making, loaded into dicts and lists, then computed over.
+"""Orders of a shop: JSON text that this program generates, loaded into dicts and lists, then computed over.
 
 usage: python_json.py ORDERS
 """
@@ -14,7 +14,7 @@ WORDS = ("amber basin cedar delta ember fjord grove harbor island juniper kettle
 
 
 def order_texts(count, seed):
-    """Lines of JSON, made as text so that everything computed later has gone through the parser."""
+    """Lines of JSON, generated as text, so that everything computed later has passed through the parser."""
     rng = random.Random(seed)
     pick, below = rng.choice, rng.randrange
     for number in range(count):

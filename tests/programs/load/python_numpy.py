@@ -14,7 +14,7 @@ def main():
     rng = np.random.default_rng(11)
     rows = size // 8 // 5
 
-    # A sensor: slow waves and noise, kept in steps of 1/1024 as an instrument would.
+    # A sensor: slow waves and noise, quantised in steps of 1/1024 like those of an instrument.
     time = np.arange(rows, dtype=np.float64)
     signal = np.round((np.sin(time / 700) * 40 + rng.normal(0, 0.5, rows)) * 1024) / 1024
     # Keys: sorted, with gaps. Labels: small integers. Weights: plain noise, which hardly compresses.
@@ -28,7 +28,7 @@ def main():
     smooth[64:] -= smooth[:-64].copy()
     print("smooth: %.9f %.9f" % (smooth.min() / 64, smooth.max() / 64))
 
-    # Random access: look keys up in an order that has nothing to do with theirs.
+    # Random access: look up keys in an order unrelated to their own.
     wanted = rng.integers(0, keys[-1], rows // 8)
     found = np.searchsorted(keys, wanted)
     print("found:", int(found.sum()), "%.6f" % signal[np.minimum(found, rows - 1)].sum())

@@ -35,7 +35,7 @@ def main():
     rng = random.Random(3)
     for key in range(int(sys.argv[1])):
         table.append((key * 7, f"{rng.getrandbits(480):0120x} of {key}", [rng.randrange(1000) for _ in range(4)]))
-    # The parent goes on reading the table while the workers run.
+    # The parent keeps reading the table while the workers run.
     with multiprocessing.get_context("fork").Pool(WORKERS) as pool:
         results = pool.map_async(work, range(WORKERS), chunksize=1)
         digest = hashlib.sha256()

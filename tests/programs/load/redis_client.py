@@ -1,9 +1,9 @@
-"""Fills a redis server, lets redis-benchmark work on it, reads every value back and compares.
+"""Fills a redis server, lets redis-benchmark use it, reads every value back and compares.
 
 usage: redis_client.py SOCKET KEYS [DUMP-DIRECTORY]
 
-Prints what it found (nothing that depends on time) and ends the server. With a directory the server also
-saves its data in a forked child while it goes on serving, and a second server reads the file back.
+Prints its findings (nothing that depends on time) and ends the server. With a directory the server also saves
+its data in a forked child while it keeps serving, and a second server reads the file back.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ class Client:
 
 
 def value(number):
-    """The value of a key, made anew whenever it is needed: a few records, each with a random part."""
+    """The value of a key, regenerated whenever it is needed: a few records, each with a random part."""
     token = hashlib.shake_128(b"%d" % number).hexdigest(120)
     records = []
     for part in range(4):
@@ -98,14 +98,14 @@ def read_back(client, numbers):
 
 
 def benchmark(path):
-    """redis-benchmark on keys of its own, beside ours; several clients at once."""
+    """Runs redis-benchmark with several clients, on keys that differ from those of this program."""
     return subprocess.Popen(["redis-benchmark", "-s", path, "-q", "-c", "8", "-P", "4", "-n", "20000", "-r", "20000",
                              "-d", str(BENCHMARK_BYTES), "-t", "set,get,incr,lpush,hset,spop,zadd"],
                             stdout=subprocess.DEVNULL, stderr=sys.stderr)
 
 
 def check_benchmark_keys(client):
-    """What redis-benchmark SET is all of one value: counts the keys whose value is another or cut."""
+    """Counts the keys whose value is not the one that redis-benchmark SET, or is truncated."""
     cursor, wrong, seen, values = b"0", 0, 0, set()
     while True:
         cursor, keys = client.call("SCAN", cursor, "MATCH", "key:*", "COUNT", 1000)

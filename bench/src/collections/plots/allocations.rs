@@ -1,6 +1,7 @@
 //! Counts a thread's calls to the system's allocator, to tell operations that allocated from those that did not.
 //!
-//! It counts in all runs of this program and for all structures in Rust alike: one addition per allocation.
+//! It counts in all runs of this program, for all structures in Rust alike; counting costs one addition per
+//! allocation.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -16,7 +17,7 @@ pub fn count() -> u64 {
 }
 
 fn add() {
-    // A thread that ends may free and allocate after its locals are gone.
+    // A thread that is ending may free and allocate after its locals have been destroyed.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
@@ -30,7 +31,7 @@ static COUNTING: Counting = Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add();
-        // SAFETY: the caller's promises are those that the system asks for.
+        // SAFETY: the caller's guarantees are those that the system requires.
         unsafe { System.alloc(layout) }
     }
 

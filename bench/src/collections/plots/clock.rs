@@ -1,7 +1,7 @@
 //! The clock for single operations: the processor's tick counter if there is one, otherwise the system's clock.
 //!
-//! Reading it waits for all instructions before it and holds back all instructions after it (`lfence` on both
-//! sides), so no part of an operation falls outside the measurement.
+//! Reading it waits for all earlier instructions and delays all later ones (`lfence` on both sides), so no
+//! part of an operation falls outside the measurement.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -39,7 +39,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Begins with a measurement of 20 ms.
+    /// Starts with a measurement of 20 ms.
     pub fn new() -> Rate {
         let rate = Rate { ticks: ticks(), time: Instant::now() };
         while rate.time.elapsed() < Duration::from_millis(20) {

@@ -20,15 +20,15 @@ use super::load::Order;
 
 /// How many memory samples a run takes.
 const SAMPLES: u64 = 300;
-/// If frames are few, they may hold one part in this many of the elements' own bytes.
+/// If frames are few, they may hold the elements' own bytes divided by this.
 const RESIDENT: u64 = 16;
 
-/// A structure that is traced.
+/// A traced structure.
 struct Peer {
     name: &'static str,
     shown: &'static str,
     cpp: bool,
-    /// It is in a heap with few frames.
+    /// Whether it is in a heap with few frames.
     cold: bool,
 }
 
@@ -86,7 +86,7 @@ const BLOCK: u32 = 32 << 10;
 pub struct Plots<'a> {
     pub out: &'a Path,
     pub elements: u64,
-    /// 0: as many as hold the sixteenth part.
+    /// 0: enough for 1/16 of the elements.
     pub frames: u32,
     pub only: &'a [String],
 }

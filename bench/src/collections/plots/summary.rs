@@ -1,5 +1,5 @@
-//! The summary of millions of operations for drawing: how many are in each cell of a grid, by what happened
-//! during them, and how long the slow ones took.
+//! The summary of millions of operations for drawing: the number in each cell of a grid, by class of event,
+//! and the times of the slow ones.
 
 use serde::Serialize;
 
@@ -16,8 +16,8 @@ const PIECES: usize = 100;
 /// Fractions per factor of ten, in the distribution.
 const FRACTIONS_OF_TEN: u32 = 10;
 
-/// What may happen during an operation, the least remarkable first. If several things happen, the last one
-/// counts. The names are those in the drawings.
+/// The classes of events during an operation, the least remarkable first. If several events happen, the last
+/// class counts. The names are those in the drawings.
 const CLASSES: [(&str, u32); 7] = [
     ("nothing else", 0),
     ("allocated", trace::ALLOCATED),
@@ -28,7 +28,7 @@ const CLASSES: [(&str, u32); 7] = [
     ("interrupted", trace::INTERRUPTED),
 ];
 
-/// Operations during which the same happened.
+/// Operations of one class.
 #[derive(Serialize)]
 pub struct Class {
     name: &'static str,
@@ -65,7 +65,7 @@ impl Summary {
 
 /// The class of an operation by its flags.
 fn class_of(flags: u32) -> usize {
-    // A new leaf matters more than the fault of the memory that it is the first to touch.
+    // A new leaf matters more than the page fault of the memory that it touches first.
     let flags = if flags & trace::LEAF != 0 { flags & !trace::FAULTED | trace::ALLOCATED } else { flags };
     CLASSES.iter().rposition(|(_, flag)| *flag == 0 || flags & flag != 0).unwrap_or(0)
 }
@@ -111,7 +111,7 @@ pub fn summary(records: &[(u32, u32)]) -> Summary {
     }
 }
 
-/// From all operations to the slowest one, in equal steps of the fraction's logarithm.
+/// The distribution from all operations to the slowest one, in equal steps of the fraction's logarithm.
 fn distribution(mut all: Vec<u32>) -> Vec<(f64, u32)> {
     all.sort_unstable();
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Traces one structure operation by operation: the time of each, and what else happened meanwhile.
+//! Traces one structure operation by operation: the time of each, and the events during it.
 //!
 //! Runs in its own process and writes a file of records in the order of operations: all insertions, then the
 //! removals of half of them. A record has eight bytes, in the machine's byte order:
@@ -8,9 +8,9 @@
 //! | nanoseconds, at most 2^32-1 | flags: the constants |
 //! ```
 //!
-//! What happened is determined outside of the timed section, after each operation: allocations by a count; the
-//! work of a slab list and its heap by their statistics; the work of the kernel by `getrusage`, after operations
-//! that took more than a microsecond.
+//! The events are determined outside of the timed section, after each operation: allocations by a count; the
+//! work of a slab list and its heap by their statistics; the work of the kernel by `getrusage`, after
+//! operations that took more than a microsecond.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -40,7 +40,7 @@ pub const INTERRUPTED: u32 = 32;
 /// There is one more leaf.
 pub const LEAF: u32 = 64;
 
-/// From this many nanoseconds on, the kernel is asked.
+/// Operations of this many nanoseconds or more query the kernel.
 const SLOW: f64 = 1000.0;
 
 /// The minimum length of an interruption in nanoseconds. A shorter operation was not interrupted itself: the
@@ -57,7 +57,7 @@ pub struct Report {
     pub samples: Vec<Vec<f64>>,
 }
 
-/// Determines what happened during an operation.
+/// Determines the events during an operation.
 trait Look<S> {
     fn after(&mut self, set: &S, allocated: bool, is_slow: bool) -> u32;
     /// Frames, payload, tables.
@@ -80,7 +80,7 @@ struct InHeap<'a> {
     heap: &'a Heap,
     list: slablist::Stats,
     blocks: heap::Stats,
-    /// Blocks may be evicted, so the heap is asked each time.
+    /// Blocks may be evicted, so the heap is queried each time.
     leave: bool,
 }
 
@@ -91,8 +91,8 @@ impl Look<SlabList<'_, u64>> for InHeap<'_> {
         if now.leaves_made - now.leaves_freed > last.leaves_made - last.leaves_freed {
             flags |= LEAF;
         } else if now.packs > last.packs || allocated && is_slow {
-            // Repacking a single leaf does not count as a pack; it goes through plain memory, which takes some
-            // microseconds.
+            // Repacking a single leaf does not count as a pack. It allocates plain memory and takes some
+            // microseconds, which identifies it.
             flags |= PACKED;
         } else if allocated {
             flags |= ALLOCATED;
@@ -116,7 +116,7 @@ impl Look<SlabList<'_, u64>> for InHeap<'_> {
     }
 }
 
-/// What the kernel has done to this thread.
+/// The kernel's counters for this thread.
 #[derive(Default)]
 struct Kernel {
     faults: i64,
@@ -124,7 +124,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Since the last call.
+    /// The flags of events since the last call.
     fn since(&mut self) -> u32 {
         let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return 0 };
         let faults = usage.minor_page_faults() + usage.major_page_faults();
@@ -148,7 +148,7 @@ fn record<S: Set<u64>>(
     to: &Path,
 ) -> Result<Report, String> {
     let all = load.elements + load.elements / 2;
-    // Written, so that the kernel has already provided its memory.
+    // Nonzero values are written, so that the kernel has already provided the memory.
     let mut records = vec![(1u64, 1u32); all as usize];
     let mut memories: Vec<(u64, u64, u64, Option<[u64; 3]>)> = Vec::with_capacity(samples as usize + 2);
     let (rate, mut kernel) = (clock::Rate::new(), Kernel::default());

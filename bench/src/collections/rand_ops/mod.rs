@@ -1,9 +1,9 @@
 //! `bench-collections rand-ops`: random operations in random proportions on many lists at a time, modelled on
 //! libslablist's `drv_rand_ops`.
 //!
-//! As a soak test (`--check`), each list has a model from the standard library beside it, and each answer is
-//! compared with the model's; at the end nothing may be left in the heap. Otherwise each kind of operation is
-//! timed. Everything follows from the seed, so a failure can be repeated: with `--seed`, the same options, and
+//! As a soak test (`--check`), each list has a model from the standard library, and each answer is compared
+//! with the model's; at the end nothing may be left in the heap. Otherwise each kind of operation is timed.
+//! Everything follows from the seed, so a failure can be reproduced with `--seed`, the same options, and
 //! `--operations` as reported.
 //!
 //! **More operations, or more kinds of lists**: the operations are in the tables at the top of `sorted.rs` and
@@ -27,8 +27,8 @@ use crate::random::Random;
 
 /// The most operations on one list before the next list's turn.
 const BURST: usize = 256;
-/// Lists of up to this many elements are compared with their models by position each time, longer ones only now
-/// and then.
+/// Lists of up to this many elements are compared with their models by position each time, longer ones only
+/// from time to time.
 const SHORT: u64 = 2000;
 
 #[derive(clap::Args)]
@@ -55,9 +55,9 @@ pub struct Args {
 
 /// A list under test, and its model, if there is one.
 trait Game {
-    /// What list it is.
+    /// The kind of the list.
     fn name(&self) -> String;
-    /// Does one random operation. An error says what went wrong.
+    /// Performs one random operation. An error says what went wrong.
     fn step(&mut self, random: &mut Random, times: &mut Times) -> Result<(), String>;
     /// Compares everything and checks each invariant.
     fn check(&self) -> Result<(), String>;
@@ -71,12 +71,12 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Times it; errors of the heap become texts.
+    /// Times an operation; errors of the heap become texts.
     fn time<R>(&mut self, operation: impl FnOnce() -> Result<R, Error>) -> Result<R, String> {
         self.times.time(self.name, operation).map_err(|error| format!("{}: {error}", self.name))
     }
 
-    /// The answers of the list and its model must be equal.
+    /// Checks that the answers of the list and its model are equal.
     fn compare<R: PartialEq + Debug>(&self, list: R, model: R) -> Result<(), String> {
         if list == model {
             Ok(())
@@ -96,8 +96,8 @@ struct Weights {
 impl Weights {
     /// Chooses the next operation. The first one adds, the second one removes, the third one is always possible.
     ///
-    /// The proportions change now and then: so lists grow and shrink, and there are periods with many removals,
-    /// or only lookups.
+    /// The proportions change from time to time, so that lists grow and shrink, and there are periods with
+    /// many removals, or only lookups.
     fn next(&mut self, random: &mut Random, base: impl Iterator<Item = usize>, is_too_long: bool) -> usize {
         if self.steps == 0 {
             self.steps = 1 << random.below(15);
@@ -119,7 +119,7 @@ impl Weights {
     }
 }
 
-/// The contents of the list must equal those of its model.
+/// Checks that the contents of the list equal those of its model.
 fn compare_all<T: PartialEq + Debug>(
     list: impl Iterator<Item = Result<T, Error>>,
     mut model: impl Iterator<Item = T>,
@@ -136,12 +136,12 @@ fn compare_all<T: PartialEq + Debug>(
 /// The times of operations by kind.
 #[derive(Default)]
 struct Times {
-    /// How many, and their ticks.
+    /// The number of operations, and their ticks.
     of: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl Times {
-    /// Runs it and notes its time.
+    /// Runs an operation and records its time.
     #[inline(always)]
     fn time<R>(&mut self, name: &'static str, operation: impl FnOnce() -> R) -> R {
         let begin = clock::ticks();

@@ -11,9 +11,9 @@ use super::elements::Number;
 use super::{Game, SHORT, Times, Turn, Weights, compare_all};
 use crate::random::Random;
 
-/// Elements that are inserted at once, or read when a list is not read to its end.
+/// The number of elements that are inserted at once, or read if a list is not read to its end.
 const SOME: usize = 100;
-/// The most cursors of a list at a time.
+/// The most cursors that a list has at a time.
 const CURSORS: usize = 8;
 
 /// The element type of such a list, and how its values are derived from numbers.
@@ -32,7 +32,7 @@ impl<T: Number> Made for T {
 impl Made for str {
     const NAME: &'static str = "strings";
     fn make(number: u64) -> String {
-        // One in a thousand has a node of its own.
+        // One in a thousand strings gets its own node.
         let len = if number.is_multiple_of(1000) { 5000 } else { number as usize % 40 };
         format!("{number}{}", "abcdefghij".chars().cycle().take(len).collect::<String>())
     }
@@ -73,7 +73,7 @@ pub struct InOrder<'s, E: ?Sized + Made> {
     model: Option<Vec<(u64, E::Owned)>>,
     /// The last number given to an element.
     given: u64,
-    /// Cursors, and the numbers of the elements that they are at.
+    /// Cursors, and the numbers of the elements at which they are.
     cursors: Vec<(Cursor, u64)>,
     longest: usize,
     operations: Vec<Operation<'s, E>>,
@@ -303,7 +303,8 @@ fn reap<E: ?Sized + Made>(game: &mut InOrder<'_, E>, turn: &mut Turn<'_>) -> Pla
     turn.time(|| game.list.reap()).map(|_| ())
 }
 
-/// Removes all elements, or replaces the list. Rarely for long lists, which must get a chance to grow.
+/// Removes all elements, or replaces the list. Long lists are rarely cleared, so that they get a chance to
+/// grow.
 fn clear<E: ?Sized + Made>(game: &mut InOrder<'_, E>, turn: &mut Turn<'_>) -> Played {
     if turn.random.below(1 + game.longest / 1000) != 0 {
         return Ok(());

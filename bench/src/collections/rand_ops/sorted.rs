@@ -9,11 +9,11 @@ use super::elements::Number;
 use super::{Game, SHORT, Times, Turn, Weights, compare_all};
 use crate::random::Random;
 
-/// Elements that are read when a list is not read to its end.
+/// The number of elements that are read if a list is not read to its end.
 const SOME: usize = 100;
 
-/// The operations on a list: a name, a weight, and a function. Each function does it with the list, timed, and
-/// with the model.
+/// The operations on a list: a name, a weight, and a function. Each function performs the operation on the
+/// list, timed, and on the model.
 fn operations<'s, T: Number>() -> Vec<Operation<'s, T>> {
     vec![
         Operation { name: "add", weight: 1000, play: add },
@@ -104,7 +104,7 @@ impl<'s, T: Number> Sorted<'s, T> {
         T::from_number(random.below(2 * self.longest) as u64)
     }
 
-    /// An element that is in the list, usually.
+    /// An element that is usually in the list.
     fn one_of(&self, random: &mut Random) -> Result<T, String> {
         if self.list.is_empty() || random.below(4) == 0 {
             return Ok(self.any(random));
@@ -119,7 +119,7 @@ impl<'s, T: Number> Sorted<'s, T> {
         self.list.is_empty()
     }
 
-    /// The model forgets an element.
+    /// Removes an element from the model.
     #[cfg(test)]
     pub fn forget_one(&mut self) {
         let model = self.model.as_mut().expect("a model");
@@ -297,7 +297,7 @@ fn replace<T: Number>(game: &mut Sorted<'_, T>, turn: &mut Turn<'_>) -> Result<(
     Ok(())
 }
 
-/// Long lists are rarely cleared: they must get a chance to grow.
+/// Whether the list is spared: long lists are rarely cleared, so that they get a chance to grow.
 fn is_spared<T: Number>(game: &Sorted<'_, T>, turn: &mut Turn<'_>) -> bool {
     turn.random.below(1 + game.longest / 1000) != 0
 }

@@ -1,7 +1,7 @@
-//! Measures what an operation costs in CPU time, and what memory a process has.
+//! Measures the CPU time of an operation, and the memory of a process.
 //!
-//! CPU time includes the calling thread's during the operation, and all other threads' until they have come to
-//! rest after it: background work is never free.
+//! CPU time includes that of the calling thread during the operation, and that of all other threads until
+//! they are idle after it: background work is never free.
 
 pub mod rows;
 pub mod settings;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Background threads that use less than a tenth of this within this time are at rest.
+/// Background threads that use less than a tenth of this time within it are idle.
 const REST: Duration = Duration::from_millis(20);
 /// The most times to wait for them.
 const WAITS: usize = 100;
@@ -59,18 +59,18 @@ pub fn timed<T>(operation: impl FnOnce() -> T) -> (T, Cost) {
 /// Memory of this process, bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Private anonymous memory, each page once (`Pss_Anon`).
+    /// Private anonymous memory, each page counted once (`Pss_Anon`).
     pub anonymous: u64,
-    /// All that is resident, each page once (`Pss`).
+    /// All resident memory, each page counted once (`Pss`).
     pub pss: u64,
-    /// The most that was ever resident (`VmHWM`).
+    /// The peak resident memory (`VmHWM`).
     pub peak: u64,
-    /// What malloc has given out (`uordblks` and `hblkhd` of mallinfo).
+    /// Memory that malloc has handed out (`uordblks` and `hblkhd` of mallinfo).
     pub malloc: u64,
 }
 
 impl Memory {
-    /// The growth since `before`; the peak stays as it is.
+    /// The growth since `before`; the peak is unchanged.
     pub fn since(self, before: Memory) -> Memory {
         Memory {
             anonymous: self.anonymous.saturating_sub(before.anonymous),
@@ -88,7 +88,7 @@ fn bytes_of(text: &str, name: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {name} in the kernel's figures")) * 1024
 }
 
-/// The process's memory now, after malloc has returned what it does not need.
+/// The process's current memory, after malloc has returned unused memory.
 pub fn memory() -> Memory {
     // SAFETY: two calls without preconditions.
     let info = unsafe {
@@ -116,7 +116,7 @@ mod tests {
             while clock(ClockId::CLOCK_THREAD_CPUTIME_ID) - begin < 0.05 {}
         };
         let (_, cost) = timed(|| {
-            // Ends by itself, after the operation has.
+            // This thread ends by itself, after the operation.
             std::thread::spawn(spin);
             spin();
         });
@@ -129,7 +129,7 @@ mod tests {
         let before = memory();
         let filled = vec![1_u8; 64 << 20];
         let after = memory();
-        // Other tests run in this process, and may free some.
+        // Other tests run in this process, and may free memory.
         assert!(after.anonymous >= before.anonymous + (48 << 20), "{before:?} {after:?}");
         assert!(after.malloc >= before.malloc + (48 << 20), "{before:?} {after:?}");
         assert!(filled.iter().all(|&byte| byte == 1));

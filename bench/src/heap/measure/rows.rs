@@ -1,4 +1,4 @@
-//! Rows of figures, kept as JSON in the same form as by `bench/run`.
+//! Rows of figures, kept as JSON in the same form as that of `bench/run`.
 //!
 //! ```text
 //!   { "version": 1, "machine": {...}, "sections": { NAME: { "rows": [ {...}, ... ] }, ... } }
@@ -59,7 +59,7 @@ impl Rows {
         rows.as_array_mut().ok_or("a section without rows")?.push(Value::Object(row));
         let Some(file) = &self.file else { return Ok(()) };
         let failed = |error: std::io::Error| format!("{}: {error}", file.display());
-        // Whole or not at all: the earlier rows are worth hours.
+        // The file is replaced as a whole or not at all, since the earlier rows took hours.
         let new = file.with_extension("new");
         fs::write(&new, lay_out(&self.all, 0) + "\n").and_then(|()| fs::rename(&new, file)).map_err(failed)
     }

@@ -1,12 +1,12 @@
-//! Trees on disk, made once and kept.
+//! Trees on disk, which are made once and kept.
 //!
 //! ```text
 //!   DIRECTORY/paper/              the tree: files without data, of the sizes and times of the plan
 //!   DIRECTORY/paper.made          written last: what the tree holds, so that one half made is not taken for whole
 //! ```
 //!
-//! Files are sparse: a million of them take no room besides their inodes. So the file system is not asked how
-//! much they occupy; their sizes are rounded up to whole blocks of 4 KiB instead.
+//! Files are sparse: a million of them take no space except their inodes. So their disk usage is not taken
+//! from the file system; instead, their sizes are rounded up to whole blocks of 4 KiB.
 
 use std::fs::{self, File, FileTimes};
 use std::io;
@@ -25,7 +25,7 @@ pub fn model(name: &str) -> Option<Model> {
     })
 }
 
-/// The tree of that name below `directory`, which is made if it does not exist; and its contents.
+/// The tree of that name below `directory`, and its contents. The tree is made if it does not exist.
 pub fn tree(name: &str, directory: &Path) -> io::Result<(PathBuf, Totals)> {
     let unknown = || {
         io::Error::new(
@@ -40,7 +40,7 @@ pub fn tree(name: &str, directory: &Path) -> io::Result<(PathBuf, Totals)> {
     if fs::read_to_string(&stamp).is_ok_and(|found| found == words) {
         return Ok((root, totals));
     }
-    // Incomplete, or from an older plan.
+    // An existing tree is incomplete, or from an older plan.
     if root.exists() {
         fs::remove_dir_all(&root)?;
     }

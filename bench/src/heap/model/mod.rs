@@ -1,8 +1,8 @@
 //! Directory trees to measure with: the directories and their contents.
 //!
-//! A [`Model`] is a plan, made from a seed: directories with their parents and, for each directory, the number of
-//! its files and the seed that they are made from. [`disk`] makes the tree in a file system. What a scan must
-//! find is known beforehand ([`Totals`]).
+//! A [`Model`] is a plan, made from a seed: directories with their parents and, for each directory, the
+//! number of its files and the seed for them. [`disk`] makes the tree in a file system. What a scan must find
+//! is known beforehand ([`Totals`]).
 
 pub mod disk;
 pub mod names;
@@ -35,7 +35,7 @@ pub struct Directory {
 #[derive(Debug)]
 pub enum Entry {
     File(File),
-    /// Another name for the first file of a directory, which comes earlier.
+    /// Another name for the first file of an earlier directory.
     Link {
         name: String,
         to: (usize, String),
@@ -63,7 +63,7 @@ pub struct Totals {
 }
 
 impl Model {
-    /// The paper's: a hundred directories with 225,000 files, 25,000 of them in one.
+    /// The paper's tree: a hundred directories with 225,000 files, 25,000 of them in one.
     pub fn paper() -> Self {
         let mut random = Random(225);
         let mut model = Model::root();
@@ -81,7 +81,7 @@ impl Model {
         Model::wide(20_000, 1_000_000, Random(1_000_000))
     }
 
-    /// A small one, for tests.
+    /// A small tree, for tests.
     pub fn small() -> Self {
         Model::wide(30, 3000, Random(3000))
     }
@@ -90,7 +90,7 @@ impl Model {
         let mut model = Model::root();
         let areas = 100.min(directories / 2);
         for i in 1..directories {
-            // Below one of the directories of its own area, preferably a shallow one.
+            // The parent is one of the directories of its own area, preferably a shallow one.
             let (parent, style) = if i <= areas {
                 (0, Style::of(i * 37))
             } else {
@@ -141,7 +141,7 @@ impl Model {
         }
     }
 
-    /// Passes what is to be made to the caller: for each directory in turn, its number and entries.
+    /// Calls the caller's function for each directory in turn, with its number and the entries to be made.
     pub fn each(
         &self,
         mut make: impl FnMut(usize, Vec<Entry>) -> std::io::Result<()>,
@@ -151,7 +151,7 @@ impl Model {
         for (number, directory) in self.directories.iter().enumerate() {
             let mut random = Random(directory.seed);
             let born = 1_200_000_000 + random.below(500_000_000) as i64;
-            // Names of directories end in their number: no file has such a name.
+            // Names of directories end in their number, so no file has such a name.
             let mut taken = HashSet::with_capacity(directory.files);
             let mut first = None;
             let mut entries = Vec::with_capacity(directory.files);

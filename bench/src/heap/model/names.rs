@@ -1,8 +1,8 @@
 //! Names, sizes and times of files, as in several kinds of directories.
 //!
-//! Names decide how well nodes compress: the rest of a node is links and numbers that resemble each other. So
-//! each directory has a **style**, and its files get realistic names: with words, dates, counters, or digests
-//! that do not compress at all.
+//! Names decide how well nodes compress, since the rest of a node is links and numbers that resemble each
+//! other. So each directory has a **style**, and its files get realistic names, with words, dates, counters,
+//! or digests that do not compress at all.
 
 use crate::random::Random;
 
@@ -11,7 +11,7 @@ use crate::random::Random;
 pub enum Style {
     /// Sources and packages of JavaScript, Python, C and Rust.
     Package,
-    /// What compilers make: names with digests of 64 bits.
+    /// Output of compilers: names with digests of 64 bits.
     Build,
     /// Pictures of cameras and phones.
     Photo,
@@ -21,7 +21,7 @@ pub enum Style {
     Mail,
     /// Objects named by a digest of their contents.
     Digest,
-    /// What people write.
+    /// Documents that people write.
     Document,
     /// Pieces of music.
     Music,
@@ -79,11 +79,11 @@ impl Words {
         Words(WORDS.split_whitespace().collect())
     }
 
-    /// A word; words further in front are more frequent, as in any language.
+    /// A word. Some words are more frequent than others, as in any language.
     fn one(&self, random: &mut Random) -> &'static str {
         let (a, b) = (random.below(self.0.len()), random.below(self.0.len()));
-        // The smaller of two falls off linearly. The multiplication spreads it over the list, which is
-        // alphabetical.
+        // The smaller of two numbers has linearly decreasing probability. The multiplication spreads it over
+        // the list, which is alphabetical.
         self.0[(a.min(b) * 7919) % self.0.len()]
     }
 
@@ -108,7 +108,7 @@ fn pick<'a>(of: &[&'a str], random: &mut Random) -> &'a str {
 
 /// Year, month and day of a time.
 pub fn date(time: i64) -> (i64, i64, i64) {
-    // Days since 1 March of the year 0, in years of 365.2425 days: good for any date here.
+    // Days since 1 March of the year 0, in years of 365.2425 days; exact enough for any date here.
     let days = time.div_euclid(86_400) + 719_468;
     let era = days.div_euclid(146_097);
     let day = days.rem_euclid(146_097);

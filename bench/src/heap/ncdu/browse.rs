@@ -10,7 +10,7 @@ use crate::ncdu::open::Opened;
 
 const COLUMNS: usize = 80;
 const ROWS: usize = 24;
-/// The rows with items among them.
+/// The number of rows that show items.
 const ITEMS: usize = ROWS - 3;
 /// How often the window is drawn.
 pub const DRAWN: usize = 100;
@@ -58,7 +58,7 @@ impl<N: Nodes> Browser<'_, N> {
         self.opened.selected = next;
     }
 
-    /// Moves the window if the selected item is outside of it.
+    /// Moves the window if the selected item is outside it.
     fn place(&mut self) {
         let mut at = self.opened.selected;
         for _ in 0..ITEMS {

@@ -32,7 +32,8 @@ pub struct Summary {
     pub sum: u64,
 }
 
-/// Walks a tree from its root. Wrong links back, counts that do not add up and invalid parents end the program.
+/// Walks a tree from its root. Wrong back links, counts that do not add up, and invalid parents end the
+/// program.
 pub fn summary<N: Nodes>(nodes: &N, root: Link) -> Summary {
     let mut walk = Walk { nodes, totals: Totals::default(), sum: Sum::default(), name: Vec::new() };
     walk.node(root);

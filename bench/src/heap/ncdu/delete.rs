@@ -1,5 +1,5 @@
-//! The fourth operation: deletes everything in the root, file by file, but without the calls that would delete it
-//! on disk.
+//! The fourth operation: deletes everything in the root, file by file, but without the system calls that
+//! would delete it on disk.
 //!
 //! Each deleted node is removed from its list and its ring, and the sizes and counts of all its ancestors are
 //! updated.

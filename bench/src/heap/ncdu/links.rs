@@ -1,13 +1,13 @@
-//! Names of one file, which every directory with any of them below it counts once.
+//! The names of one file. A directory counts the file once, however many of its names are below it.
 
 use super::{HLNK, Link, Nodes, PARENT, SIZES};
 
-/// Adds a name to the ring of the others, of which `known` is one.
+/// Adds a name to the ring that contains `known`.
 pub fn join(nodes: &mut impl Nodes, node: Link, known: Link) {
     nodes.set(node, HLNK, known);
     let mut last = known;
     if let Some(mut at) = nodes.read(last, HLNK).some() {
-        // Find the one before the first.
+        // Find the name before the first one.
         loop {
             last = at;
             at = nodes.read(at, HLNK);
@@ -34,7 +34,8 @@ pub fn leave(nodes: &mut impl Nodes, node: Link) {
     nodes.set(last, HLNK, if next == last { Link::NONE } else { next });
 }
 
-/// Adds a file's size, `sign` times, to those of its ancestors that have no other name of it below them.
+/// Adds a file's size, `sign` times, to those of its ancestors that have no other name of the file below
+/// them.
 pub fn count(nodes: &mut impl Nodes, node: Link, sign: i64) {
     let [size, asize] = nodes.read(node, SIZES);
     let ring = nodes.read(node, HLNK);

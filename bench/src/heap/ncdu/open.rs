@@ -72,7 +72,7 @@ pub fn sort<N: Nodes>(nodes: &mut N, mut list: Link) -> Link {
     }
 }
 
-/// Opens a directory; nothing if it is empty.
+/// Opens a directory; `None` if it is empty.
 pub fn open<N: Nodes>(nodes: &mut N, directory: Link) -> Option<Opened> {
     let head = nodes.read(directory, SUB).some()?;
     let head = sort(nodes, head);

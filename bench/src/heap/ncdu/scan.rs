@@ -1,8 +1,9 @@
 //! The first operation: reads a directory tree into nodes.
 //!
-//! As in ncdu, the names of a directory are read first. Then each one is examined (`lstat`), made into a node and
-//! put at the front of its parent's list, and the sizes and counts of all ancestors are updated at once. Unlike
-//! ncdu, which changes its working directory as it goes, directories are opened and examined by descriptor.
+//! As in ncdu, the names of a directory are read first. Then each one is examined (`lstat`), made into a node
+//! and put at the front of its parent's list, and the sizes and counts of all ancestors are updated
+//! immediately. ncdu changes its working directory as it goes; here, directories are opened and examined by
+//! descriptor.
 
 use std::collections::HashMap;
 use std::io;

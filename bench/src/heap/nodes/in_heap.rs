@@ -1,4 +1,4 @@
-//! Nodes in the compressed heap, links as handles.
+//! Nodes in the compressed heap, with handles as links.
 
 use memfold::heap::{Handle, Plain, Session};
 

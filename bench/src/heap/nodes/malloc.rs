@@ -1,4 +1,4 @@
-//! Nodes by `malloc`, links as pointers: what ncdu does.
+//! Nodes from `malloc` with pointers as links, as in ncdu.
 
 use std::ffi::CStr;
 use std::ptr;
@@ -7,7 +7,7 @@ use memfold::heap::Plain;
 
 use crate::ncdu::{Link, NAME, Nodes, Part};
 
-/// Nodes by malloc. Every [`Link`] passed to it must be one of its own live nodes, which the code above
+/// Nodes from malloc. Every [`Link`] passed to it must be one of its own live nodes, which the calling code
 /// guarantees as ncdu does.
 #[derive(Debug, Default)]
 pub struct Malloc {
@@ -15,7 +15,7 @@ pub struct Malloc {
 }
 
 impl Malloc {
-    /// Nodes that were made and not freed.
+    /// The number of nodes that were made and not freed.
     pub fn live(&self) -> u64 {
         self.live
     }
@@ -54,8 +54,8 @@ impl Nodes for Malloc {
     #[inline]
     fn change<T: Plain, R>(&mut self, node: Link, part: Part<T>, change: impl FnOnce(&mut T) -> R) -> R {
         const { assert!(size_of::<T>() <= NAME && align_of::<T>() <= 8) };
-        // SAFETY: as above; malloc aligns to 16 bytes and parts begin where their types may, and nobody else
-        // looks meanwhile.
+        // SAFETY: as above; malloc aligns to 16 bytes and parts begin where their types may, and nothing else
+        // accesses it meanwhile.
         change(unsafe { &mut *at(node, part.begin()).cast::<T>() })
     }
 

@@ -1,12 +1,12 @@
-//! Nodes in blocks as laid out in the paper (figure 4.2), none of them compressed: to see what blocks consist of.
+//! Nodes in uncompressed blocks as laid out in the paper (figure 4.2), to see what blocks consist of.
 //!
 //! ```text
 //!   0 first free │ 2 padding │ 6 size │ 8 node ... │ padding │ size │ node ... │ unused
 //!                                       ^ at multiples of eight
 //! ```
 //!
-//! Nodes follow each other in the order of their allocation; room is not reused. A link consists of the block's
-//! number, from one on, and the eighth at which the node begins, like the heap's handles.
+//! Nodes follow each other in the order of their allocation; room is not reused. Like the heap's handles, a
+//! link consists of the block's number, from one on, and the node's offset in units of eight bytes.
 
 use std::ops::Range;
 
@@ -45,7 +45,7 @@ impl Packed {
         Packed { block_size, blocks: Vec::new(), made: Vec::new(), end: usize::MAX }
     }
 
-    /// All but the last one, which is not full.
+    /// All blocks except the last one, which is not full.
     pub fn full(&self) -> &[Vec<u8>] {
         self.blocks.split_last().map_or(&[], |(_, full)| full)
     }
@@ -133,7 +133,7 @@ impl Nodes for Packed {
     }
 
     fn change<T: Plain, R>(&mut self, node: Link, part: Part<T>, change: impl FnOnce(&mut T) -> R) -> R {
-        // A vector of bytes may begin anywhere.
+        // The value is copied, since a vector of bytes may begin at any address.
         let mut value = self.read(node, Part::at(part.begin()));
         let result = change(&mut value);
         let from = self.range(node).start + part.begin();

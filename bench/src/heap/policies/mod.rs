@@ -1,5 +1,5 @@
-//! Hit ratios of the policies: traces of blocks are replayed in a heap with each policy and with room for some of
-//! the blocks.
+//! Hit ratios of the policies: traces of blocks are replayed in a heap with each policy, with room for a part
+//! of the blocks.
 //!
 //! Traces are recorded from ncdu's operations on trees, and generated for two patterns in which policies are
 //! known to differ.
@@ -21,7 +21,7 @@ use trace::{Phase, Recorder, Trace, scan_and_hot, zipf};
 /// Resident blocks, as a percentage of the most that exist at a time.
 const SHARES: [usize; 7] = [1, 2, 3, 5, 10, 20, 40];
 const BLOCK: usize = 32 << 10;
-/// Blocks and uses of the patterns.
+/// The number of blocks and of uses in the patterns.
 const BLOCKS: u32 = 5000;
 const USES: usize = 1_000_000;
 
@@ -52,7 +52,7 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
                         counted(trace, number, share, most, PolicyKind::ALL.get(policy).copied(), rows)?;
                     print!(" {:>14.4}", count.hit_ratio());
                     *sum += weight * count.hit_ratio();
-                    // One more for each, because there may be none.
+                    // One is added to each count, because it may be zero.
                     *times += weight * ((count.faults + 1) as f64 / (best.faults + 1) as f64).ln();
                 }
                 println!();
@@ -67,8 +67,8 @@ pub fn run(names: &[String], trees: &Trees, rows: &mut Rows) -> Result<(), Strin
     Ok(())
 }
 
-/// The count of a phase for a policy or the optimum, from the file or replayed now; then the counts of the other
-/// phases are kept, too.
+/// The count of a phase for a policy or the optimum, from the file or from a replay, which also stores the
+/// counts of the other phases.
 fn counted(
     trace: &Trace,
     phase: usize,

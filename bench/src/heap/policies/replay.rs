@@ -65,18 +65,18 @@ pub fn replay(trace: &Trace, policy: PolicyKind, resident: u32) -> Result<Vec<Co
     Ok(counts)
 }
 
-/// The result of the best possible policy: it knows the future, and evicts the block whose next use is latest
-/// (Belady's MIN).
+/// The result of the best possible policy: it knows the future, and evicts the block whose next use is the
+/// latest (Belady's MIN).
 pub fn optimum(trace: &Trace, resident: u32) -> Vec<Count> {
     const NEVER: usize = usize::MAX;
     let events: Vec<Event> = trace.events().collect();
-    // When the block of each use is used next.
+    // For each use, the time of the next use of its block.
     let mut again = vec![NEVER; events.len()];
     let mut later = vec![NEVER; trace.blocks().0];
     for (at, event) in events.iter().enumerate().rev() {
         match *event {
             Event::Use(block) => again[at] = std::mem::replace(&mut later[block as usize], at),
-            // It leaves without being evicted.
+            // The block leaves its frame without being evicted.
             Event::Free(block) => later[block as usize] = NEVER,
         }
     }
@@ -136,17 +136,17 @@ mod tests {
 
     #[test]
     fn hits_are_those_of_the_policy() {
-        // In a loop over four blocks of which three fit, LRU and FIFO always miss. (At first all blocks have the
-        // same time on the heap's clock, and any of them may be evicted.)
+        // In a loop over four blocks of which three fit, LRU and FIFO always miss. (Initially all blocks have
+        // the same time on the heap's clock, so any of them may be evicted.)
         let round = trace(&[0, 1, 2, 3].repeat(100));
         for policy in [PolicyKind::Lru, PolicyKind::Fifo] {
             let counts = replay(&round, policy, 3).expect("played");
             assert_eq!(counts[0].uses, 396);
             assert!(counts[0].faults >= 390, "{policy:?} {counts:?}");
         }
-        // The optimum keeps two and evicts the others in turn: one miss in three uses.
+        // The optimum keeps two blocks and evicts the others in turn, so one use in three misses.
         assert_eq!(optimum(&round, 3), [Count { uses: 396, faults: 132 }]);
-        // With room for all there are no faults.
+        // With room for all blocks there are no faults.
         assert_eq!(replay(&round, PolicyKind::Sieve, 4), Ok(vec![Count { uses: 396, faults: 0 }]));
         assert_eq!(optimum(&round, 4), [Count { uses: 396, faults: 0 }]);
     }

@@ -1,7 +1,7 @@
 //! Traces: the order in which blocks are used.
 //!
-//! A **use** is one of a block other than the block used before: uses that a heap cannot distinguish cost it
-//! nothing either. A trace also records when a block's last node was freed, because such a block leaves its frame
+//! Consecutive uses of one block count as one **use**: a heap does not distinguish them, and they cost it
+//! nothing. A trace also records when a block's last node was freed, because such a block leaves its frame
 //! without being evicted.
 
 use std::cell::RefCell;

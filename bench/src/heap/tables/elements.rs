@@ -17,14 +17,14 @@ const NAME_BLOCK: usize = 16 << 10;
 const NAME_HEADER: usize = 2;
 const NAME_ALIGNMENT: usize = 2;
 
-/// A whole tree by elements.
+/// A whole tree, grouped by element.
 #[derive(Debug, Default)]
 pub struct Elements {
     /// For each field, a column of each full group.
     pub columns: Vec<Vec<Vec<u8>>>,
     /// Blocks of names.
     pub names: Vec<Vec<u8>>,
-    /// Full groups, and the bytes of their nodes alone: fields, and names with their zero.
+    /// The number of full groups, and the bytes of their nodes alone: fields, and names with their zero.
     pub groups: usize,
     pub node_bytes: u64,
     /// Bytes of the bits that mark a group's used places.
@@ -113,7 +113,8 @@ mod tests {
             u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
         };
         assert_eq!((word(0, 0, 511), word(1, 1, 3)), (511, 2 * 515));
-        // The parent is the node before; for the first node of the second group, it is the last of the first.
+        // The parent is the node before; for the first node of the second group, it is the last node of the
+        // first.
         assert_eq!((word(4, 0, 0), word(4, 0, 1), word(4, 1, 0)), (0, 1 << 16, (1 << 16) | 511));
         let name = word(9, 1, 3);
         let (block, at) = ((name >> 16) as usize - 1, (name & 0xffff) as usize);

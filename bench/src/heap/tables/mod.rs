@@ -1,8 +1,8 @@
 //! The paper's tables 4.1, 4.2, 4.4 and 4.5: the size of a directory tree's nodes in blocks, and the size to
 //! which these compress, with whole nodes in blocks, and with each of their elements in its own blocks.
 //!
-//! The paper filled one block with each setting; here the whole tree is stored, and numbers are means over all
-//! full blocks. Each codec compresses at most [`SAMPLES`] of them, evenly spread.
+//! The paper filled one block with each setting; here the whole tree is stored, and figures are means over
+//! all full blocks. Each codec compresses at most [`SAMPLES`] blocks, evenly spread.
 
 mod elements;
 
@@ -78,7 +78,7 @@ fn by_node(tree: &Tree, packed: &[Packed], rows: &mut Rows) -> Result<(), String
     Ok(())
 }
 
-/// The share of the heap's blocks that is not nodes, and nodes per block.
+/// The share of the heap's blocks that is not nodes, and the number of nodes per block.
 fn own_layout(tree: &Tree, block_size: usize) -> Result<(f64, f64), String> {
     let options = Options::new().block_size(block_size).limit(Limit::Blocks(16)).codec("lz4");
     let heap = Heap::new(options).map_err(|bad| bad.to_string())?;
@@ -114,7 +114,7 @@ fn by_element(tree: &Tree, elements: &[Elements], rows: &mut Rows) -> Result<(),
     Ok(())
 }
 
-/// Some of many, evenly spread.
+/// A sample of the blocks, evenly spread.
 fn some(all: &[Vec<u8>]) -> impl Iterator<Item = &[u8]> {
     let count = all.len().min(SAMPLES);
     (0..count).map(move |i| &*all[i * all.len() / count])
@@ -151,8 +151,8 @@ fn ratios(tree: &Tree, packed: &[Packed], elements: &[Elements], rows: &mut Rows
     Ok(())
 }
 
-/// Columns and names as they would be stored, each block separately: bytes of all groups extrapolated from the
-/// samples, and time per group.
+/// Compresses columns and names as they would be stored, each block separately: the bytes of all groups are
+/// extrapolated from the samples; times are per group.
 fn grouped(codec: &'static dyn memfold_codec::Codec, elements: &Elements) -> Made {
     let mut sum = Made::default();
     for column in &elements.columns {

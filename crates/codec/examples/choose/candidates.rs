@@ -1,7 +1,7 @@
-//! The candidates that are tried if none are named: all codecs that could be of use, and transforms for
-//! numbers of every width before coders of every kind.
+//! The candidates that are tried by default: all codecs that could be useful, and transforms for numbers of
+//! every width before coders of every kind.
 
-/// Codecs on their own, and coders in a row that want no transform.
+/// Single codecs, and sequences of coders that need no transform.
 const PLAIN: &str = "lz4 lz4hc:4 lz4hc:9 stride:1 stride:2 stride:3 zstd:-7 zstd:-3 zstd:-1 zstd:1 zstd:2 zstd:3 \
     zstd:4 zstd:5 zstd:6 zstd:7 zstd:9 zstd:12 zstd:15 zstd:19 zstd:22 deflate:1 deflate:6 deflate:9 deflate:12 \
     snappy lzo bzip2 xz:6 pbpm wkdm bewalgo bewalgo2 842 huffman range zerosup zerosup+huffman stride:1+huffman \
@@ -10,10 +10,10 @@ const PLAIN: &str = "lz4 lz4hc:4 lz4hc:9 stride:1 stride:2 stride:3 zstd:-7 zstd
     bwt+mtf+range bwt+mtf+huffman bwt+mtf+rle+huffman bwt+mtf+zerosup+huffman bwt+mtf+zerosup+range \
     bwt+range bwt+mtf+zstd:1";
 
-/// Quick coders, tried behind every transform.
+/// Fast coders, tried after every transform.
 const CODERS: [&str; 7] = ["lz4", "zstd:1", "zstd:3", "zstd:6", "huffman", "zerosup", "stride:3"];
 
-/// Slow coders, tried behind some.
+/// Slow coders, tried after some transforms.
 const SLOW: [&str; 4] = ["zstd:19", "range", "zerosup+range", "bwt+mtf+range"];
 
 const SOME: [&str; 18] = [
@@ -51,7 +51,7 @@ fn transforms() -> Vec<String> {
         }
         all.extend(differences);
     }
-    // Of one width, shuffled by another; and differences of what is shuffled.
+    // Differences of one width shuffled by another, and differences of shuffled bytes.
     for (difference, width) in
         [("delta:2x1", 8), ("delta:4x1", 8), ("lagdelta:4", 8), ("delta:8x1", 4), ("lagdelta:2", 4)]
     {

@@ -1,10 +1,10 @@
-//! A small set of candidates that comes near to all of them.
+//! Finds a small set of candidates that is nearly as good as all of them.
 
 use crate::matrix::Matrix;
 use crate::refuse;
 
-/// Adds `count` candidates to those of `from`, each time the one that makes the mean of the losses over the
-/// corpora least, and prints mean and worst loss after each.
+/// Adds `count` candidates to those of `from`, each time the one that minimises the mean loss over the
+/// corpora, and prints the mean and the worst loss after each.
 pub fn cover(matrix: &Matrix, best: &[Vec<u32>], from: &[String], count: usize) {
     let total = |sizes: &[u32]| sizes.iter().map(|&size| u64::from(size)).sum::<u64>() as f64;
     let wanted: Vec<f64> = best.iter().map(|sizes| total(sizes)).collect();

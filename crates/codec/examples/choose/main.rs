@@ -1,4 +1,4 @@
-//! How good a choice of codec can be, and how good `auto` is.
+//! Measures how good a choice of codec can be, and how good `auto` is.
 //!
 //! ```text
 //! cargo run --release -p memfold-codec --features peers --example choose -- \
@@ -6,12 +6,12 @@
 //!     [--matrix FILE] [--greedy N] [--from NAME,NAME...] [--auto NAME,NAME...] FILE...
 //! ```
 //!
-//! Every candidate compresses every block (or each N-th). The **virtual best** is what one would have who
-//! always knew which candidate makes a block smallest. Candidates slower than `--at-least` over all files are
-//! left out of it. `--greedy` takes, one after the other, the candidate by which the mean loss against the
-//! virtual best falls most, beginning with those of `--from`; so a list for `auto` is found. `--auto`
-//! measures codecs as they are, and how far they stay behind the virtual best. `--matrix` keeps the sizes in
-//! a file: the next run takes them from there.
+//! Every candidate compresses every block (or each N-th). The **virtual best** is the result of an oracle
+//! that always knows which candidate makes a block smallest. It leaves out candidates slower than
+//! `--at-least` over all files. `--greedy` starts with the candidates of `--from` and repeatedly adds the one
+//! that most reduces the mean loss against the virtual best; this yields a list for `auto`. `--auto` measures
+//! codecs, and how far they fall behind the virtual best. `--matrix` stores the sizes in a file, from which
+//! the next run takes them.
 
 mod candidates;
 mod greedy;
@@ -22,7 +22,7 @@ use std::{env, fs};
 
 use matrix::{Corpus, Matrix};
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
     block: usize,
     every: usize,
@@ -36,13 +36,13 @@ struct Options {
     files: Vec<String>,
 }
 
-/// Says why it cannot be done, and ends.
+/// Prints the reason and exits.
 pub fn refuse(why: &str) -> ! {
     eprintln!("choose: {why}");
     exit(2)
 }
 
-/// Names at commas that are not in parentheses.
+/// Splits names at commas that are not in parentheses.
 fn list(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut depth = 0;

@@ -1,4 +1,4 @@
-//! Sizes of all blocks by all candidates.
+//! The sizes of all blocks for all candidates.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -29,7 +29,8 @@ impl Corpus {
 /// One candidate.
 pub struct Row {
     pub name: String,
-    /// For each corpus: time, and the size of each block; what does not shrink enough counts whole.
+    /// For each corpus: the time, and the size of each block; a block that does not shrink enough counts in
+    /// full.
     pub corpora: Vec<(Duration, Vec<u32>)>,
 }
 
@@ -39,7 +40,7 @@ pub struct Matrix {
     pub bytes: Vec<usize>,
 }
 
-/// What a block may take to be kept compressed.
+/// The largest form for which a block is kept compressed.
 pub fn threshold(len: usize) -> usize {
     len * 3264 / 4096
 }
@@ -86,7 +87,7 @@ fn compress_all(codec: &dyn Codec, corpora: &[Corpus], passes: usize) -> Vec<(Du
 impl Matrix {
     pub fn measure(names: &[String], corpora: &[Corpus], passes: usize) -> Self {
         let rows = names.iter().map(|name| {
-            // Pipelines of one's own: those of the registry are few.
+            // Pipelines are parsed here, since the registry hands out only a few.
             let corpora = match name.parse::<Pipeline>() {
                 Ok(pipeline) => compress_all(&pipeline, corpora, passes),
                 Err(_) => match memfold_codec::codec(name) {
@@ -109,7 +110,7 @@ impl Matrix {
         self.bytes[corpus] as f64 / sizes.iter().map(|&size| f64::from(size)).sum::<f64>()
     }
 
-    /// Without the candidates that are slower.
+    /// Removes the candidates that are slower.
     pub fn at_least(mut self, speed: f64) -> Self {
         let rows = std::mem::take(&mut self.rows);
         self.rows = rows.into_iter().filter(|row| self.speed(row) >= speed).collect();
@@ -133,7 +134,7 @@ impl Matrix {
         inverse.len() as f64 / inverse.iter().sum::<f64>()
     }
 
-    /// All candidates over everything, and the best three of each corpus.
+    /// Prints all candidates over all corpora, and the best three for each corpus.
     pub fn print(&self, corpora: &[Corpus]) {
         println!("{:<44} {:>8} {:>8}", "candidate", "MB/s", "heaps");
         for row in &self.rows {
@@ -151,7 +152,7 @@ impl Matrix {
         }
     }
 
-    /// Ratio, speed and loss against the virtual best, for each corpus.
+    /// Prints ratio, speed and loss against the virtual best, for each corpus.
     pub fn compare(&self, best: &[Vec<u32>], corpora: &[Corpus]) {
         print!("{:<22} {:>8}", "", "best");
         for row in &self.rows {
@@ -190,7 +191,7 @@ impl Matrix {
         println!();
     }
 
-    /// Keeps the sizes: a line for each candidate and corpus.
+    /// Saves the sizes: a line for each candidate and corpus.
     pub fn save(&self, path: &str) {
         let mut text = String::new();
         for row in &self.rows {
@@ -205,7 +206,7 @@ impl Matrix {
         fs::write(path, text).unwrap_or_else(|error| refuse(&format!("{path}: {error}")));
     }
 
-    /// What [`Matrix::save`] kept, of the same files.
+    /// Loads what [`Matrix::save`] wrote for the same files.
     pub fn load(path: &str, corpora: &[Corpus]) -> Self {
         let text = fs::read_to_string(path).unwrap_or_else(|error| refuse(&format!("{path}: {error}")));
         let mut rows: Vec<Row> = Vec::new();

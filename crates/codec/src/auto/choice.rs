@@ -1,21 +1,22 @@
 //! How a candidate is chosen for a block.
 //!
-//! For each class of blocks the state has the recent size that the best candidate reached, the **level**, and
-//! each candidate's recent size relative to the best, its **ratio**. Level times ratio is the expected size
-//! of a candidate. For a candidate that begins with a transform, on blocks whose residuals were estimated, it
-//! is instead the estimate times a factor learned recently. The candidate with the least expected size plus
-//! price goes first; the price is its time, converted to bytes. Its result shows the level of this very
-//! block. The next candidate must promise to save more than its own price; the search ends when none does, or
-//! when the result is as small as the threshold of acceptance. A promise counts for the part that the
-//! candidate has recently kept, its **trust**. If blocks of a class did not compress, no candidate promises
-//! anything, and nothing is tried.
+//! For each class of blocks the state records the size that the best candidate recently reached (the
+//! **level**), and each candidate's recent size relative to the best (its **ratio**). A candidate's expected
+//! size is level times ratio. If the candidate begins with a transform and the block's residuals were
+//! estimated, it is instead the estimate times a recently learned factor. The candidate with the least
+//! expected size plus price goes first; the price is its time, converted to bytes. Its result gives the level
+//! of this particular block. The next candidate must promise to save more than its own price; the search ends
+//! when none does, or when the result is within the acceptance threshold. A promise is scaled by the
+//! candidate's **trust**, the share of its recent promises that it kept. If the blocks of a class did not
+//! compress, no candidate promises anything, and none is tried.
 //!
 //! A candidate that has won several blocks in a row goes first, or gets a trial of its own if such trials
-//! have recently paid: pages mostly come in the order of their addresses, and arrays are longer than pages.
+//! have recently paid: pages mostly arrive in address order, and arrays are longer than pages.
 //!
-//! Nothing is learned about a candidate that is never tried, so each candidate is tried in vain now and then.
-//! In a class where it is new, the first such trial comes the later the more often it failed elsewhere; after
-//! each failure the number of blocks of the class until the next trial doubles.
+//! Nothing is learned about a candidate that is never tried, so each candidate gets an exploratory trial
+//! (`in_vain`) from time to time. In a class where a candidate is new, its first exploratory trial comes
+//! later the more often it failed in other classes. Each failure doubles the number of blocks of the class
+//! until the next one.
 
 use super::estimate::{self, Key, Residuals};
 use super::presets::Effort;
@@ -24,7 +25,7 @@ use super::state::{Candidate, Entry, KEYS, Recent, View};
 /// As [`Effort::patience`], for blocks in which nothing repeats.
 const NOISE_PATIENCE: u16 = 13;
 
-/// What a coder needs beyond the entropy, whatever that is, in 4096ths of a page.
+/// The bytes that a coder takes beyond the entropy, in 4096ths of a page.
 const OVERHEAD: u16 = 48;
 
 /// Gains are counted in this many parts of a 4096th.
@@ -74,7 +75,7 @@ struct Trial {
 struct Block {
     class: usize,
     visit: u32,
-    /// By the keys of the list; zero where there is none.
+    /// By the keys of the list; zero where there is no estimate.
     estimates: [u16; KEYS + 1],
     /// The size that the best candidate is expected to reach.
     level: u32,
@@ -87,7 +88,7 @@ impl Block {
     }
 }
 
-/// Compresses `src` into `dst`, which is as long as the form may be; returns the form's length, if any
+/// Compresses `src` into `dst`, whose length is the longest form allowed. Returns the form's length, if any
 /// candidate made one.
 pub(super) fn compress(
     effort: &Effort,
@@ -176,7 +177,7 @@ fn entries<'a>(view: &'a View<'_>, class: usize) -> (&'a [Entry], &'a [Entry]) {
     (&view.entries[class * count..][..count], &view.entries[estimate::CLASSES * count..][..count])
 }
 
-/// What is known of a candidate in a class or, if that is nothing, in all classes.
+/// What is known of a candidate in a class, or in all classes if it was never tried in this one.
 #[inline(always)]
 fn known<'a>(here: &'a Entry, anywhere: &'a Entry, class: usize) -> Option<&'a Entry> {
     if here.ratio != Entry::UNSEEN {
@@ -190,8 +191,9 @@ fn ratio(view: &View<'_>, class: usize, i: usize) -> Option<u32> {
     known(&here[i], &anywhere[i], class).map(|entry| u32::from(entry.ratio).max(1))
 }
 
-/// The candidate that promises most: at first the one with the least expected size plus price, then the one
-/// that saves most beyond its price, if any does; and how much it promises to save, in fractions of a 4096th.
+/// The most promising candidate, and how much it promises to save, in fractions of a 4096th. For the first
+/// trial that is the candidate with the least expected size plus price; later it is the one that saves most
+/// beyond its price, if any does.
 fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<(usize, u32)> {
     let (mut next, mut most) = (None, (0, 0));
     let (here, anywhere) = entries(view, block.class);
@@ -230,15 +232,15 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
     Some((next?, most.1))
 }
 
-/// The cost of a trial, in fractions of a 4096th: lower if blocks compress well, since coders are faster
-/// there.
+/// The cost of a trial, in fractions of a 4096th. It is lower for blocks that compress well, since coders are
+/// faster on them.
 fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
     let whole = u32::from(candidate.cost) * effort.price / (4096 / FRACTION);
     (whole * (1024 + 2 * now).min(4096)) >> 12
 }
 
-/// A candidate whose trial is due whatever is expected. Candidates with estimates are due only if there is
-/// one that is not hopeless.
+/// A candidate that is due for an exploratory trial. A candidate that needs an estimate is due only if this
+/// block has one and it is not hopeless.
 fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usize> {
     let recent = &*view.recent;
     let is_time = recent.count.wrapping_sub(recent.due).cast_signed() >= 0;
@@ -253,7 +255,7 @@ fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usiz
     let (here, anywhere) = entries(view, block.class);
     let is_late = |i: usize| {
         if here[i].ratio == Entry::UNSEEN {
-            // The more often it failed elsewhere, the longer a class may do without it.
+            // The more often it failed in other classes, the longer this one waits before its first trial.
             block.visit >> anywhere[i].interval.min(effort.patience / 2) > 0
         } else {
             (block.visit as u16).wrapping_sub(here[i].due).cast_signed() >= 0
@@ -267,12 +269,12 @@ fn due(effort: &Effort, view: &View<'_>, block: &Block, now: u32) -> Option<usiz
     open.min_by_key(|&i| u8::from(here[i].ratio != Entry::UNSEEN))
 }
 
-/// Sets when a candidate is next tried in vain: later, if it has just failed.
+/// Sets when a candidate's next exploratory trial is due: later if it has just failed.
 fn put_off(view: &mut View<'_>, block: &Block, i: usize, patience: Option<u16>) {
     let count = view.candidates.len();
     let (all, here) = (estimate::CLASSES * count + i, block.class * count + i);
     if view.entries[here].ratio == Entry::UNSEEN {
-        // What failed elsewhere will probably fail here, too.
+        // A candidate that failed in other classes will probably fail here, too.
         view.entries[here].interval = view.entries[all].interval.min(4);
     }
     // Noise must cost next to nothing.
@@ -307,7 +309,7 @@ fn attempt(view: &mut View<'_>, i: usize, src: &[u8], dst: &mut [u8], best: &mut
     Some(best.size)
 }
 
-/// Records what the winner of the previous blocks was worth here, and who is the winner now.
+/// Records what the winner of the previous blocks was worth here, and which candidate won this block.
 fn follow(effort: &Effort, view: &mut View<'_>, trials: &[Trial], winner: usize, size: u32) {
     let recent = &mut *view.recent;
     if let Some(trial) = trials.iter().skip(1).find(|trial| trial.candidate == recent.winner) {

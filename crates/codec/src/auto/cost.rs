@@ -1,10 +1,10 @@
-//! Rough costs of candidates, so that a choice can weigh time against bytes. No clock is read: choices would
-//! differ from run to run, and a clock costs more than some candidates.
+//! Rough costs of candidates, so that a choice can weigh time against bytes. The costs are constants: with
+//! measured times, choices would differ from run to run, and reading a clock costs more than some candidates.
 
 use crate::Chain;
 use crate::pipeline::Element;
 
-/// Units of 16 nanoseconds for a page, on a server of 2023.
+/// The cost of a page in units of 16 nanoseconds, on a server of 2023.
 pub(super) fn of(chain: Chain) -> u16 {
     chain.elements().map(element).fold(0, u16::saturating_add)
 }

@@ -2,13 +2,13 @@
 //!
 //! [`look`] examines a kilobyte of it, in pieces spread over the block: how many bytes are zero; how often a
 //! byte equals the one 1, 2, 4, or 8 bytes before; and if all of that is rare, whether words repeat at any
-//! distance. The result is a **class** of blocks; noise is one of them. The results of each entry of the list
-//! are recorded by class.
+//! distance. The result is a **class** of blocks; noise is one of them. The results of each list entry are
+//! recorded by class.
 //!
 //! [`Residuals`] goes further: for each transform in the list it computes the differences of some runs of
-//! words, and returns the number of bytes that they would take if each rank of bytes were coded on its own,
-//! without prior knowledge of frequencies: the logarithm of `n! / (c1! c2! ...)` for `n` bytes with counts
-//! `c1`, `c2` and so on.
+//! words, and returns the number of bytes that they would take if the bytes of each rank were coded
+//! separately, without prior knowledge of frequencies: the logarithm of `n! / (c1! c2! ...)` for `n` bytes
+//! with counts `c1`, `c2` and so on.
 
 use crate::Chain;
 use crate::cpu::either;
@@ -24,7 +24,7 @@ const SHORT: usize = CLASSES - 1;
 /// The class of blocks in which nothing repeats.
 pub(super) const NOISE: usize = CLASSES - 2;
 
-/// Pieces that are examined, and the bytes of one.
+/// The number of pieces examined, and the bytes of one.
 const PIECES: usize = 16;
 const PIECE: usize = 64;
 
@@ -98,8 +98,8 @@ fn look_each(block: &[u8]) -> usize {
     zeros * 12 + lag * 3 + strength + text * 72
 }
 
-/// Whether any of some words occurs elsewhere in the block, at whatever distance; in large blocks it examines
-/// four kilobytes. By chance that happens once in a quarter of a million blocks.
+/// Whether any of a few sampled words occurs elsewhere in the block, at any distance; in large blocks, four
+/// kilobytes are examined. In noise this happens by chance in one of 250,000 blocks.
 #[inline(always)]
 fn repeats(block: &[u8]) -> bool {
     const VIEW: usize = 4096;
@@ -107,7 +107,7 @@ fn repeats(block: &[u8]) -> bool {
     let view = &block[from..][..block.len().min(VIEW)];
     [4, 7].into_iter().any(|eighth| {
         let word = &view[view.len() * eighth / 8..][..4];
-        // Lane by lane, so that the compiler makes vectors; a lane counts to at most 64.
+        // Counted lane by lane, so that the compiler vectorises the loop; a lane counts to at most 64.
         let mut counts = [0_u8; PIECE];
         let mut rest = view;
         while let Some(piece) = rest.first_chunk::<{ PIECE + 3 }>() {
@@ -180,7 +180,7 @@ static LOGARITHMS: [u16; SAMPLE + 1] = {
     let mut all = [0; SAMPLE + 1];
     let mut n = 2;
     while n <= SAMPLE {
-        // The mantissa is squared; each time it reaches two, that is one more bit.
+        // The mantissa is squared repeatedly; each time it reaches two, the next bit of the logarithm is one.
         let whole = (n as u32).ilog2();
         let mut mantissa = (n as u64) << (30 - whole);
         let (mut bits, mut i) = (whole, 0);

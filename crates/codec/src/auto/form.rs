@@ -11,10 +11,9 @@
 //!
 //! A **place** is a position in a table of the whole process that only grows. It begins with the chains of
 //! [`KNOWN`], which are the same in every process and for ever; the chains of custom lists follow, in the
-//! order in which they came. So decoding does not depend on the encoder's list.
+//! order in which they were first used. Decoding therefore does not depend on the encoder's list.
 //!
-//! Levels do not matter to a decoder: all chains that are undone in the same manner share a place of
-//! [`KNOWN`].
+//! Levels do not matter to a decoder: all chains that are undone in the same way share a place of [`KNOWN`].
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -105,7 +104,7 @@ static FOUND: [AtomicU64; KNOWN.len()] = [const { AtomicU64::new(0) }; KNOWN.len
 pub(super) struct ChainIndex(u16);
 
 impl ChainIndex {
-    /// The place of a chain; a new one at the end is added if it has none. `None` if the table is full.
+    /// The place of a chain. If it has none, it is appended to the table. `None` if the table is full.
     pub(super) fn of(chain: Chain) -> Option<ChainIndex> {
         let alike = |other: Chain| {
             other.len() == chain.len()
@@ -155,7 +154,7 @@ fn at(place: usize) -> Option<Chain> {
 fn known(place: usize) -> Option<Chain> {
     let found = FOUND.get(place)?;
     Chain::from_number(found.load(Relaxed)).or_else(|| {
-        // Any other thread that looks for it at the same time finds the same.
+        // Any other thread that parses it at the same time gets the same result.
         let chain: Chain = KNOWN.get(place)?.parse().ok()?;
         found.store(chain.number(), Relaxed);
         Some(chain)

@@ -1,10 +1,10 @@
 //! The list of an [`Auto`](super::Auto): which chains it chooses from. It can be changed at any time.
 //!
-//! There are two rows of chains, and a counter says which is in use; a change fills the other row and then
-//! increments the counter. Readers never wait: they copy the row in use, and check that the counter is still
-//! the same. If it keeps changing, because another thread changes the list again and again, the copy may mix
-//! several lists. That does no harm: each entry is a chain of one of them, and every chain has its place in
-//! the table before it enters any row.
+//! There are two rows of chains, and a counter tells which one is in use. A change fills the other row and
+//! then increments the counter. Readers never wait: they copy the row in use, and check that the counter is
+//! still the same. If it keeps changing, because another thread changes the list again and again, the copy
+//! may mix several lists. That does no harm: each entry is a chain of one of them, and every chain has its
+//! place in the table before it enters any row.
 
 use core::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -52,7 +52,7 @@ impl Row {
 }
 
 pub(super) struct List {
-    /// The names in use while nobody has set a list.
+    /// The names in use until a list is set.
     names: &'static [&'static str],
     /// Differs between any two lists of the process. Its lowest bit says which row is in use.
     version: AtomicU32,
@@ -124,7 +124,7 @@ impl List {
             }
         }
         if len == 0 {
-            // Nobody has ever set one.
+            // No list was ever set.
             len = self.names.len().min(MOST_ENTRIES);
             for (to, name) in to.iter_mut().zip(self.names) {
                 *to = name.parse().ok();

@@ -6,11 +6,11 @@
 //!                      `---------- what came of them, per thread
 //! ```
 //!
-//! Adjacent pages are mostly alike, and what suits one suits the next; but a heap has pages of many kinds, in
-//! no order. So each thread records, for some classes of blocks that a short look can tell apart, the result
-//! of each candidate, and begins with the most promising (see `choice`). If that is a transform for typed
-//! data, it estimates the size of the residuals before it tries (see `estimate`). Blocks of noise are
-//! recognised by the look alone.
+//! Adjacent pages are mostly alike, so a codec that suits one suits the next; but a heap has pages of many
+//! kinds, in no order. So each thread records, for some classes of blocks that a short look can tell apart,
+//! the result of each candidate, and begins with the most promising (see `choice`). If that is a transform
+//! for typed data, it estimates the size of the residuals before it tries (see `estimate`). Blocks of noise
+//! are recognised by the look alone.
 //!
 //! Invariants:
 //!
@@ -86,7 +86,7 @@ impl Auto {
         }
     }
 
-    /// A chooser among these chains, which tries as hard as `auto`.
+    /// A chooser among these chains. It tries as hard as `auto`.
     ///
     /// # Errors
     /// As for [`Auto::set_list`].
@@ -106,7 +106,7 @@ impl Auto {
         PRESETS.iter().find(|auto| auto.name == name)
     }
 
-    /// The chains to choose from; while nothing is known yet, the first one is tried first.
+    /// The chains to choose from. While nothing has been learned, the first one is tried first.
     pub fn list(&self) -> impl Iterator<Item = Chain> {
         let mut chains = [None; MOST_ENTRIES];
         // Entries beyond the end may be from a longer list that was replaced meanwhile.
@@ -115,8 +115,8 @@ impl Auto {
     }
 
     /// Replaces the list. Threads that are compressing continue; each takes the new list for its next block,
-    /// and learns anew. Forms of old lists stay readable. If the new list needs more scratch than callers
-    /// have, they leave out the entries at its end; there must be enough for the first one.
+    /// and learns anew. Forms of old lists stay readable. If a caller's scratch is too small for the new
+    /// list, entries at its end are left out; it must suffice for the first one.
     ///
     /// # Errors
     /// If the list is empty or too long, or the process has used too many chains.
@@ -124,12 +124,12 @@ impl Auto {
         self.list.set(chains)
     }
 
-    /// The largest size that ends the search, in 4096ths of the block.
+    /// The acceptance threshold: a result of at most this size ends the search. In 4096ths of the block.
     pub fn threshold(&self) -> u16 {
         self.acceptance.load(Relaxed)
     }
 
-    /// Sets the largest size that ends the search, in 4096ths of the block.
+    /// Sets the acceptance threshold, in 4096ths of the block.
     pub fn set_threshold(&self, size: u16) {
         self.acceptance.store(size, Relaxed);
     }
@@ -161,7 +161,7 @@ impl Codec for Auto {
         CodecId::AUTO
     }
 
-    /// The block as it is, and its place.
+    /// The block unchanged, after the place of `copy`.
     fn bound(&self, len: usize) -> usize {
         if len == 0 { 0 } else { len.saturating_add(1) }
     }
@@ -170,7 +170,7 @@ impl Codec for Auto {
         if len == 0 { 0 } else { state::size(&self.list, len) }
     }
 
-    /// The need of the worst possible chain.
+    /// What the worst possible chain needs.
     fn decompress_scratch(&self, len: usize) -> usize {
         if len == 0 { 0 } else { worst_decompress_scratch(len) }
     }

@@ -4,9 +4,9 @@
 //! numbers of simulations and of instruments, texts, tables; November 2026, 4 KiB): from nearly a thousand
 //! codecs and pipelines (differences of all orders and at lags, once and twice, of all widths, shuffled by
 //! bytes, bits, or not, before seven coders), take those that are fast enough for the preset; repeatedly add
-//! the one that most reduces the mean and the worst loss against the virtual best, until there is little left
-//! to gain; then remove those that save less than trying them costs. For `auto:dense`, all that are faster
-//! than 45 MB/s, the mean losses fell like this:
+//! the one that most reduces the mean and the worst loss against the virtual best (the smallest form of each
+//! block by any candidate), until there is little left to gain; then remove those that save less than trying
+//! them costs. For `auto:dense`, all that are faster than 45 MB/s, the mean losses fell like this:
 //!
 //! ```text
 //! zstd:6, stride:3                           14.8 %     shuffle:4+zstd:6                            2.5 %
@@ -26,15 +26,15 @@ use super::Auto;
 pub(super) struct Effort {
     /// The cost of 16 nanoseconds, in 4096ths of a byte, for a page of 4096 bytes.
     pub price: u32,
-    /// In classes where estimates help, residuals are estimated for one block in this many.
+    /// In classes where estimates help, residuals are estimated for one in this many blocks.
     pub estimate: u32,
-    /// Two to the power of this is the most blocks of a class between trials in vain.
+    /// The longest interval between exploratory trials is two to the power of this, in blocks of the class.
     pub patience: u16,
     /// By default, a result of at most this size, in 4096ths, is small enough.
     pub acceptance: u16,
-    /// The most failed trials for a block while nothing has been found.
+    /// The most exploratory trials for a block while none has produced a form.
     pub vain: u32,
-    /// A candidate is trusted for at least this many 1024ths of its promise, however often it failed.
+    /// At least this many 1024ths of a candidate's promise count, however often it failed.
     pub doubt: u32,
 }
 

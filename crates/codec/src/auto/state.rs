@@ -7,11 +7,11 @@
 //! ```
 //!
 //! - candidates: the list as it was when the memory was set up, prepared for use.
-//! - entries, classes: the results of each candidate on the blocks of each class, and when it is next tried
-//!   in vain.
+//! - entries, classes: the results of each candidate on the blocks of each class, and when its next
+//!   exploratory trial is due.
 //! - buffers, work: for the steps of pipelines, one candidate at a time.
-//! - kept: for codecs that keep a context from block to block, such as zstd. Each level has its own while
-//!   there are enough of them; otherwise a context would have to be set up anew for each block.
+//! - kept: for codecs that keep a context from block to block, such as zstd. As far as there are enough
+//!   contexts, each level has its own; sharing one means setting it up anew for each block.
 //!
 //! It is set up for a list and blocks of up to a certain length, and again when one of these changes. The
 //! state may change the choice, never the decoded block.
@@ -62,18 +62,18 @@ impl Candidate {
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub(super) struct Entry {
-    /// Its size relative to that of the best one for the same block, the recent mean in 1024ths;
-    /// [`Entry::UNSEEN`] if it was never tried.
+    /// Its size relative to the best one for the same block: the recent mean, in 1024ths. [`Entry::UNSEEN`]
+    /// if it was never tried.
     pub ratio: u16,
     /// The factor for the estimate, in 1024ths.
     pub factor: u16,
-    /// The visit of the class at which it is tried whatever is expected.
+    /// The visit of the class at which its next exploratory trial is due.
     pub due: u16,
     /// The distance to the next such visit: a power of two.
     pub interval: u16,
-    /// Its saving when it was not the first, in 4096ths of the best size before, the recent mean.
+    /// Its saving when it was not tried first: the recent mean, in 4096ths of the best size before.
     pub gain: u16,
-    /// The part of its promise that it saved when it was not the first, the recent mean in 1024ths.
+    /// The part of its promise that it kept when it was not tried first: the recent mean, in 1024ths.
     pub trust: u16,
 }
 
@@ -92,8 +92,8 @@ impl Entry {
 pub(super) struct Class {
     /// The number of its blocks so far.
     pub count: u32,
-    /// The size that the best of the list reaches, in 4096ths, the recent mean. A little more than allowed if
-    /// blocks did not compress.
+    /// The size that the best of the list reaches: the recent mean, in 4096ths. It is slightly above the
+    /// allowed size if blocks did not compress.
     pub level: u32,
     /// The visit at which residuals are estimated next.
     pub estimate_at: u32,
@@ -104,19 +104,19 @@ pub(super) struct Class {
 // SAFETY: numbers only, and no padding.
 unsafe impl Plain for Class {}
 
-/// The winner of the previous block, whatever its class. Blocks often come in the order of their addresses,
-/// and neighbours are alike in ways that classes do not show.
+/// The winner of the previous block, whatever its class. Blocks often arrive in address order, and neighbours
+/// are alike in ways that classes do not show.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Recent {
     /// [`Recent::NOBODY`] if no candidate helped.
     pub winner: usize,
     /// Blocks for which it had no trial of its own.
     pub count: u16,
-    /// The count at which it is tried whatever is expected.
+    /// The count at which its next exploratory trial is due.
     pub due: u16,
     /// The distance to the next such count: a power of two.
     pub interval: u16,
-    /// Its saving where it was not the first, as [`Entry::gain`].
+    /// Its saving when it was not tried first, as [`Entry::gain`].
     pub gain: u16,
     /// How many blocks in a row it has won.
     pub streak: u16,
@@ -162,7 +162,7 @@ impl ScratchSource for Scratches {
 pub(super) struct View<'a> {
     pub candidates: &'a [Candidate],
     pub keys: &'a [u8],
-    /// For each class one per candidate, and after these one per candidate for all classes together.
+    /// One per candidate for each class; then one per candidate for all classes together.
     pub entries: &'a mut [Entry],
     pub classes: &'a mut [Class],
     pub form: &'a mut [u8],
@@ -222,7 +222,7 @@ impl Layout {
         layout
     }
 
-    /// The context of a codec: its own while there are any, otherwise the last.
+    /// The context of a codec: its own while there are free ones, otherwise the last, which is shared.
     fn context(&mut self, code: u64) -> usize {
         let place = self.owners.iter().position(|&owner| owner == code || owner == 0).unwrap_or(CONTEXTS - 1);
         self.owners[place] = code;
@@ -253,11 +253,11 @@ pub(super) fn size(list: &List, len: usize) -> usize {
 }
 
 impl State {
-    /// The state in a scratch, for blocks of `len` bytes and the present list; it is set up if there is none.
+    /// The state in a scratch, for blocks of `len` bytes and the present list. Sets it up if there is none.
     /// If the scratch is too small, entries at the end of the list are left out.
     ///
     /// # Panics
-    /// If it is too small for the first entry alone.
+    /// If the scratch is too small for the first entry alone.
     pub(super) fn of<'a>(list: &List, len: usize, scratch: &'a mut Scratch<'_>) -> &'a mut State {
         let (capacity, available) = (capacity(len), scratch.len());
         let level = list.version().cast_signed();
@@ -278,14 +278,14 @@ impl State {
         };
         let set_up = |memory: NonNull<u8>| {
             let (chains, layout) = slot.take().expect("the size was asked for");
-            // SAFETY: the scratch has as many bytes as the layout needs, aligned and initialised, and nobody
-            // uses them while it holds this context.
+            // SAFETY: the scratch has as many bytes as the layout needs, aligned and initialised, and nothing
+            // else uses them while it holds this context.
             unsafe { State::set_up(memory, &chains[..layout.count], layout, capacity) }
             memory
         };
         let (_, at) = scratch.keep(kept, size, set_up);
-        // SAFETY: `set_up` has put a state there, for this list and capacity; since then nobody else has used
-        // the memory. It is borrowed as long as the scratch is.
+        // SAFETY: `set_up` has put a state there, for this list and capacity; since then nothing else has
+        // used the memory. It is borrowed as long as the scratch is.
         unsafe { at.cast::<State>().as_mut() }
     }
 
@@ -350,7 +350,7 @@ impl State {
         }
     }
 
-    /// The index of a key's estimate. Chains beyond the most estimates do without.
+    /// The index of a key's estimate. Once all [`KEYS`] are taken, further chains get none.
     fn key(&mut self, key: Key) -> usize {
         let known = self.keys[..self.key_count].iter().position(|&number| number == key.number());
         match known {

@@ -1,5 +1,5 @@
 //! `copy`: the compressed form is the block itself, so it is never smaller. This codec is the baseline for
-//! speed, and serves for blocks that must be stored although they do not compress.
+//! speed, and stores blocks that must be stored although they do not compress.
 
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 

@@ -1,5 +1,4 @@
-//! `lz4`: the fast tier. The LZ4 block format, without frame, by the reference
-//! C library.
+//! `lz4`: the fast tier. It writes the LZ4 block format, without a frame, with the reference C library.
 //!
 //! The library is called through the functions that take their state from the caller, so it never allocates.
 //! The state is 16 KiB of hash table that the library zeroes at each call; nothing is worth keeping between
@@ -10,7 +9,7 @@ use core::ffi::{c_char, c_int, c_void};
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
 // SAFETY: the library that build.rs links. The signatures are those of lz4.h 1.10; the first exists since
-// 1.6, the others since earlier.
+// 1.6, the others for longer.
 unsafe extern "C" {
     fn LZ4_compress_fast_extState(
         state: *mut c_void,
@@ -89,8 +88,8 @@ impl Codec for Lz4 {
                 1,
             )
         };
-        // Zero means that it does not fit into `room`: either that is the threshold, or it is the bound, into
-        // which everything fits. The library gives up only when the rest cannot fit.
+        // Zero means that the result does not fit into `room`, so `room` is the threshold: everything fits
+        // into the bound. The library gives up only when the rest cannot fit.
         match usize::try_from(size) {
             Ok(size @ 1..) => Compressed::Fits(size),
             _ => Compressed::Incompressible,

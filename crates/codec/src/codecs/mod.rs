@@ -1,11 +1,11 @@
 //! Codecs with a form of their own, and the table of numbers.
 //!
 //! A number ([`CodecId`]) says how to decompress, and is what formats store. All numbers are listed here. The
-//! table is append-only: a number is given once and means the same decoder for ever, or blocks written by an
-//! older memfold would decode wrongly.
+//! table is append-only: a number is assigned once and means the same decoder for ever; otherwise blocks
+//! written by an older memfold would decode wrongly.
 //!
-//! These codecs know nothing of pipelines, which are made of them, and of `auto`, which chooses among
-//! pipelines: the [registry](crate::registry) puts all together.
+//! These codecs know nothing of pipelines, which are made of them, or of `auto`, which chooses among
+//! pipelines. The [registry](crate::registry) combines all of them.
 
 pub(crate) mod copy;
 pub(crate) mod lz4;
@@ -34,7 +34,7 @@ numbers! {
     LZ4 = 2: lz4::Lz4;
     /// A Zstandard frame without its magic number, whatever the level.
     ZSTD = 3: ;
-    /// Our own format of predicted words, see `docs/formats/stride.md`.
+    /// memfold's own format of predicted words; see `docs/formats/stride.md`.
     STRIDE = 4: stride::SETTINGS[0], stride::SETTINGS[1], stride::SETTINGS[2];
     /// PBPM with one tape of data.
     PBPM = 5: ;
@@ -48,7 +48,7 @@ numbers! {
     BEWALGO = 9: ;
     /// BeWalgo2.
     BEWALGO2 = 10: ;
-    /// A pipeline, which itself says which steps it has.
+    /// A pipeline, whose form names its steps.
     PIPELINE = 11: ;
     /// Raw DEFLATE, whatever the level.
     DEFLATE = 12: ;
@@ -66,13 +66,13 @@ numbers! {
     LZRW1A = 18: ;
     /// The form of another codec or pipeline, and which one: see `docs/formats/auto.md`.
     AUTO = 19: ;
-    /// A frame as [`CodecId::ZSTD`], made with a dictionary, and its version.
+    /// The version of a dictionary, and a frame as in [`CodecId::ZSTD`] made with it.
     ZSTD_DICT = 20: ;
 }
 
 impl CodecId {
-    /// A codec that is not in this crate; the reader of the block has to know which. It is in no table and
-    /// never will be.
+    /// A codec that is not in this crate; the reader of the block must know which. This number will never be
+    /// in a table.
     pub const OWN: CodecId = CodecId(127);
 }
 
@@ -94,16 +94,16 @@ pub(crate) fn all() -> impl Iterator<Item = &'static dyn Codec> {
     OURS.iter().chain(peers::PAPERS).chain(peers::libs::SINGLE).copied().chain(with_levels())
 }
 
-/// Those with levels, the faster ones of a family first.
+/// The codecs with levels, the faster ones of a family first.
 pub(crate) fn with_levels() -> impl Iterator<Item = &'static dyn Codec> {
     zstd::LEVELS.iter().map(|codec| codec as &dyn Codec).chain(peers::with_levels())
 }
 
-/// The one among them that decompresses data stored under that number. If several share the number, it is any
-/// of them.
+/// The codec of this module that decompresses data stored under that number. If several share the number, it
+/// is any of them.
 pub(crate) fn decoder(id: CodecId) -> Option<&'static dyn Codec> {
     match id {
-        // The most frequent are found at once.
+        // The most frequent numbers need no search.
         CodecId::LZ4 => Some(&lz4::Lz4),
         CodecId::ZSTD => zstd::level(1).map(|codec| codec as &dyn Codec),
         CodecId::STRIDE => Some(&stride::SETTINGS[0]),

@@ -26,7 +26,7 @@ const MASK: u64 = (1 << BITS) - 1;
 /// names a step for this process only.
 ///
 /// Its methods are those of a codec whose forms do not contain the steps: the caller must know the chain to
-/// read them. A chain of a single codec makes what that codec makes.
+/// read them. A chain of a single codec produces the same forms as that codec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Chain(NonZeroU64);
 
@@ -50,7 +50,7 @@ impl Chain {
         self.0.get()
     }
 
-    /// The inverse of [`Chain::number`]; zero is none.
+    /// The inverse of [`Chain::number`]; `None` for zero.
     pub(crate) fn from_number(number: u64) -> Option<Self> {
         NonZeroU64::new(number).map(Chain)
     }
@@ -61,7 +61,7 @@ impl Chain {
         ((u64::BITS - self.0.leading_zeros()).div_ceil(BITS)) as usize
     }
 
-    /// A number for each step, which also differs between levels of a codec.
+    /// The code of each step; levels of a codec have different codes.
     pub(crate) fn codes(self) -> impl Iterator<Item = u64> {
         (0..MOST_STEPS as u32).map(move |i| self.0.get() >> (BITS * i) & MASK)
     }
@@ -142,7 +142,7 @@ impl Chain {
         buffers(self.elements(), len).1 + work
     }
 
-    /// Bytes of scratch that `decompress` needs to make at most `len` bytes.
+    /// Bytes of scratch that `decompress` needs to restore at most `len` bytes.
     pub fn decompress_scratch(self, len: usize) -> usize {
         if len == 0 { 0 } else { backward_scratch(&self.array(), len) }
     }
@@ -177,7 +177,7 @@ impl Chain {
         backward(&self.array(), src, dst, scratch)
     }
 
-    /// Does all steps. `None` if the result does not fit.
+    /// Performs all steps. `None` if the result does not fit.
     pub(super) fn forward(self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize> {
         let (each, all) = buffers(self.elements(), src.len());
         scratch.split(all, |bytes, scratch| self.forward_with(src, dst, bytes, each, scratch))
@@ -188,8 +188,8 @@ impl Chain {
         buffers(self.elements(), len).0
     }
 
-    /// Does all steps, with scratch from the caller's source, and buffers of `each` bytes in `bytes`. `None`
-    /// if the result does not fit.
+    /// Performs all steps, with scratch from the caller's source, and buffers of `each` bytes in `bytes`.
+    /// `None` if the result does not fit.
     pub(crate) fn forward_with(
         self,
         src: &[u8],
@@ -226,7 +226,7 @@ impl Chain {
 
 /// Where elements get their scratch.
 pub(crate) trait ScratchSource {
-    /// Does `work` with scratch for that element.
+    /// Calls `work` with scratch for that element.
     fn lend<R>(&mut self, element: Element, work: impl FnOnce(&mut Scratch<'_>) -> R) -> R;
 }
 
@@ -236,7 +236,7 @@ impl ScratchSource for Scratch<'_> {
     }
 }
 
-/// The lengths before a form.
+/// The lengths that precede a form.
 #[derive(Default)]
 struct Head {
     bytes: [u8; 5 * (MOST_STEPS - 1)],
@@ -289,8 +289,8 @@ fn backward_scratch(elements: &[Option<Element>], len: usize) -> usize {
     buffers(elements, len).1 + work
 }
 
-/// At least the [`backward_scratch`] of the worst pipeline: so Zstandard's context, which is at the end,
-/// survives whatever other codecs do before it.
+/// At least the [`backward_scratch`] of the worst pipeline. It leaves room for Zstandard's context at the
+/// end, so that the context survives the work of all codecs before it.
 pub(crate) fn worst_decompress_scratch(len: usize) -> usize {
     let elements = || steps().chain(whole().map(|(_, codec)| Element::Codec(codec)));
     let mut longest = len;
@@ -306,7 +306,7 @@ pub(crate) fn worst_decompress_scratch(len: usize) -> usize {
     2 * part::<u8>(longest) + work + context
 }
 
-/// Undoes the elements, the last first. Elements are filled from the beginning on; after an empty one, all
+/// Undoes the elements, the last first. `elements` is filled from the front; all after the first empty one
 /// are empty. Refuses a form that needs more scratch than there is.
 pub(super) fn backward(
     elements: &[Option<Element>; MOST_STEPS],

@@ -1,4 +1,4 @@
-//! One place in a pipeline: a step of ours or a codec.
+//! One place in a pipeline: a [`Step`] or a codec.
 
 use crate::steps::Step;
 use crate::steps::coders::{bwt, huffman, jbe, mtf, range, rle};
@@ -12,8 +12,8 @@ pub(crate) enum Element {
     Codec(&'static dyn Codec),
 }
 
-/// A step by its stored number. Append-only: a number is given once and means the same for ever. Numbers from
-/// [`CODECS`] on are codecs.
+/// A step by its stored number. Append-only: a number is assigned once and means the same for ever. Numbers
+/// from [`CODECS`] on are codecs.
 fn step(number: u8) -> Option<&'static dyn Step> {
     Some(match number {
         1..=24 => &difference::DELTA[usize::from(number - 1)],
@@ -44,7 +44,7 @@ fn step(number: u8) -> Option<&'static dyn Step> {
 /// The stored number of a codec is this plus its own.
 const CODECS: u8 = 96;
 
-/// The largest number of a codec that can stand in a pipeline.
+/// The largest number of a codec that can be in a pipeline.
 const LAST_CODEC: u8 = 0x7F - CODECS;
 
 /// The stored number of a codec.
@@ -57,8 +57,8 @@ pub(super) fn steps() -> impl Iterator<Item = Element> {
     (1..CODECS).map_while(|number| step(number).map(|step| Element::Step(number, step)))
 }
 
-/// All codecs that can stand in a pipeline, and the index of each in [`codecs::all`]. Neither `auto`, which
-/// chooses among pipelines, is among them, nor `zstd-dict`, whose forms depend on more than the block.
+/// All codecs that can be in a pipeline, with the index of each in [`codecs::all`]. `auto` is not among them,
+/// since it chooses among pipelines; nor is `zstd-dict`, whose forms depend on more than the block.
 pub(super) fn whole() -> impl Iterator<Item = (usize, &'static dyn Codec)> {
     codecs::all().enumerate().filter(|(_, codec)| codec.id().0 <= LAST_CODEC)
 }
@@ -80,7 +80,7 @@ impl Element {
         }
     }
 
-    /// The code, by which [`Element::by_code`] finds it, of the element with this name.
+    /// The code of the element with this name; [`Element::by_code`] is the inverse.
     pub(crate) fn by_name(name: &str) -> Option<u16> {
         if let Some(step) = steps().find(|step| step.name() == name) {
             return Some(step.number().into());

@@ -2,15 +2,15 @@
 //! `delta:8x6+shuffle:8+zstd:1` takes differences, sorts their bytes by rank, and compresses the result.
 //!
 //! A step is a transform, a coder, or a codec; codecs may be anywhere, not only at the end. Blocks alternate
-//! between two buffers in the scratch, after which the steps have their own working memory, so nothing is
+//! between two buffers in the scratch; the working memory of the steps follows the buffers. So nothing is
 //! ever allocated.
 //!
 //! # The number of a pipeline
-//! There are more pipelines than numbers of codecs, and a list of those in use would have to outlive every
-//! block that was written with it. So all pipelines share one number, [`CodecId::PIPELINE`], and the first
-//! bytes of a block name the steps to undo: one byte each, from a table that only grows. Any process can read
-//! it, whatever pipelines it uses itself. Settings that only an encoder needs, such as the level of zstd, are
-//! not stored.
+//! There are more pipelines than codec numbers, and a table of the pipelines in use would have to outlive
+//! every block written with it. So all pipelines share one number, [`CodecId::PIPELINE`], and the first bytes
+//! of a block name the steps to undo: one byte each, from a table that only grows. Any process can read it,
+//! whatever pipelines it uses itself. Settings that only an encoder needs, such as the level of zstd, are not
+//! stored.
 //!
 //! ```text
 //! +--------------------+------------------------+--------------------------+
@@ -22,9 +22,9 @@
 //! Lengths are those of the outputs of all steps but the last, except for steps that keep the length; seven
 //! bits per byte, low ones first, with 0x80 set in all bytes but the last.
 //!
-//! A program that has a table of pipelines that lives as long as the blocks (as `auto` does) can leave the
-//! steps out and store the place in that table instead: a [`Chain`] makes and reads forms without them, and
-//! [`PipelineTable`] is such a table. A pipeline of one codec is that codec, and has its number.
+//! A program whose table of pipelines lives as long as the blocks (as that of `auto` does) can store a place
+//! in the table instead of the steps: a [`Chain`] makes and reads forms without steps, and [`PipelineTable`]
+//! is such a table. A pipeline of one codec is that codec, and has its number.
 
 mod chain;
 mod element;
@@ -45,13 +45,13 @@ pub const MOST_STEPS: usize = 7;
 pub(crate) const STEP_NAMES: &str = "delta:WxN, xor:WxN (words of W bytes, N times, 1 to 6), shuffle:W, \
     bitshuffle:W, lagdelta:W, zerosup, bwt, mtf, jbe, jbe2, rle, huffman, range";
 
-/// Enough for seven of the longest names, `bitshuffle:8`, and for `+` in between.
+/// Enough for seven of the longest names, `bitshuffle:8`, and the `+` between them.
 const NAME: usize = 96;
 
 /// Set in the last of the bytes that name the steps.
 pub(crate) const LAST: u8 = 0x80;
 
-/// The bytes of a form that name the steps, and the rest.
+/// Splits a form into the bytes that name the steps, and the rest.
 pub(crate) fn split_steps(form: &[u8]) -> Option<(&[u8], &[u8])> {
     let last = form.iter().take(MOST_STEPS).position(|step| step & LAST != 0)?;
     Some(form.split_at(last + 1))
@@ -197,10 +197,10 @@ impl Codec for Pipeline {
     }
 }
 
-/// Reads blocks of every pipeline. As an encoder it is `copy` in a pipeline.
+/// The decoder for blocks of all pipelines. As an encoder it is a pipeline of `copy`.
 ///
-/// Its `decompress_scratch` is the need of the worst pipeline. With less, it reads all blocks of pipelines
-/// that need no more, and refuses the others.
+/// Its `decompress_scratch` is what the worst pipeline needs. With a smaller scratch, it reads blocks of all
+/// pipelines for which that suffices, and refuses the others.
 pub(crate) struct Any;
 
 pub(crate) static ANY: Any = Any;

@@ -1,4 +1,4 @@
-//! Tables of pipelines that only grow: for programs that store places in them, and for the registry, whose
+//! Append-only tables of pipelines: for programs that store places in them, and for the registry, whose
 //! codecs live for ever.
 //!
 //! A chain is one number, so a place is taken with one compare-exchange from zero. Neither readers nor
@@ -11,8 +11,8 @@ use crate::interned::Interned;
 
 /// At most `N` chains, each at the place where it was first put.
 ///
-/// A file with forms of [`Chain::compress`] stores the places, and once the names of all chains in order:
-/// [`PipelineTable::iter`].
+/// A file with forms of [`Chain::compress`] stores a place with each form, and once the names of all chains
+/// in the order of [`PipelineTable::iter`].
 #[derive(Debug)]
 pub struct PipelineTable<const N: usize = 256> {
     chains: [AtomicU64; N],
@@ -27,10 +27,10 @@ impl<const N: usize> PipelineTable<N> {
         PipelineTable { chains: [const { AtomicU64::new(0) }; N] }
     }
 
-    /// The place of a chain, which is added if it has none; `None` if the table is full.
+    /// The place of a chain; the chain is appended if it has none. `None` if the table is full.
     pub fn append(&self, chain: Chain) -> Option<u16> {
         for (place, there) in self.chains.iter().enumerate() {
-            // Release: a thread that finds a later place has also seen this one.
+            // Release: a thread that sees a later place also sees this one.
             let found = there.compare_exchange(0, chain.number(), Ordering::AcqRel, Ordering::Acquire);
             if found.is_ok() || found == Err(chain.number()) {
                 return Some(place as u16);
@@ -62,7 +62,7 @@ const PLACES: usize = 256;
 
 static INTERNED: Interned<Pipeline, PLACES> = Interned::new();
 
-/// The pipeline, in a place where it stays. `None` if there are no places left.
+/// The pipeline at a permanent address. `None` if there are no places left.
 pub(crate) fn interned(pipeline: Pipeline) -> Option<&'static Pipeline> {
     INTERNED.find(|there| *there == pipeline).or_else(|| INTERNED.put(|| Some(pipeline)))
 }

@@ -107,7 +107,7 @@ fn the_form_tells_the_steps_and_the_lengths() {
     pipeline.chain().decompress(&wanted[3..], &mut again, &mut memory.scratch()).unwrap();
     assert_eq!(again, block);
 
-    // Any pipeline reads it, and so does the decoder that is none.
+    // Any pipeline reads it, and so does the decoder for all pipelines.
     let other: Pipeline = "mtf+rle+jbe+lz4".parse().unwrap();
     let any = decoder(CodecId::PIPELINE).unwrap();
     for codec in [&pipeline as &dyn Codec, &other, any] {
@@ -116,7 +116,7 @@ fn the_form_tells_the_steps_and_the_lengths() {
         codec.decompress(&wanted, &mut again, &mut memory.scratch()).unwrap();
         assert_eq!(again, block);
     }
-    // With too little scratch it is refused, not partly done.
+    // With too little scratch the form is refused, not partly decoded.
     assert!(any.decompress(&wanted, &mut [0; 10], &mut Scratch::empty()).is_err());
 }
 

@@ -32,12 +32,12 @@ impl ScratchBuf {
         self.memory.len() * Scratch::ALIGN
     }
 
-    /// The scratch. Keep it for many calls: contexts in it are lost when the next one is made.
+    /// The scratch. Keep it for many calls: making another one discards the contexts in it.
     pub fn scratch(&mut self) -> Scratch<'_> {
         Scratch::new(bytes(&mut self.memory))
     }
 
-    /// Makes a scratch for the rest of the program's life, which a structure can own without borrowing.
+    /// Makes a scratch that lives until the program ends; a structure can own it without borrowing.
     pub fn leak(self) -> Scratch<'static> {
         Scratch::new(bytes(self.memory.leak()))
     }

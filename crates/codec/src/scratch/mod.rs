@@ -1,12 +1,11 @@
 //! Working memory that a caller hands to codecs, call after call.
 //!
-//! Some codecs keep a context that costs microseconds to set up (zstd zeroes its tables and asks the
-//! processor what it can do) and nothing to reuse. A [`Scratch`] therefore remembers what was set up in its
+//! Some codecs keep a context that costs microseconds to set up (zstd zeroes its tables and queries the
+//! processor's features) and nothing to reuse. A [`Scratch`] therefore remembers what was set up in its
 //! memory. The next call of the same codec for the same length finds its context ready; any other use starts
-//! afresh. So one scratch may serve all codecs in turn, in any order, and is correct in each; it is fastest
-//! when it serves one codec in one direction. A codec that needs no scratch leaves a context alone, so a
-//! thread that stores with `lz4` and reads `lz4` and `zstd` should have two: one for compressing, one for
-//! decompressing.
+//! afresh. So one scratch may serve all codecs in turn, in any order; it is fastest when it serves one codec
+//! in one direction. A codec that needs no scratch leaves a context alone, so a thread that stores with `lz4`
+//! and reads `lz4` and `zstd` should have two: one for compressing, one for decompressing.
 //!
 //! ```text
 //! memory (aligned to 64 bytes)                               memory + len
@@ -17,13 +16,14 @@
 //! ```
 //!
 //! A codec that calls others (a pipeline) splits the scratch: it takes the first part and lends out the rest,
-//! as a scratch that may keep a context, too. A context that is independent of the steps before it in a
-//! pipeline is at the end instead, where all parts end: so forms of several pipelines in turn find it ready.
+//! as a scratch that may keep a context, too. A context that several pipelines share is at the end of the
+//! memory instead, which is the same for a scratch and its parts. So its position does not depend on the
+//! steps before it in a pipeline.
 //!
 //! Invariant: while `context` is `Some`, only the codec that it names has written to the memory from
-//! `context.memory` on since that codec set its context up. It holds because the memory is borrowed for as
-//! long as the scratch lives and every other way to the bytes, all in this module, clears `context` first, or
-//! lends only bytes before `context.memory`.
+//! `context.memory` on since that codec set up its context. This holds because the memory is borrowed for as
+//! long as the scratch lives, and every other access to the bytes (all in this module) clears `context` first
+//! or lends only bytes before `context.memory`.
 
 #[cfg(feature = "std")]
 pub(crate) mod buffer;
@@ -34,8 +34,8 @@ use core::ptr::NonNull;
 
 use crate::CodecId;
 
-/// A context that a codec has set up in a scratch. Two equal values mean that a context made for one call
-/// serves the other.
+/// Identifies a context that a codec has set up in a scratch. If two values are equal, a context made for one
+/// call serves the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Kept {
     pub codec: CodecId,
@@ -63,13 +63,12 @@ pub struct Scratch<'a> {
     borrow: PhantomData<&'a mut [u8]>,
 }
 
-// SAFETY: a scratch is its memory, borrowed exclusively, and a note about it.
-// The contexts in it are plain data of C libraries that are not bound to a
-// thread, and every use of them goes through `&mut Scratch`.
+// SAFETY: a scratch is exclusively borrowed memory, and a description of it. The contexts in it are plain
+// data of C libraries that are not bound to a thread, and every use of them goes through `&mut Scratch`.
 unsafe impl Send for Scratch<'_> {}
 
 impl<'a> Scratch<'a> {
-    /// What the memory of a scratch must be aligned to.
+    /// The alignment that the memory of a scratch must have.
     pub const ALIGN: usize = 64;
 
     /// A scratch in `memory`, whose content does not matter.
@@ -87,8 +86,9 @@ impl<'a> Scratch<'a> {
     /// codecs may keep contexts in it between calls.
     ///
     /// # Safety
-    /// `memory` is aligned to [`Scratch::ALIGN`] and has `len` bytes, all initialised. Between the first and
-    /// the last use of the result nobody else uses them; a caller that does ends its life.
+    /// `memory` is aligned to [`Scratch::ALIGN`] and has `len` bytes, all initialised. Nothing else accesses
+    /// them between the first and the last use of the result; once the caller does, it no longer uses the
+    /// result.
     pub(crate) unsafe fn kept(memory: NonNull<u8>, len: usize) -> Scratch<'static> {
         Scratch { memory, len, context: None, borrow: PhantomData }
     }
@@ -108,13 +108,13 @@ impl<'a> Scratch<'a> {
         self.len == 0
     }
 
-    /// Forgets any context, so that the memory may be put to another use (or its pages returned) before the
-    /// next call.
+    /// Forgets any context, so that the memory may be used otherwise (or its pages returned) before the next
+    /// call.
     pub fn forget(&mut self) {
         self.context = None;
     }
 
-    /// Memory for one call; a context stays if it is after that memory.
+    /// Memory for one call. A context after that memory is kept.
     ///
     /// # Panics
     /// If there are fewer than `size` bytes.
@@ -194,7 +194,8 @@ impl<'a> Scratch<'a> {
     ) -> NonNull<u8> {
         let memory = self.memory_of(size);
         let end = memory.addr().get() + self.len;
-        // Where it begins depends only on the end; otherwise a part would not find what the whole has set up.
+        // Its start depends only on the end of the memory; otherwise a part would not find the context that
+        // the whole scratch has set up.
         let at = (end - size) / Self::ALIGN * Self::ALIGN;
         // SAFETY: the memory is aligned, so it does not begin after `at`.
         let memory = unsafe { memory.add(at - memory.addr().get()) };
@@ -209,7 +210,7 @@ impl<'a> Scratch<'a> {
 
     #[inline]
     fn memory_of(&self, size: usize) -> NonNull<u8> {
-        // Continuing with less would turn a mistake of the caller into blocks that seem incompressible or
+        // Continuing with less memory would turn a caller's mistake into blocks that seem incompressible or
         // damaged.
         assert!(self.len >= size, "the scratch is smaller than the codec needs");
         self.memory
@@ -303,7 +304,7 @@ mod tests {
         let begin = NonNull::from(&mut memory.0).cast::<u8>().addr().get();
         let mut scratch = Scratch::new(&mut memory.0[..250]);
         let (set_up, at) = keeps(&mut scratch);
-        // It has 60 bytes before the end.
+        // It starts 60 bytes before the end, rounded down to the alignment.
         assert!(set_up && at.addr().get() == begin + 128);
         assert_eq!(scratch.split(64, |_, rest| keeps(rest)), (false, at));
         assert_eq!(scratch.split(128, |_, rest| keeps(rest)), (false, at));
@@ -313,7 +314,7 @@ mod tests {
             scratch.split(64, |bytes, rest| rest.split(64, |_, rest| (bytes.len(), keeps(rest)).1)),
             (false, at)
         );
-        // A caller that takes some of its bytes ends it.
+        // Taking some of its bytes discards it.
         scratch.bytes(129).fill(1);
         assert!(keeps(&mut scratch).0);
         assert!(sets_up(&mut scratch, KEPT));

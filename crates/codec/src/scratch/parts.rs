@@ -38,10 +38,10 @@ pub(crate) struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// In bytes that begin at a multiple of [`Scratch::ALIGN`].
+    /// The parts of `bytes`, which must begin at a multiple of [`Scratch::ALIGN`].
     ///
     /// # Panics
-    /// If they do not.
+    /// If `bytes` begins elsewhere.
     pub(crate) fn new(bytes: &'a mut [u8]) -> Self {
         assert!(
             bytes.is_empty() || bytes.as_ptr().addr().is_multiple_of(Scratch::ALIGN),

@@ -1,8 +1,8 @@
 //! The elements of pipelines: a step changes a block and can change it back.
 //!
 //! A step that **keeps the length** is a transform: its output compresses better. The others are coders,
-//! whose output may be longer or shorter. Neither stores the length of its input: the caller that asks for
-//! the input knows it (a pipeline stores it where it must).
+//! whose output may be longer or shorter. Neither stores the length of its input: the caller knows it when it
+//! asks for the input (a pipeline stores it where it must).
 //!
 //! A step that is useful alone is also a codec, by [`Standalone`].
 
@@ -24,20 +24,20 @@ pub(crate) trait Step: Sync {
         false
     }
 
-    /// The longest output for `len` bytes. It never falls as `len` grows.
+    /// The longest output for `len` bytes. It never decreases as `len` grows.
     fn bound(&self, len: usize) -> usize;
 
     /// Bytes of scratch that `forward` needs for a block of at most `len` bytes.
     fn forward_scratch(&self, len: usize) -> usize;
 
-    /// Bytes of scratch that `backward` needs to make at most `len` bytes.
+    /// Bytes of scratch that `backward` needs to restore at most `len` bytes.
     fn backward_scratch(&self, len: usize) -> usize;
 
-    /// Changes `src` into the first bytes of `dst` and returns how many; `None` exactly if they do not fit
+    /// Transforms `src` into the first bytes of `dst` and returns how many; `None` exactly if they do not fit
     /// into `dst`.
     fn forward(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Option<usize>;
 
-    /// Fills the whole of `dst` from all of `src`, or finds that they do not match.
+    /// Restores the whole of `dst` from all of `src`; an error if `src` is not the form of such a block.
     fn backward(&self, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Result<(), Malformed>;
 }
 

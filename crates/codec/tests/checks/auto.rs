@@ -1,7 +1,6 @@
-//! `auto` through a life: blocks of all kinds and lengths, with any threshold, while
-//! its list and its threshold of acceptance change. All that it made is read at once
-//! and again in the end, by a decoder that knows nothing of it; and then once more,
-//! damaged.
+//! `auto` over time: blocks of all kinds and lengths, with any threshold, while its list and its acceptance
+//! threshold change. An independent decoder reads every form at once and again at the end; then it reads each
+//! form with damage.
 //!
 //! ```text
 //! | chooser | paths | operation ...
@@ -17,7 +16,7 @@ use memfold_codec::{Auto, Chain, Codec, CodecId, Compressed, ScratchBuf, decoder
 use super::common::{KINDS, block};
 use super::{Against, Memory, SHORT, damage, grown, paths, take, with_memory};
 
-/// Lists of one's own; some with chains that no preset knows.
+/// Custom lists; some have chains that no preset has.
 const LISTS: [&[&str]; 8] = [
     &["lz4"],
     &["stride:2", "zstd:1", "delta:8x6+shuffle:8+zstd:1"],
@@ -33,7 +32,7 @@ fn list(which: u8) -> Vec<Chain> {
     LISTS[usize::from(which) % LISTS.len()].iter().map(|name| name.parse().expect("a chain")).collect()
 }
 
-/// The chooser, and how many blocks it is given.
+/// The chooser, and how many blocks it gets.
 fn chooser(which: u8) -> (Option<&'static Auto>, usize) {
     match which % 16 {
         0..4 => (Auto::of_name("auto:fast"), 40),
@@ -44,7 +43,7 @@ fn chooser(which: u8) -> (Option<&'static Auto>, usize) {
     }
 }
 
-/// The next operation: what of `data` is left.
+/// Performs the next operation and returns the rest of `data`.
 fn step<'d>(auto: &Auto, own: bool, data: &'d [u8], blocks: &mut Vec<(Vec<u8>, usize)>) -> Option<&'d [u8]> {
     match data {
         [0, which, rest @ ..] => {
@@ -87,7 +86,7 @@ pub fn check(data: &[u8]) {
     let (preset, patience) = chooser(*which);
     let mine = Auto::new(&list(*which >> 4)).expect("few chains");
     let auto = preset.unwrap_or(&mine);
-    // As a thread begins, and for every list to come: what is learned is of this input alone.
+    // A fresh scratch, large enough for every later list: all learning is from this input alone.
     let lists = (0..LISTS.len()).map(|which| Auto::new(&list(which as u8)).expect("few chains"));
     let size = lists.map(|other| other.compress_scratch(SHORT)).max().unwrap_or(0);
     let mut learned = ScratchBuf::with_size(size.max(auto.compress_scratch(SHORT)));

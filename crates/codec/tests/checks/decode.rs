@@ -1,4 +1,4 @@
-//! Decoders given bytes that no encoder made: they fill the block or refuse.
+//! Decoders given arbitrary bytes: they fill the block or return an error.
 //!
 //! ```text
 //! | decoder | paths | length of the block, 3 bytes | compressed form ... |
@@ -12,7 +12,7 @@ pub fn check(data: &[u8]) {
     let [which, path, a, b, c, form @ ..] = data else { return };
     let Some(codec) = decoder(CodecId(which % 32)) else { return };
     let len = u32::from_le_bytes([*a, *b, *c, 0]) as usize % (MAX_BLOCK + 1);
-    // Pipelines can ask for a lot of work.
+    // A pipeline can require a lot of work.
     let slow = [CodecId::PIPELINE, CodecId::AUTO].contains(&codec.id());
     let len = if slow { len % (2 * SHORT) } else { len };
     if form.len() <= MAX_BLOCK {

@@ -1,13 +1,11 @@
-//! What must hold for any bytes: the fuzz targets (`fuzz/fuzz_targets/`) run these
-//! checks on what they invent, and `corpus.rs` runs them on what is kept of that.
+//! Checks that must hold for any bytes. The fuzz targets (`fuzz/fuzz_targets/`) run them on generated inputs,
+//! and `corpus.rs` runs them on saved ones.
 //!
-//! A check takes its input apart from the front: some bytes that say what to do, then
-//! a block or a compressed form. Codecs and steps are named by the numbers that
-//! formats store, so that a kept input means the same when there are more of them,
-//! and a new codec is checked without a word here.
+//! A check parses its input from the front: some bytes that say what to do, then a block or a compressed
+//! form. Codecs and steps are named by the numbers that formats store, so that a saved input keeps its
+//! meaning when more of them exist, and a new codec is checked without changes here.
 //!
-//! Input and output of codecs lie against pages that must not be touched, which
-//! catches the C libraries too.
+//! Input and output of codecs lie next to inaccessible pages, which also catches errors of the C libraries.
 #![allow(dead_code, reason = "each fuzz target runs one of the checks")]
 
 mod auto;
@@ -29,7 +27,7 @@ use guard::{Against, Guarded};
 use memfold_codec::cpu::{self, Path};
 use memfold_codec::{Codec, CodecId, Compressed, MAX_BLOCK, Scratch, ScratchBuf, all};
 
-/// What is run on any bytes; it panics if something does not hold.
+/// A check of any bytes; it panics if something does not hold.
 pub type Check = fn(&[u8]);
 
 /// The checks by the names of their fuzz targets.
@@ -49,17 +47,17 @@ pub fn run(name: &str, data: &[u8]) {
     check(data);
 }
 
-/// Blocks for what is slow, pipelines for one, are not longer than this.
+/// Slow codecs, and pipelines, get blocks no longer than this.
 const SHORT: usize = 1 << 14;
 
-/// Enough for every codec and [`SHORT`] blocks, and for the fast ones at any length.
+/// Enough scratch for every codec with [`SHORT`] blocks, and for the fast ones with blocks of any length.
 const SCRATCH: usize = 64 << 20;
 
 /// Room for forms, and for blocks of wrong lengths.
 const LONGEST: usize = 2 * MAX_BLOCK + 4096;
 
-/// What lives from input to input, as in a program: contexts that codecs keep must
-/// not change what they do.
+/// State that persists from input to input, as in a program: contexts that codecs keep must not change their
+/// results.
 struct Memory {
     compress: Scratch<'static>,
     decompress: Scratch<'static>,
@@ -68,7 +66,7 @@ struct Memory {
     again: Guarded,
 }
 
-/// One check at a time: the path of [`cpu::force`] is that of the whole process.
+/// One check runs at a time, since [`cpu::force`] sets the path of the whole process.
 fn with_memory(check: impl FnOnce(&mut Memory)) {
     static TURN: Mutex<()> = Mutex::new(());
     thread_local! {
@@ -87,7 +85,7 @@ fn with_memory(check: impl FnOnce(&mut Memory)) {
     let _ = cpu::force(None);
 }
 
-/// Makes one dictionary known, so that forms that name its version are decoded and not just refused.
+/// Loads one dictionary, so that forms that name its version are decoded and not just refused.
 #[cfg(feature = "dict")]
 fn load_dictionary() {
     static ONCE: std::sync::Once = std::sync::Once::new();
@@ -98,7 +96,7 @@ fn load_dictionary() {
 }
 
 impl Memory {
-    /// The whole form of a block, made in a `dst` not one byte too long.
+    /// The form of a block, made in a `dst` of exactly the required length.
     fn form(&mut self, codec: &dyn Codec, block: &[u8]) -> Vec<u8> {
         let src = self.src.copy(block, Against::End);
         let dst = self.dst.slice(codec.bound(src.len()), Against::End);
@@ -108,8 +106,8 @@ impl Memory {
         }
     }
 
-    /// The block of a form, or nothing if it is refused: the same on both paths, and
-    /// whatever the output held before.
+    /// The block of a form, or `None` if it is refused. The result must be the same on both paths and for any
+    /// previous content of the output.
     fn block(&mut self, codec: &dyn Codec, form: &[u8], len: usize, paths: [Path; 2]) -> Option<Vec<u8>> {
         let [one, other] = [(paths[0], Against::Start, 0x00), (paths[1], Against::End, 0xFF)].map(
             |(path, against, before)| {
@@ -135,8 +133,7 @@ fn take(path: Path) {
     cpu::force(Some(path)).expect("one that the processor has");
 }
 
-/// A codec by its number, and one of those that share it. Neither pipelines nor
-/// `auto`, which have checks of their own.
+/// One of the codecs with this number. Pipelines and `auto` are left out, since they have their own checks.
 fn codec(number: u8, level: u8) -> Option<&'static dyn Codec> {
     let id = CodecId(number % 32);
     let levels = || all().filter(move |codec| codec.id() == id && id != CodecId::AUTO);
@@ -145,12 +142,11 @@ fn codec(number: u8, level: u8) -> Option<&'static dyn Codec> {
 
 /// The most bytes of a block that this codec is given.
 fn most(codec: &dyn Codec) -> usize {
-    // What needs much memory takes much time.
+    // Codecs that need much memory take much time.
     if codec.compress_scratch_up_to(SHORT) > 1 << 19 { SHORT } else { MAX_BLOCK }
 }
 
-/// A block from a few bytes: themselves over and over, and where it is asked for,
-/// with a number in every word that grows.
+/// A block made by repeating a few bytes; if `how` says so, a growing number is added to each word.
 fn grown(bytes: &[u8], how: u8, most: usize) -> Option<Vec<u8>> {
     let times = 1 + usize::from(how & 0x3F) * if how & 0x40 == 0 { 1 } else { 16 };
     let mut block = (bytes.len() * times <= most).then(|| bytes.repeat(times))?;

@@ -1,13 +1,12 @@
-//! Forms that were true once: made by an encoder, then damaged in a few places, cut
-//! off, or followed by more, and read as a block of any length. That reaches deeper
-//! into the decoders than bytes of no origin.
+//! Forms that an encoder made, then damaged in a few places, truncated, or extended, and read as a block of
+//! any length. They reach deeper into the decoders than arbitrary bytes.
 //!
 //! ```text
 //! | codec | level | growth | paths | cut | other length | damages n | n x (place, 2 bytes, and value) | block ... |
 //! ```
 //!
-//! An odd `cut` takes bytes off the end, an even one appends some; one below 64 does
-//! nothing. So with the other length.
+//! An odd `cut` removes bytes at the end, an even one appends some; one below 64 does nothing. The other
+//! length works in the same way.
 
 use super::{codec, damage, grown, most, paths, take, with_memory};
 

@@ -1,5 +1,5 @@
-//! Any text as the name of a pipeline: it is refused, or means the same when it is
-//! written out and read again.
+//! Any text as the name of a pipeline: it is refused, or means the same after it is formatted and parsed
+//! again.
 
 use memfold_codec::{Chain, Codec, MOST_STEPS, Pipeline};
 

@@ -1,6 +1,5 @@
-//! Any block through any pipeline and back, the same on any two paths, with the
-//! threshold answered exactly; then the form with some bytes changed, which must be
-//! refused or read.
+//! Any block through any pipeline and back: the same on any two paths, with an exact answer to the threshold.
+//! Then the form with some bytes changed, which must be refused or decoded.
 //!
 //! ```text
 //! | steps n | n x step | growth | paths | damages m | m x (place, 2 bytes, and value) | block ... |
@@ -10,10 +9,10 @@ use memfold_codec::{Codec, CodecId, Compressed, MOST_STEPS, Pipeline};
 
 use super::{Against, SHORT, codec, damage, grown, paths, take, with_memory};
 
-/// The steps by the numbers of docs/formats/pipeline.md. The highest bit chooses
-/// between two levels of a codec.
+/// The steps by the numbers of docs/formats/pipeline.md. The highest bit chooses between two levels of a
+/// codec.
 fn step(byte: u8) -> String {
-    /// Those behind 48.
+    /// The steps from 48 on.
     const OTHERS: [&str; 19] = [
         "shuffle:2",
         "shuffle:4",
@@ -36,7 +35,7 @@ fn step(byte: u8) -> String {
         "range",
     ];
     let number = usize::from(byte & 0x7F);
-    // Dictionaries are no step.
+    // `zstd-dict` is not a step.
     let of_number = codec(byte & 31, byte & 0x80).filter(|codec| codec.id() != CodecId::ZSTD_DICT);
     if let (96.., Some(codec)) = (number, of_number) {
         return codec.name().into();

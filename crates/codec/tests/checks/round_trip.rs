@@ -1,6 +1,6 @@
-//! Any block through any codec and back, on any two paths; the threshold answered
-//! exactly, in a `dst` of every allowed length; and the form read as a block of any
-//! other length. Not all formats notice that: who keeps a form knows its length.
+//! Any block through any codec and back, on any two paths, with an exact answer to the threshold and a `dst`
+//! of every allowed length; then the form read as a block of any other length. Not all formats detect that:
+//! the owner of a form knows the block's length.
 //!
 //! ```text
 //! | codec | level | growth | paths | threshold, 2 bytes | other length, 2 bytes | block ... |
@@ -31,7 +31,7 @@ pub fn check(data: &[u8]) {
             assert!(*again == *block, "fill is not the inverse of same_filled");
         }
 
-        // Often near to the size, else anywhere; and `dst` as short as it may be, or longer.
+        // Often near the size, otherwise anywhere; and `dst` as short as allowed, or longer.
         let threshold = usize::from(u16::from_le_bytes([*t0, *t1]));
         let threshold = match threshold {
             0..32 => (size + 16).saturating_sub(threshold),

@@ -1,5 +1,4 @@
-//! The paths of `stride` against one another: what they make of a block, and what
-//! they read from bytes of any origin, is the same on all of them.
+//! The paths of `stride` compared: all produce the same form of a block, and decode arbitrary bytes alike.
 //!
 //! ```text
 //! | what | growth | damages n | n x (place, 2 bytes, and value) | block or form ... |
@@ -38,7 +37,7 @@ pub fn check(data: &[u8]) {
     let Some((damages, block)) = rest.split_at_checked(3 * usize::from(damages % 8)) else { return };
     with_memory(|memory| {
         if what & 3 == 3 {
-            // A form that nobody made, for a block of some length.
+            // Arbitrary bytes as the form of a block of some length.
             if block.len() <= MOST {
                 let codec = decoder(CodecId::STRIDE).expect("there is one");
                 memory.read_on_all(codec, block, 1 + usize::from(*what >> 2) * 129 + usize::from(*growth));

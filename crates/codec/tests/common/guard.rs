@@ -1,5 +1,5 @@
-//! Memory with a page behind it and one before it that nobody may touch, so
-//! that reading or writing one byte outside of it ends the process at once.
+//! Memory between two inaccessible pages, so that reading or writing one byte outside of it ends the process
+//! at once.
 
 use std::ptr::NonNull;
 
@@ -22,10 +22,10 @@ pub struct Guarded {
 impl Guarded {
     /// Room for `capacity` bytes, rounded up to whole pages.
     pub fn new(capacity: usize) -> Self {
-        // SAFETY: asks for a number.
+        // SAFETY: the call returns a number.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let capacity = capacity.max(1).next_multiple_of(page);
-        // SAFETY: a new private mapping touches nothing that is there.
+        // SAFETY: a new private mapping does not affect existing memory.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -53,8 +53,7 @@ impl Guarded {
             Against::Start => self.page,
             Against::End => self.page + self.capacity - len,
         };
-        // SAFETY: inside of the accessible pages, which are zero or what was
-        // written to them, and borrowed with `self`.
+        // SAFETY: inside the accessible pages, which are initialised, and borrowed with `self`.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), len) }
     }
 

@@ -1,10 +1,9 @@
-//! Blocks for the tests of this crate, and a way to use codecs that notices
-//! every byte written outside of where it may be.
+//! Blocks for the tests of this crate, and wrappers of codecs that detect every write outside the output.
 #![allow(dead_code, reason = "each test file uses some of this")]
 
 use memfold_codec::{Codec, Compressed, Malformed, Scratch};
 
-/// A small generator, so that failures repeat. SplitMix64.
+/// A small seeded generator (SplitMix64), so that failures are reproducible.
 pub struct Random(pub u64);
 
 impl Random {
@@ -106,8 +105,7 @@ pub fn block(kind: &str, len: usize, seed: u64) -> Vec<u8> {
     out
 }
 
-/// Pipelines in which every step and every kind of codec occurs, at the end and
-/// before it.
+/// Pipelines with every step and every kind of codec, both at the end and before it.
 pub const PIPELINES: [&str; 20] = [
     "delta:8x6+shuffle:8+zstd:1",
     "delta:2x2+shuffle:2+lz4",
@@ -131,9 +129,9 @@ pub const PIPELINES: [&str; 20] = [
     "rle+zstd:3",
 ];
 
-/// All codecs, for one of several levels the ones named, and pipelines.
+/// All codecs and pipelines; of codecs with levels only the named ones.
 pub fn some_codecs(levels: &[&str]) -> Vec<&'static dyn Codec> {
-    // What depends on more than the block has tests of its own, in `auto.rs`.
+    // Codecs whose forms depend on more than the block have their own tests, in `auto.rs`.
     let pure = memfold_codec::all().filter(|codec| codec.id() != memfold_codec::CodecId::AUTO);
     let single = pure.filter(|codec| match codec.name().split_once(':') {
         Some(("pbpm" | "stride", _)) | None => true,
@@ -142,7 +140,7 @@ pub fn some_codecs(levels: &[&str]) -> Vec<&'static dyn Codec> {
     single.chain(PIPELINES.map(|name| memfold_codec::codec(name).unwrap())).collect()
 }
 
-/// Lengths from one byte to the largest block, dense where formats have edges.
+/// Lengths from one byte to the largest block, dense near the boundaries of formats.
 pub fn lengths() -> Vec<usize> {
     let mut all: Vec<usize> = (1..300).collect();
     all.extend((300..5000).step_by(97));
@@ -156,8 +154,8 @@ pub fn lengths() -> Vec<usize> {
 const CANARY: u8 = 0xC5;
 const MARGIN: usize = 64;
 
-/// Compresses into exactly as many bytes as the contract asks for, at a place
-/// of any alignment, and checks that what lies around stays as it was.
+/// Compresses into exactly as many bytes as the contract requires, at any alignment, and checks that the
+/// bytes around them stay unchanged.
 pub fn compress(
     codec: &dyn Codec,
     src: &[u8],
@@ -180,7 +178,7 @@ pub fn compress(
     }
 }
 
-/// Decompresses to a place of any alignment and checks what lies around it.
+/// Decompresses at any alignment, and checks that the bytes around the block stay unchanged.
 pub fn decompress(
     codec: &dyn Codec,
     src: &[u8],

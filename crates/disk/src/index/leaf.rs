@@ -8,16 +8,17 @@
 //!             kind 1, a page       where the page's blob is
 //!             kind 2, joined       of the block's first joined page: where the block's blob is; of others: nothing
 //!             kind 3, a fill       bits 0..32: the repeated word
-//!           where a blob is: a packed reference of the store; or, with bits 45..56 as no reference has them, in bits 0..45 the number of
-//!           its number on the backing device (0x7ff), or of a shared blob (0x7fe)
+//!           where a blob is: a packed reference of the store; or a number in bits 0..45, marked by a value
+//!           in bits 45..56 that no reference has: 0x7ff, a blob on the backing device; 0x7fe, a shared blob
 //! ```
 //!
 //! A **block** is [`Layout::pages`] neighbouring pages, aligned. Its *joined* pages are kept together in one
 //! blob, as one image of the block in which all other pages are zeros. When a joined page is written again, the
 //! image stays as it is; when the last page has left, the blob is freed.
 //!
-//! Invariants: `used` is the number of pages that are not holes. If a block has joined pages, the first of them
-//! has the reference, and is the owner of the blob. A change of any page of a block clears the block's marks.
+//! Invariants: `used` is the number of pages that are not holes. If a block has joined pages, the first of
+//! them has the reference, and is the owner of the blob. Changing any page of a block clears the block's
+//! marks.
 
 use memfold::store::Ref;
 use zerocopy::FromZeros;
@@ -127,9 +128,9 @@ pub enum Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mark {
-    /// Making it denser was tried, and nothing would have been gained.
+    /// An attempt to make it denser would have gained nothing.
     Settled = 0,
-    /// A thread is making it denser; if the mark is gone when the thread is done, the block was changed
+    /// A thread is making it denser. If the mark is gone when the thread is done, the block has changed
     /// meanwhile.
     Merging = 1,
 }
@@ -155,7 +156,7 @@ pub struct Leaf {
 
 const _: () = assert!(size_of::<Leaf>() == PAGE);
 
-/// What a page no longer needs, and what to do about it.
+/// What remains to be done about a page's old content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Left {
     Nothing,
@@ -225,7 +226,7 @@ impl Leaf {
         Ok(left)
     }
 
-    /// What is left when a page's content is no longer needed.
+    /// Takes a page's content out of the leaf; returns what remains to be done about it.
     fn leave(&mut self, layout: Layout, at: usize) -> Left {
         match self.entry(at) {
             Some(Entry::Hole | Entry::Fill(_)) => Left::Nothing,
@@ -250,9 +251,9 @@ impl Leaf {
         }
     }
 
-    /// Joins the block's pages with a bit in `pages` in the blob `r`; the first of them becomes its owner. The
-    /// caller must free what was there before. Returns false, and changes nothing, if a leaf cannot hold the
-    /// reference.
+    /// Joins the pages of the block whose bits in `pages` are set; `r` is their blob, and the first of them
+    /// becomes its owner. The caller must free the pages' old blobs. Returns false, and changes nothing, if a
+    /// leaf cannot hold the reference.
     pub fn join(&mut self, layout: Layout, first: usize, pages: u32, r: Ref) -> bool {
         let Some(slot) = r.pack() else { return false };
         let mut holder = Some(slot);
@@ -266,7 +267,7 @@ impl Leaf {
     }
 
     /// Changes the reference of the page's blob, or of the joined blob if this page holds its reference, from
-    /// `from` to `to`; returns false if it was not `from`.
+    /// `from` to `to`. Returns false if it was not `from`.
     pub fn relocate(&mut self, at: usize, from: Ref, to: Ref) -> bool {
         let is_reference = matches!(self.kind(at), 1 | 2);
         let slot = &mut self.groups[at / GROUP].slots[at % GROUP];
@@ -279,8 +280,9 @@ impl Leaf {
         }
     }
 
-    /// Changes where the page's blob is, or the joined blob if this page holds its reference, to `now`. Returns
-    /// where it was; `None`, and nothing changes, if there is none or a leaf cannot hold `now`.
+    /// Sets the location of the page's blob, or of the joined blob if this page holds its reference, to
+    /// `now`. Returns the old location; `None`, without a change, if there is no such blob or a leaf cannot
+    /// hold `now`.
     pub fn rehold(&mut self, at: usize, now: Held) -> Option<Held> {
         let is_blob = matches!(self.kind(at), 1 | 2);
         let slot = &mut self.groups[at / GROUP].slots[at % GROUP];
@@ -289,7 +291,7 @@ impl Leaf {
         Some(before)
     }
 
-    /// Marks the page as used; returns whether it was recently used already.
+    /// Marks the page as used; returns whether it was already marked.
     pub fn touch(&mut self, at: usize) -> bool {
         let group = &mut self.groups[at / GROUP];
         let bit = 1 << (at % GROUP);
@@ -303,7 +305,7 @@ impl Leaf {
         self.groups[first / GROUP].hot & layout.mask(first) != 0
     }
 
-    /// The same, and clears the bits.
+    /// The same, but also clears the bits.
     pub fn cool(&mut self, layout: Layout, first: usize) -> bool {
         let mask = layout.mask(first);
         let hot = &mut self.groups[first / GROUP].hot;

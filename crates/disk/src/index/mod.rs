@@ -1,8 +1,7 @@
-//! The index: which blob holds a page, or that none does.
+//! The index: which blob holds a page, if any.
 //!
-//! [`leaf`] is the state of neighbouring pages, [`stripes`] the table of leaves and its locks, [`shared`] the
-//! table of blobs that several pages have in common, and [`owner`] says who has a blob and what becomes of
-//! it.
+//! [`leaf`] is the state of neighbouring pages, [`stripes`] is the table of leaves with its locks, [`shared`]
+//! is the table of blobs that several pages share, and [`owner`] maps blobs to their owners.
 
 pub mod leaf;
 pub mod owner;

@@ -1,5 +1,5 @@
-//! The owners of blobs: the numbers by which the store knows them, what happens to a blob when its owner gives it
-//! up, and how an owner learns that its blob was moved.
+//! The owners of blobs: their numbers in the store, what happens to a blob that its owner gives up, and how
+//! an owner learns that its blob was moved.
 
 use std::sync::atomic::Ordering::*;
 
@@ -10,8 +10,8 @@ use crate::disk::Disk;
 use crate::index::leaf::{Held, Left, PAGE, PAGES};
 use crate::index::stripes::leaf_of;
 
-/// Owners of pages are smaller than this: the page's number, or its remainder if there are more pages. Larger
-/// numbers are owners of shared blobs.
+/// Owner numbers of pages are below this: the page's number, modulo this if there are more pages. Numbers
+/// from this on are owners of shared blobs.
 const OWNERS: u64 = memfold::store::OWNER_LIMIT / 2;
 
 /// The owner of a shared blob in the store.
@@ -19,14 +19,14 @@ pub(crate) fn shared_owner(number: u64) -> u64 {
     OWNERS | (number % OWNERS)
 }
 
-/// The number by which the store knows the owner of a page's blob.
+/// The owner of a page's blob in the store.
 pub(crate) fn owner_of(page: u64) -> u64 {
     page % OWNERS
 }
 
 impl Disk {
-    /// Settles what is left of a page's old content, with the lock of its leaf held. The result must be freed
-    /// without that lock.
+    /// Does what remains to be done about a page's old content, with the lock of its leaf held. The caller
+    /// must free the result without that lock.
     pub(crate) fn settle(&self, leaf: u64, left: Left) -> Result<Option<(Held, u64)>, Error> {
         let page = |at: usize| leaf * PAGES as u64 + at as u64;
         match left {
@@ -43,7 +43,7 @@ impl Disk {
 
     pub(crate) fn free(&self, freed: Option<(Held, u64)>) {
         match freed {
-            // If the store does not know the blob, it was damaged: there is nothing to free.
+            // If the store does not recognise the blob, it was damaged, and there is nothing to free.
             Some((Held::Blob(r), owner)) => drop(self.store.store().free(r, owner, self)),
             Some((Held::Shared(number), _)) => {
                 if let Some(r) = self.shared.as_ref().and_then(|shared| shared.leave(number)) {
@@ -65,7 +65,7 @@ impl Owners for Disk {
 }
 
 impl Disk {
-    /// Tells the owner of a blob where it is now; returns whether the owner had it.
+    /// Updates the reference of a moved blob's owner; returns whether the owner had the blob.
     fn has_moved(&self, owner: u64, from: Ref, to: Ref) -> bool {
         if owner >= OWNERS {
             return self.shared.as_ref().is_some_and(|shared| shared.relocate(owner - OWNERS, from, to));

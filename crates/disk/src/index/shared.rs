@@ -5,8 +5,8 @@
 //!   blobs    │ reference, count │ ──             by number: what the pages that share it have in their slots
 //! ```
 //!
-//! A hint may be wrong: a thread that follows it compares the contents byte by byte. Hints take eight bytes for
-//! two pages of the device, or of what fits into its limit, and overwrite each other.
+//! A hint may be wrong, so a thread that follows it compares the contents byte by byte. Hints take eight
+//! bytes for every two pages of the device (or of what fits into its limit), and overwrite each other.
 //!
 //! Locks: a thread that holds the lock of a leaf may take the lock of a shared blob's shard, never the other way
 //! round.
@@ -71,7 +71,7 @@ impl Shared {
         (self.hints.len() * 8 + self.shards.iter().map(blobs).sum::<usize>()) as u64
     }
 
-    /// A page that may have the content with this hash; if there was none, `page` becomes the hint.
+    /// A page that may have the content with this hash; if there is none, `page` becomes the hint.
     pub fn hint(&self, hash: u64, page: u64) -> Option<u64> {
         let place = &self.hints[(hash as usize) & (self.hints.len() - 1)];
         let tag = hash >> PAGE_BITS;
@@ -153,7 +153,8 @@ impl Shared {
         Some(r)
     }
 
-    /// Calls `f` with the reference, which does not change until `f` returns, and whether only one page has it.
+    /// Calls `f` with the reference, which does not change until `f` returns, and with whether only one page
+    /// has it.
     pub fn read<R>(&self, number: u64, f: impl FnOnce(Ref, bool) -> R) -> Option<R> {
         self.with(number, |blob| blob.and_then(|blob| Some(f(blob.r?, blob.count == 1))))
     }

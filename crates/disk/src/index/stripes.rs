@@ -1,8 +1,8 @@
 //! The index: leaves by number, in stripes with one lock each.
 //!
 //! Leaf `n` is in stripe `n mod 256`, so neighbours have different locks. A lock is held for a lookup, for
-//! copying at most a block's compressed form, and for the store to take or find a blob; never for a compression
-//! or a wait.
+//! copying at most a block's compressed form, and while the store takes or finds a blob; never while
+//! compressing or waiting.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
@@ -18,7 +18,7 @@ pub const LEAF_BYTES: u64 = PAGE as u64 + 64;
 /// The leaves under one lock.
 #[derive(Default)]
 pub struct Stripe {
-    /// Leaves stay even if they are empty.
+    /// Leaves are kept even if they are empty.
     keeps: bool,
     /// Advances with every change of the content of any page in these leaves.
     pub version: u64,
@@ -60,7 +60,7 @@ impl Stripes {
             .min()
     }
 
-    /// Makes all leaves below `end`, which then stay; false if there is not enough memory.
+    /// Creates all leaves below `end`, and keeps them from then on; false if there is not enough memory.
     pub fn make_all(&self, end: u64, budget: &Budget) -> bool {
         self.0.iter().for_each(|stripe| locked(&stripe.0).keeps = true);
         (0..end).all(|leaf| self.lock(leaf).make(leaf, budget).is_some())
@@ -85,7 +85,7 @@ impl Stripe {
         self.leaves.get_mut(&leaf).map(|leaf| &mut **leaf)
     }
 
-    /// The leaf, which is made if it does not exist; `None` if there is no memory for it.
+    /// The leaf, which is created if it does not exist; `None` if there is no memory for it.
     pub fn make(&mut self, leaf: u64, budget: &Budget) -> Option<&mut Leaf> {
         use std::collections::btree_map::Entry;
         match self.leaves.entry(leaf) {

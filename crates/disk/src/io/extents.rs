@@ -34,7 +34,7 @@ impl Disk {
                     break;
                 }
                 kind = Some(true);
-                // The next page that exists: by now, it may be this one.
+                // The next existing page; meanwhile it may be this one.
                 let next =
                     self.stripes.next(number).map_or(u64::MAX / PAGE as u64, |leaf| leaf * PAGES as u64);
                 page = page.max(next);

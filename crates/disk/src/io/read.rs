@@ -14,7 +14,7 @@ use crate::io::{Kept, damaged};
 use crate::memory::budget::Budget;
 use crate::memory::works::Work;
 
-/// What was found out about a page.
+/// The result of looking up a page.
 enum Found {
     /// It has been copied.
     Done,
@@ -41,7 +41,7 @@ struct Copied {
     was_spilled: bool,
 }
 
-/// The number of a blob on the backing device, and which of the blobs that have had this number it is.
+/// The number of a blob on the backing device, and its generation.
 #[derive(Clone, Copy)]
 struct Spilled {
     number: u64,
@@ -56,7 +56,7 @@ impl Work {
     }
 }
 
-/// Why a block has no image.
+/// Why there is no image of a block.
 enum Missing {
     /// The page is no longer part of it.
     Changed,
@@ -94,7 +94,7 @@ impl Disk {
     }
 
     /// Fills `dst` with a part of a page, from byte `at`. Returns the version of the page's stripe at that
-    /// moment. `used` says whether the page counts as used.
+    /// moment. With `used`, the page counts as used.
     pub(crate) fn read_page(
         &self,
         page: u64,
@@ -106,7 +106,8 @@ impl Disk {
         self.counts.pages_read.fetch_add(1, Relaxed);
         loop {
             if self.resident.bytes() > 0 {
-                // Before looking for a resident copy: that copy is never older than this version.
+                // The version is read before the resident copy, so that the copy is never older than the
+                // version.
                 let version = self.lock_version(page);
                 if self.resident.read(page, at, dst) {
                     return Ok(version);
@@ -157,7 +158,7 @@ impl Disk {
         self.lock(page).0.version
     }
 
-    /// Looks a page up and copies what there is of it.
+    /// Looks up a page and copies its content or its blob.
     fn find(
         &self,
         page: u64,
@@ -204,8 +205,8 @@ impl Disk {
             }
             Entry::Page(Held::Blob(r)) => {
                 let again = used && leaf.touch(place);
-                // SAFETY: a blob is moved or freed only by the thread that has the lock, or after its reference
-                // was taken out under it.
+                // SAFETY: a blob is moved or freed only by the thread that holds the lock, or after its
+                // reference was removed under the lock.
                 let (id, payload) =
                     unsafe { self.store.get(r, owner_of(page)) }.map_err(|_| damaged(page))?;
                 Found::Page { copied: work.copy(id, payload).ok_or(damaged(page))?, again }
@@ -214,14 +215,14 @@ impl Disk {
         Ok((found, version))
     }
 
-    /// Which blob has a number. The lock of the leaf that names it must be held.
+    /// The blob that currently has a number. The lock of the leaf that names it must be held.
     fn spilled(&self, page: u64, number: u64) -> Result<Spilled, Error> {
         let stamp = self.backing.as_ref().and_then(|backing| backing.stamp(number)).ok_or(damaged(page))?;
         Ok(Spilled { number, stamp })
     }
 
-    /// Reads a blob from the backing device into `work.payload`, on behalf of a page. `None` if the page or its
-    /// block is somewhere else by now: then the data read may belong to any page.
+    /// Reads a blob from the backing device into `work.payload`, on behalf of a page. `None` if the page or
+    /// its block has moved meanwhile: then the data read may belong to any page.
     fn fetch(&self, page: u64, at: Spilled, work: &mut Work) -> Result<Option<(Copied, u64)>, Error> {
         let Some(backing) = &self.backing else { return Err(damaged(page)) };
         let Work { sealed, payload: room, .. } = work;
@@ -261,7 +262,7 @@ impl Disk {
         let block = page - page % self.layout.pages() as u64;
         let within = (page - block) as usize * PAGE + at;
         let Some(mut image) = self.images.lock(block) else {
-            // All places are in use: waiting is not worthwhile.
+            // All places of the cache are in use, and waiting does not pay.
             let image = std::mem::take(&mut work.space.block);
             let opened = self.open_block(page, &mut image[..self.layout.bytes()], work);
             if opened.is_ok() {
@@ -270,8 +271,8 @@ impl Disk {
             work.space.block = image;
             return opened;
         };
-        // The page must be joined at the version of the image and now: otherwise it may be zeros in the image, or
-        // older than the returned version says.
+        // The page must have been joined at the version of the image, and must be joined now. Otherwise it
+        // may be zeros in the image, or older than the returned version.
         let version = self.joined_version(page).ok_or(Missing::Changed)?;
         let good = image.block == block + 1 && image.version == version;
         if !good {
@@ -294,7 +295,7 @@ impl Disk {
         is_joined.then_some(stripe.version)
     }
 
-    /// Whether data that are read often may go back to the fast tier: while there is room.
+    /// Whether data that are read often may go back to the fast tier, which is so while there is room.
     fn may_promote(&self) -> bool {
         let budget = self.budget();
         budget.used() <= budget.open() - budget.open() / 8
@@ -321,8 +322,8 @@ impl Disk {
         }
         let pages =
             (0..).zip(image.as_chunks().0).filter(|&(at, _): &(u64, &[u8; PAGE])| joined & 1 << at != 0);
-        // Each page is one change of the stripe; if other changes come between them, another thread is working
-        // there.
+        // Each page is one change of the stripe. If there are other changes in between, another thread is
+        // working there.
         for (version, (at, content)) in (version..).zip(pages) {
             if self.write_page(block + at, content, Some(version), false, work)? != Kept::Done {
                 break;
@@ -367,7 +368,7 @@ impl Disk {
         Ok(version)
     }
 
-    /// Reads a whole block: its joined pages are decompressed in place.
+    /// Reads a whole block; its joined pages are decompressed in place.
     fn read_block(&self, first: u64, dst: &mut [u8], work: &mut Work) -> Result<(), Error> {
         let mut apart = [true; 8];
         {
@@ -380,8 +381,8 @@ impl Disk {
         }
         if let Some(joined) = apart.iter().position(|&apart| !apart) {
             match self.open_block(first + joined as u64, dst, work) {
-                // The form may have changed by now: check which pages are in it. Pages that are not are read
-                // separately.
+                // The block may have changed meanwhile, so check which pages are in the image. Other pages
+                // are read separately.
                 Ok(version) => {
                     let (mut stripe, number, place) = self.lock(first);
                     let same = stripe.version == version;
@@ -414,7 +415,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Keeps a page uncompressed if it has not changed.
+    /// Admits a page to the uncompressed copies, if it has not changed.
     fn admit(&self, page: u64, version: u64, content: &[u8; PAGE]) {
         let (stripe, ..) = self.lock(page);
         if stripe.version == version {

@@ -1,4 +1,4 @@
-//! Writing a page whose content another page has already: both then share one blob.
+//! Writing a page whose content another page already has: both then share one blob.
 
 use memfold::store::Tier;
 use memfold_codec::CodecId;
@@ -16,13 +16,13 @@ use crate::memory::works::Work;
 enum NotShared {
     /// It has changed, or there is no memory.
     Changed,
-    /// Its data are in a block, or not in memory.
+    /// Its data are in a dense block, or not in memory.
     Cold,
 }
 
 impl Disk {
-    /// Lets the page share the blob of another page with the same content. Returns whether the page still had the
-    /// requested version; `None` if it cannot share.
+    /// Makes the page share the blob of another page with the same content. Returns whether the page still
+    /// had the requested version; `None` if it cannot share.
     pub(super) fn share(
         &self,
         shared: &Shared,
@@ -43,7 +43,7 @@ impl Disk {
         let number = match self.make_shared(shared, twin, twin_version, None) {
             Ok(number) => number,
             Err(NotShared::Changed) => return Ok(None),
-            // The twin is cold: from now on both share the form that is written now.
+            // The other page is cold; from now on both share the form being written.
             Err(NotShared::Cold) => {
                 let (id, payload) =
                     match self.store.form(Tier::Fast, owner_of(page), content, MOST, &mut work.space) {
@@ -66,8 +66,8 @@ impl Disk {
         }
     }
 
-    /// Shares the blob of a page with one more page and returns the blob's number. A page that has no blob of its
-    /// own in memory gets one of this form.
+    /// Shares the blob of a page with one more page and returns the blob's number. A page without a blob of
+    /// its own in memory gets one of this form.
     fn make_shared(
         &self,
         shared: &Shared,
@@ -99,7 +99,7 @@ impl Disk {
             (Some(r), _) => {
                 self.store.store().reown(r, owner_of(page), owner).map_err(|_| cancelled())?;
                 if leaf.replace(self.layout, place, entry).is_err() {
-                    // It belonged to the page alone a moment ago.
+                    // Undo: the page alone owned the blob before.
                     let _ = self.store.store().reown(r, owner, owner_of(page));
                     return Err(cancelled());
                 }

@@ -16,12 +16,12 @@ use crate::memory::works::{Lent, Work};
 
 /// A page whose compressed form is larger than this is kept uncompressed.
 pub(super) const MOST: usize = PAGE / 16 * 15;
-/// Pages that are trimmed under one hold of the lock.
+/// The number of pages trimmed while the lock is held once.
 const BATCH: usize = 64;
 
-/// What is kept of a page.
+/// The form in which a page is stored.
 pub(super) enum Form<'w> {
-    /// Nothing, or a word.
+    /// A hole, or a repeated word.
     Entry(Entry),
     Blob(Option<CodecId>, &'w [u8]),
 }
@@ -56,7 +56,7 @@ impl Disk {
             return self.clear(first - 1, (offset % PAGE as u64) as usize, len as usize);
         }
         let (head, tail) = ((first * PAGE as u64 - offset) as usize, (end % PAGE as u64) as usize);
-        // Whole pages first, which frees memory: parts of pages may need some.
+        // Whole pages first: that frees memory, which parts of pages may need.
         self.trim_pages(first, last)?;
         if head > 0 {
             self.clear(first - 1, PAGE - head, head)?;
@@ -67,7 +67,7 @@ impl Disk {
         Ok(())
     }
 
-    /// The same: zeros take no memory.
+    /// Zeroes a range, which is the same as trimming it: zeros take no memory.
     pub fn zero(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.trim(offset, len)
     }
@@ -83,8 +83,8 @@ impl Disk {
         self.until_kept(page, &mut None, |work| self.patch(page, at, len, |part| part.fill(0), work))
     }
 
-    /// Repeats a change of a page until it is done or there is no room for it. A thread that waits for room
-    /// returns its working memory, because readers need it.
+    /// Repeats a change of a page until it succeeds or there is no room for it. While a thread waits for
+    /// room, it returns its working memory, which readers need.
     fn until_kept<'d>(
         &'d self,
         page: u64,
@@ -112,7 +112,7 @@ impl Disk {
         }
     }
 
-    /// Changes a part of a page. A concurrent change must not be undone.
+    /// Changes a part of a page, without undoing a concurrent change.
     fn patch(
         &self,
         page: u64,
@@ -178,7 +178,8 @@ impl Disk {
                 return Ok(Kept::Done);
             }
             if stripe.make(number, self.budget()).is_none() && self.budget().has_reserve() {
-                // The store may have holes for the page that nobody else can use.
+                // The leaf may use the reserve: the store may have holes for the page that nothing else can
+                // use.
                 Budget::making_room(|| stripe.make(number, self.budget()).is_some());
             }
             let Some(leaf) = stripe.get_mut(number) else { return Ok(Kept::Full) };
@@ -197,7 +198,7 @@ impl Disk {
                 Ok(left) => left,
                 Err(_) => {
                     if let Entry::Page(Held::Blob(r)) = new {
-                        // No other thread has seen it, and it cannot have been moved.
+                        // No other thread has seen the blob, and it cannot have been moved.
                         let _ = self.store.store().free(r, owner_of(page), self);
                     }
                     return Ok(Kept::Full);
@@ -257,7 +258,7 @@ impl Disk {
     fn trim_batch(&self, number: u64, place: usize, count: usize) -> Result<(), Error> {
         let mut freed = [None; BATCH];
         let mut trimmed = 0;
-        // Damage is reported after everything else is done.
+        // The rest is trimmed before damage is reported.
         let mut result = Ok(());
         {
             let mut stripe = self.stripes.lock(number);

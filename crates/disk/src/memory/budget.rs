@@ -17,9 +17,9 @@ thread_local! {
 
 /// The system's memory, up to a limit.
 ///
-/// A part of the limit, the **reserve**, is kept for the thread that makes room: making a block denser needs room
-/// for its new form while the old one still exists (in CRAMES, section 5, a device and a program wait for each
-/// other without such a reserve).
+/// A part of the limit, the **reserve**, is kept for the thread that makes room: making a block denser needs
+/// room for its new form while the old one still exists. (In CRAMES, section 5, a device and a program
+/// deadlock without such a reserve.)
 pub struct Budget {
     system: SystemMemory,
     limit: AtomicU64,
@@ -28,14 +28,14 @@ pub struct Budget {
     ballast: Mutex<Ballast>,
 }
 
-/// Memory that exists only to be given up.
+/// Memory that is allocated only to be given up when the system has none left.
 #[derive(Default)]
 struct Ballast {
     pieces: Vec<NonNull<u8>>,
     wanted: usize,
 }
 
-// SAFETY: nobody reads or writes the memory.
+// SAFETY: nothing reads or writes the memory.
 unsafe impl Send for Ballast {}
 
 /// Bytes per piece of ballast.
@@ -72,7 +72,7 @@ impl Budget {
         self.most.load(Relaxed)
     }
 
-    /// What a thread that does not make room may use.
+    /// The bytes that a thread that does not make room may use.
     pub fn open(&self) -> u64 {
         let limit = self.limit();
         limit - (limit / RESERVE).max(LEAST_RESERVE).min(limit / 4)
@@ -83,7 +83,7 @@ impl Budget {
         self.used() <= self.open() + (self.limit() - self.open()) / 2
     }
 
-    /// Allocates this much ballast, which counts; false if it cannot be had.
+    /// Allocates this much ballast, which counts towards the limit; false if that fails.
     pub fn load(&self, bytes: u64) -> bool {
         let mut ballast = locked(&self.ballast);
         ballast.wanted = (bytes as usize).div_ceil(PIECE);
@@ -105,7 +105,7 @@ impl Budget {
                 }
             }
             let Some(piece) = self.system.reserve(PIECE) else { return false };
-            // SAFETY: just reserved, and nobody else has it.
+            // SAFETY: just reserved, and nothing else uses it.
             if !unsafe { self.commit_counted(piece, PIECE) } {
                 // SAFETY: as above.
                 unsafe { self.system.unreserve(piece, PIECE) };
@@ -119,7 +119,7 @@ impl Budget {
     fn drop_piece(&self) -> bool {
         let piece = locked(&self.ballast).pieces.pop();
         if let Some(piece) = piece {
-            // SAFETY: reserved with this length, and nobody else has it.
+            // SAFETY: reserved with this length, and nothing else uses it.
             unsafe { self.system.unreserve(piece, PIECE) };
             self.give(PIECE as u64);
         }
@@ -132,7 +132,7 @@ impl Budget {
         if !self.take(bytes as u64) {
             return false;
         }
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         let committed = unsafe { self.system.commit(start, bytes) };
         if !committed {
             self.give(bytes as u64);
@@ -152,7 +152,7 @@ impl Budget {
         taken.is_ok()
     }
 
-    /// The same for memory that exists in any case.
+    /// Counts memory that exists in any case.
     pub fn force(&self, bytes: u64) {
         let before = self.used.fetch_add(bytes, Relaxed);
         self.most.fetch_max(before + bytes, Relaxed);
@@ -190,11 +190,11 @@ unsafe impl Memory for Budget {
 
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
         loop {
-            // SAFETY: as the caller says.
+            // SAFETY: as the caller guarantees.
             if unsafe { self.commit_counted(start, bytes) } {
                 return true;
             }
-            // The limit allows it, but the system has none left: this is what the ballast is for.
+            // If the limit allows it but the system has no memory left, ballast is given up.
             if self.used() + bytes as u64 > self.open() || !self.drop_piece() {
                 return false;
             }
@@ -202,14 +202,14 @@ unsafe impl Memory for Budget {
     }
 
     unsafe fn release(&self, start: NonNull<u8>, bytes: usize) {
-        // SAFETY: as the caller says.
+        // SAFETY: as the caller guarantees.
         unsafe { self.system.release(start, bytes) };
         self.give(bytes as u64);
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
-        // Only when the whole budget ends: nobody uses the count after that.
-        // SAFETY: as the caller says.
+        // The count is not updated: memory is unreserved only when the whole budget ends. SAFETY: as the
+        // caller guarantees.
         unsafe { self.system.unreserve(start, bytes) };
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A block's image is valid while its **version** equals the version of the block's stripe (see
 //! `index/stripes.rs`). One thread decompresses, and others that want the same block wait for it; a thread
-//! that finds all places of the set busy continues without an image.
+//! that finds all places of the set in use continues without an image.
 //!
 //! Locks: a set's lock is held to choose a place, and no thread waits while holding it; an image's lock is taken
 //! before the lock of its leaf.
@@ -14,7 +14,7 @@ use crate::locked;
 /// Images of a set.
 const WAYS: usize = 8;
 
-/// An image, and the block that it shows.
+/// A block's image, and which block it is.
 pub struct Image {
     /// The block's first page, plus one.
     pub block: u64,
@@ -57,7 +57,7 @@ impl Images {
         self.sets.iter().flat_map(|set| &set.images).for_each(|image| locked(image).bytes.fill(1));
     }
 
-    /// The place of a block. Waits only for a thread that is making this block's image.
+    /// The place of a block, locked. Waits only for a thread that is making this block's image.
     pub fn lock(&self, block: u64) -> Option<MutexGuard<'_, Image>> {
         let mixed = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let set = &self.sets[((mixed * self.sets.len() as u64) >> 32) as usize];
@@ -66,7 +66,7 @@ impl Images {
             drop(order);
             return Some(locked(&set.images[way]));
         }
-        // The least recently used place of those that are not in use now.
+        // The least recently used place that is not currently in use.
         let free = (0..WAYS).rev().find_map(|at| {
             let (_, way) = order.0[at];
             Some((at, set.images[usize::from(way)].try_lock().ok()?))

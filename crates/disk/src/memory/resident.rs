@@ -1,12 +1,12 @@
 //! Uncompressed copies of pages that are read again and again.
 //!
-//! A page comes here when it is read for the second time within a while, so that a scan of everything evicts
-//! nothing. There are sets of eight frames each, with second chance within a set. Written data go to the store in
-//! any case, so a frame can be dropped at any time.
+//! A page is admitted when it is read for the second time within a while, so that a scan of everything evicts
+//! nothing. There are sets of eight frames each, with second-chance replacement within a set. Written data go
+//! to the store in any case, so a frame can be dropped at any time.
 //!
 //! Locks: a thread that holds the lock of the page's leaf may take a set's lock, never the other way round. A
-//! thread that changes a page also calls [`Resident::update`] with the leaf's lock held; a thread that admits a
-//! page holds it too, and knows that its copy is still the page's content.
+//! thread that changes a page also calls [`Resident::update`] with the leaf's lock held; a thread that admits
+//! a page holds that lock, too, and has checked that its copy is still the page's content.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -30,7 +30,7 @@ struct Set {
     frames: Vec<u8>,
 }
 
-/// The copies; see the module.
+/// The uncompressed copies; see the module.
 pub struct Resident {
     sets: Box<[Mutex<Set>]>,
     bytes: AtomicU64,
@@ -67,7 +67,7 @@ impl Resident {
         self.sets.get(((mixed * self.sets.len() as u64) >> 32) as usize)
     }
 
-    /// Copies a part of a page, from byte `at`, if it is here.
+    /// Copies a part of a page, from byte `at`, if the page is resident.
     pub fn read(&self, page: u64, at: usize, dst: &mut [u8]) -> bool {
         if self.bytes() == 0 {
             return false;
@@ -82,7 +82,7 @@ impl Resident {
         true
     }
 
-    /// Updates a page to its new content. The leaf's lock must be held.
+    /// Updates a resident page to its new content. The leaf's lock must be held.
     pub fn update(&self, page: u64, content: Option<&[u8; PAGE]>, budget: &Budget) {
         if self.bytes() == 0 {
             return;
@@ -103,7 +103,8 @@ impl Resident {
         }
     }
 
-    /// Keeps a page if its set's frames exist or fit within `most` bytes of frames. The leaf's lock must be held.
+    /// Admits a page if its set's frames exist or fit within `most` bytes of frames. The leaf's lock must be
+    /// held.
     pub fn admit(&self, page: u64, content: &[u8; PAGE], most: u64, budget: &Budget) {
         let Some(set) = self.set(page) else { return };
         let mut set = locked(set);

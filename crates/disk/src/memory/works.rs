@@ -1,4 +1,5 @@
-//! Working memory for compression and decompression: one per CPU, allocated at once and lent to the threads.
+//! Working memory for compression and decompression: one [`Work`] per CPU, allocated in advance and lent to
+//! threads.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Condvar, Mutex};
@@ -19,7 +20,7 @@ pub struct Work {
     /// A page, and room for the compressed forms of a block and of its pages.
     pub page: Box<[u8; PAGE]>,
     pub payload: Box<[u8]>,
-    /// If there is a backing device: what is read from it, to be opened in place.
+    /// If there is a backing device: a buffer for sealed blobs, which are opened in place.
     pub sealed: Box<[u8]>,
 }
 
@@ -34,8 +35,8 @@ impl Work {
         })
     }
 
-    /// Bytes that one takes in any case. To decompress, codecs ask for what the worst of all pipelines needs, and
-    /// use less.
+    /// The bytes that a `Work` takes at least. For decompression, codecs request what the worst pipeline
+    /// needs, but use less.
     pub fn least_bytes<M: Memory>(store: &Tiered<M>, layout: Layout, backed: bool) -> usize {
         let decode = store.decode_scratch(layout.bytes());
         let space = store.workspace_bytes(layout.bytes()) - decode + decode.min(DECODE);
@@ -46,21 +47,21 @@ impl Work {
         if backed { layout.bytes() + Spilled::OVERHEAD } else { 0 }
     }
 
-    /// Allocates everything that it may need for the codecs in use.
+    /// Allocates all memory that the codecs in use may need.
     pub fn fill_in(&mut self) {
-        // The first use sets up everything that codecs keep.
+        // Writing the buffers allocates their pages.
         self.payload.fill(1);
         self.sealed.fill(1);
         self.page.fill(1);
         SystemMemory::new().fill_in(self.space.memory());
     }
 
-    /// Releases what compression has touched.
+    /// Releases the memory that compression has touched.
     pub fn rest<M: Memory>(&mut self, store: &Tiered<M>, layout: Layout) {
         self.space.renew(store, layout.bytes());
     }
 
-    /// Its memory areas, and the bytes of the rest.
+    /// The areas of its memory, and the bytes of the rest.
     fn memory(&self) -> Memories {
         Memories { space: self.space.memory(), rest: PAGE + self.payload.len() + self.sealed.len() }
     }
@@ -87,24 +88,24 @@ impl Works {
         Works { memories, free: Mutex::new(works), returned: Condvar::new() }
     }
 
-    /// How many there are for threads that read and write.
+    /// The number of works for threads that read and write.
     pub fn count(&self) -> usize {
         self.memories.len() - 1
     }
 
-    /// Bytes that all of them have in memory.
+    /// The bytes that all of them have in memory.
     pub fn bytes(&self) -> u64 {
         let bytes = |it: &Memories| SystemMemory::new().resident_bytes(it.space.clone()) + it.rest;
         self.memories.iter().map(|it| bytes(it) as u64).sum()
     }
 
-    /// Releases what compression has touched in those that are not in use now.
+    /// Releases the memory that compression has touched in works that are not currently in use.
     pub fn rest<M: Memory>(&self, store: &Tiered<M>, layout: Layout) {
         locked(&self.free).iter_mut().for_each(|work| work.rest(store, layout));
     }
 
-    /// Waits until one is free. A thread that waits holds no lock, and a thread that has one does not wait for
-    /// another.
+    /// Takes a work, waiting until one is free. A waiting thread holds no lock, and a thread that has a work
+    /// does not wait for another.
     pub fn take(&self) -> Lent<'_> {
         let mut free = locked(&self.free);
         loop {
@@ -116,7 +117,7 @@ impl Works {
     }
 }
 
-/// One of them, lent until this is dropped.
+/// A work that is lent until this is dropped.
 pub struct Lent<'w> {
     works: &'w Works,
     work: Option<Work>,

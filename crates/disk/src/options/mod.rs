@@ -10,7 +10,7 @@ use memfold_spill::Target;
 
 use crate::index::leaf::Layout;
 
-/// The largest device: 8 EiB less one byte, so that offsets are signed numbers everywhere.
+/// The largest device: 8 EiB less one byte, so that offsets fit signed numbers everywhere.
 pub const MOST_SIZE: u64 = i64::MAX as u64;
 /// The least limit: room for the working memory and for some compressed data.
 pub const LEAST_LIMIT: u64 = 8 << 20;
@@ -23,15 +23,15 @@ pub struct Options {
     pub size: u64,
     /// The most memory that it may take in total, in bytes.
     pub limit: u64,
-    /// Compresses what is written.
+    /// Compresses pages when they are written.
     pub fast: &'static dyn Codec,
-    /// Compresses what stays cold; `None` to leave everything as it was written.
+    /// Compresses cold blocks; `None` leaves everything in the fast codec's form.
     pub dense: Option<&'static dyn Codec>,
     /// Pages of a block of the dense tier: 2, 4 or 8.
     pub block_pages: usize,
     /// The most bytes of pages that are kept uncompressed; `None` for a 32nd of the limit.
     pub resident: Option<u64>,
-    /// A page that was not used for this long is cold; it may take twice as long until that is noticed.
+    /// A page that was not used for this long is cold. Detecting that may take twice as long.
     pub cold: Duration,
     /// Takes data that do not compress and were not used for a while and, at the limit, the least used data.
     pub backing: Option<BackingTier>,
@@ -47,10 +47,10 @@ pub struct Options {
     pub works: Option<usize>,
 }
 
-/// Where to put blobs.
+/// The tier that takes blobs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackingTier {
-    /// A directory, a new file, a block device that nobody uses, an NBD server, Redis.
+    /// A directory, a new file, an unused block device, an NBD server, or Redis.
     pub target: Target,
     /// Bytes of it that may be used; `None` for all of a block device or server and, for a file, slightly more
     /// than the size of the device.
@@ -106,7 +106,7 @@ pub enum BadOption {
     BlockPages,
     /// The number of threads.
     Works,
-    /// There is not enough memory for what is needed from the start.
+    /// There is not enough memory for what the device needs from the start.
     OutOfMemory,
 }
 

@@ -1,4 +1,4 @@
-//! Options as people give them: names and values, the same for all front ends.
+//! Options as users write them: names and values, the same for all front ends.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -71,8 +71,7 @@ impl From<BadOption> for BadSetting {
 }
 
 impl Settings {
-    /// Takes a setting; returns false if none has that name. Only the value of a path may have bytes that are not
-    /// text.
+    /// Takes a setting; returns false if none has that name. Only a path may have bytes that are not UTF-8.
     pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) -> Result<bool, BadSetting> {
         let value = value.as_ref();
         if name == "backing" {
@@ -109,7 +108,7 @@ impl Settings {
         self.swap
     }
 
-    /// The options, on a machine with this much memory.
+    /// The options for a machine with this much memory.
     pub fn options(&self, memory: u64) -> Result<Options, BadSetting> {
         let Some(size) = self.size else {
             return Err(BadSetting("the device needs a size, like size=8G".into()));
@@ -190,7 +189,7 @@ fn codecs(value: &str) -> Result<(&'static dyn Codec, Option<&'static dyn Codec>
     let dense = if dense == "none" { None } else { Some(find(dense)?) };
     let fast = find(fast)?;
     for codec in [Some(fast), dense].into_iter().flatten() {
-        // Its blocks can be read only with data that another part of the process has.
+        // Blocks of this codec can be read only with data that another part of the process has.
         if codec.id() == memfold_codec::CodecId::OWN || codec.id() == memfold_codec::CodecId::ZSTD_DICT {
             return Err(BadSetting(format!("codec={value}: a device can't use '{}'", codec.name())));
         }

@@ -1,9 +1,9 @@
 //! The thread that works in the background.
 //!
-//! It passes over all blocks again and again; passes begin at least [`Options::cold`] apart. A block of which no
-//! page was used since the last pass is made denser. The thread drops uncompressed pages that were not used, and
-//! keeps the store dense as the store's pacer says. Once nothing happens it releases the working memory, and
-//! after a pass with nothing to do it also releases what is kept for changes.
+//! It passes over all blocks repeatedly; passes begin at least [`Options::cold`] apart. A block of which no
+//! page was used since the last pass is made denser. The thread drops unused uncompressed pages, and compacts
+//! the store at the rate that the store's pacer sets. Once the device is idle, it releases the working
+//! memory; after a pass with nothing to do, it also releases the memory kept for changes.
 
 use std::sync::atomic::Ordering::*;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -25,20 +25,20 @@ use crate::serve::status::About;
 
 /// How long it sleeps when nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
-/// After this long without activity, nobody needs the working memory.
+/// After this long without activity, the working memory is released.
 const QUIET: Duration = Duration::from_millis(500);
-/// Bytes that the store moves before other threads get their turn.
+/// The bytes that the store moves before other threads get their turn.
 const MOVES: usize = 2 << 20;
 
-/// If no write was refused for this long, the next refused write is reported again.
+/// After this long without a refused write, the next one is reported again.
 const LULL: Duration = Duration::from_secs(600);
 
-/// The percentage of the limit in use at which this is reported, and the percentage below which use must fall
-/// before it is reported again.
+/// The percentage of the limit at which the device is reported as nearly full, and the percentage below which
+/// use must fall before that is reported again.
 const NEARLY_FULL: u64 = 90;
 const FAR: u64 = 80;
 
-/// Whether it was reported that the device is nearly full.
+/// Whether the device was reported as nearly full.
 #[derive(Default)]
 struct NearlyFull {
     is_told: bool,
@@ -60,31 +60,31 @@ pub struct Maintenance {
 struct Pass {
     begun: Instant,
     next: Option<u64>,
-    /// The activity when it began, and whether it found anything hot or anything to gain.
+    /// The activity count when it began, and whether it found anything hot or anything to gain.
     activity: u64,
     found: bool,
-    /// It found nothing, and memory that is needed only for changes was released.
+    /// The pass found nothing, and memory that is needed only for changes was released.
     rested: bool,
 }
 
-/// Refused writes, as far as they were reported.
+/// The refused writes that were reported.
 #[derive(Default)]
 struct Refused {
     count: u64,
     last: Option<Instant>,
 }
 
-/// Since when nothing has happened.
+/// How long the device has been idle.
 struct Quiet {
     activity: u64,
     since: Instant,
-    /// The working memory was released.
+    /// Whether the working memory was released.
     rested: bool,
 }
 
 impl Maintenance {
-    /// Starts the thread, which names the device by `about` in its messages; an error if the system has no thread
-    /// left.
+    /// Starts the thread, which names the device by `about` in its messages. An error if the system cannot
+    /// start another thread.
     pub fn start(disk: &Arc<Disk>, about: &About) -> std::io::Result<Self> {
         let who = about.shown();
         // From now on there may be threads.
@@ -103,7 +103,7 @@ impl Drop for Maintenance {
         *locked(&self.stop.stop) = true;
         self.stop.wake.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It ends, unless it has panicked.
+            // An error means that the thread has panicked.
             let _ = thread.join();
         }
     }
@@ -121,7 +121,7 @@ impl Disk {
         loop {
             self.tell_refused(&mut refused, who);
             self.tell_nearly_full(&mut nearly, who);
-            // Freeing leaves holes; where nothing happens, none arise.
+            // Holes arise only from activity.
             let activity = self.counts.activity.load(Relaxed);
             let mut sleep = IDLE;
             if activity != paced || pass.next.is_some() {
@@ -157,9 +157,9 @@ impl Disk {
         }
     }
 
-    /// Reports that the device is full: a file system on it may not report it, because it writes back when nobody
-    /// waits for an answer. The report is not made where the write is refused, because writing a message may take
-    /// any amount of time.
+    /// Reports that the device is full. A file system on it may not report that, because its write-back
+    /// happens when no program waits for the result. The write path does not report it itself, because
+    /// writing a message may take any amount of time.
     fn tell_refused(&self, told: &mut Refused, who: &str) {
         let count = self.counts.refused.load(Relaxed);
         if count == std::mem::replace(&mut told.count, count) {
@@ -177,8 +177,8 @@ impl Disk {
         }
     }
 
-    /// Reports once that the device will soon be full, because no protocol can tell that to the writer. Memory
-    /// that can be given up at any time does not count, so usually one number decides.
+    /// Reports once that the device will soon be full, because no protocol can tell the writer. Memory that
+    /// can be given up at any time does not count, so usually one comparison suffices.
     fn tell_nearly_full(&self, told: &mut NearlyFull, who: &str) {
         let limit = self.budget().limit();
         let is_near = self.budget().used() >= limit / 100 * NEARLY_FULL && self.is_nearly_full();
@@ -197,13 +197,13 @@ impl Disk {
         }
     }
 
-    /// Whether memory that cannot be given up takes most of the limit.
+    /// Whether memory that cannot be given up takes at least [`NEARLY_FULL`] percent of the limit.
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.has_limit() && self.held() >= self.budget().limit() / 100 * NEARLY_FULL
     }
 
-    /// Whether the device may become full before it is completely written. While a backing device has room, there
-    /// is room here.
+    /// Whether the device may become full before it is completely written. A device with a backing device
+    /// counts as unlimited.
     pub(crate) fn has_limit(&self) -> bool {
         self.backing.is_none() && self.budget().limit() < self.size()
     }
@@ -255,7 +255,7 @@ impl Disk {
             let merged = Budget::making_room(|| self.merge_block(number, first, false, making.work()));
             pass.found |= merged != Merged::Nothing;
             if merged == Merged::Nothing {
-                // Data that do not compress gain nothing from being in memory while nobody needs them.
+                // Cold data that do not compress gain nothing from being in memory.
                 self.spill_block(number, first, false, making.work());
             }
         }
@@ -263,7 +263,7 @@ impl Disk {
         pass.next.is_some()
     }
 
-    /// Nothing happens: releases memory that is kept for future changes. A swap device keeps it.
+    /// For an idle device: releases memory that is kept for future changes. A swap device keeps it.
     fn rest(&self, stop: &Stop) {
         if !self.is_for_swap() {
             locked(&self.making).work().rest(&self.store, self.layout);

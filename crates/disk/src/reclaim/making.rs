@@ -1,15 +1,16 @@
-//! What the thread that makes room has: memory to work in, and where it stopped.
+//! State of making room: working memory, and the position of the search.
 
 use crate::memory::works::Work;
 
-/// What the thread that makes room needs.
+/// What the thread that makes room needs; only one thread makes room at a time.
 pub struct Making {
     pub(super) work: Work,
     /// The leaf at which the search continues.
     pub(super) next: u64,
-    /// How often room was made.
+    /// How many times room was made.
     pub(super) rounds: u64,
-    /// The count of changes when nothing was left to make smaller; then the same for tightening.
+    /// The count of changes at which nothing was left to make smaller; the next field is the same for
+    /// tightening.
     pub(super) exhausted: Option<u64>,
     pub(super) tight: Option<u64>,
 }

@@ -1,8 +1,9 @@
-//! The dense tier: pages of a block that was not used for a while are compressed together by another codec.
+//! The dense tier: the pages of a block that was not used for a while are compressed together by another
+//! codec.
 //!
-//! The blobs of a block are copied with the lock of its leaf held, then decompressed and compressed without it.
-//! Then, with the lock held again, the new blob replaces the old ones if the block's mark says that nothing
-//! changed meanwhile.
+//! The blobs of a block are copied with the lock of its leaf held, then decompressed and compressed without
+//! it. Then, with the lock held again, the new blob replaces the old ones if the block's mark is still set,
+//! so nothing changed meanwhile.
 
 use std::sync::atomic::Ordering::*;
 
@@ -20,16 +21,16 @@ use crate::memory::works::Work;
 /// The most pages of a block.
 const BLOCK_PAGES: usize = 8;
 
-/// What was done about a block.
+/// The outcome for a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Merged {
-    /// It takes this many bytes less.
+    /// It now takes this many bytes less.
     Gained(usize),
     /// It was used recently.
     Hot,
     /// Nothing: there was nothing to do, or the block changed meanwhile.
     Nothing,
-    /// There is no room for its new form beside the old one.
+    /// There is no room for its new form while the old one exists.
     Full,
 }
 
@@ -75,7 +76,8 @@ impl Disk {
     ) -> Result<Copied, Merged> {
         let mut stripe = self.stripes.lock(number);
         let leaf = stripe.get_mut(number).ok_or(Merged::Nothing)?;
-        // For all blocks: a page that is read twice between two calls is read often.
+        // The bits of every block are cleared, so that a page that is read twice between two calls counts as
+        // read often.
         let hot = leaf.cool(self.layout, first) && !even_hot;
         if hot {
             return Err(Merged::Hot);
@@ -88,9 +90,9 @@ impl Disk {
         let page = |at: usize| number * PAGES as u64 + at as u64;
         for at in self.layout.range(first) {
             match leaf.entry(at) {
-                // What is not in memory takes no memory.
+                // There is nothing to gain for a page that is not in memory.
                 Some(Entry::Page(Held::Spilled(_))) => return Err(Merged::Nothing),
-                // A blob that other pages share stays where it is.
+                // A blob that other pages share stays as it is.
                 Some(Entry::Page(Held::Shared(number))) => {
                     let alone = self.shared.as_ref().and_then(|shared| shared.read(number, |_, alone| alone));
                     copied.pages |= u32::from(alone == Some(true)) << (at - first);
@@ -108,7 +110,7 @@ impl Disk {
         }
         let mut start = 0;
         let mut add = |at: usize, r: Ref, owner: u64, joined: bool| {
-            // SAFETY: the leaf's lock is held: no thread takes the reference out or moves the blob.
+            // SAFETY: the leaf's lock is held: no other thread removes the reference or moves the blob.
             let (id, payload) = unsafe { self.store.get(r, owner) }.ok()?;
             work.payload.get_mut(start..start + payload.len())?.copy_from_slice(payload);
             copied.olds[at - first] =
@@ -144,7 +146,7 @@ impl Disk {
         Ok(copied)
     }
 
-    /// Memory was damaged: readers will be told. Here the block is left as it is.
+    /// Memory was damaged, which readers will report. The block is left as it is.
     fn give_up(&self, leaf: &mut Leaf, first: usize) -> Merged {
         leaf.set_mark(first, Mark::Settled);
         Merged::Nothing
@@ -180,7 +182,7 @@ impl Disk {
         };
         let Ok(r) = self.store.put(owner, Some(id), payload) else { return Merged::Full };
         let len = payload.len();
-        // As they are now: blobs may have been moved meanwhile.
+        // The current references: blobs may have been moved meanwhile.
         let mut olds = [None; BLOCK_PAGES];
         let page = |at: usize| number * PAGES as u64 + at as u64;
         for (at, old) in self.layout.range(first).zip(&mut olds) {
@@ -202,7 +204,7 @@ impl Disk {
             return Merged::Full;
         }
         leaf.set_mark(first, Mark::Settled);
-        // The content is the same but its place has changed: an image made before lacks a part of it.
+        // The content is the same, but an older image of the block lacks the pages that have just joined it.
         stripe.version += 1;
         drop(stripe);
         let now_joined = if alone { 0 } else { copied.pages.count_ones() };
@@ -213,8 +215,8 @@ impl Disk {
         Merged::Gained(held - len)
     }
 
-    /// Makes everything as small as possible, recently used or not. Otherwise this is left to the background
-    /// thread.
+    /// Makes everything as small as possible, recently used or not. Without this call, the background thread
+    /// does that over time.
     pub fn condense(&self) -> Result<(), Error> {
         let mut making = locked(&self.making);
         let mut next = self.stripes.next(0);
@@ -230,7 +232,7 @@ impl Disk {
     }
 }
 
-/// Makes the image of a block: pages without a blob are zeros.
+/// Makes the image of a block, in which pages without a blob are zeros.
 fn open(copied: &Copied, image: &mut [u8], work: &mut Work) -> Option<()> {
     image.fill(0);
     let olds = || copied.olds.iter().flatten();

@@ -1,5 +1,6 @@
-//! What makes the data smaller: [`merge`] compresses cold pages together, [`spill`] moves blobs to the backing
-//! device, [`room`] does both for a thread that has reached the limit, and [`maintenance`] in the background.
+//! Making the data smaller: [`merge`] compresses cold pages together, [`spill`] moves blobs to the backing
+//! device, [`room`] does both for a thread that has reached the limit, and [`maintenance`] does both in the
+//! background.
 
 mod maintenance;
 pub mod making;

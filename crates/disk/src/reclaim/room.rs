@@ -1,9 +1,9 @@
-//! What happens at the limit: a thread that wants memory makes room itself, one thread at a time.
+//! Making room at the limit: a thread that needs memory makes room itself, one thread at a time.
 //!
-//! First, uncompressed copies are dropped. Then holes of the store are closed. Then blocks are made denser or, if
-//! that is not possible and there is a backing device, spilled: first those that were not used recently, finally
-//! all. Only when nothing is left to be made smaller is the device full. Making room may use the budget's
-//! reserve.
+//! First, uncompressed copies are dropped. Then holes of the store are closed. Then blocks are made denser
+//! or, if that is not possible and there is a backing device, spilled: first those that were not used
+//! recently, finally all. The device is full only when nothing can be made smaller any more. Making room may
+//! use the budget's reserve.
 
 use std::sync::atomic::Ordering::*;
 
@@ -20,13 +20,13 @@ use crate::memory::works::Work;
 use crate::reclaim::making::Making;
 use crate::reclaim::merge::Merged;
 
-/// Room to gain before the other threads continue.
+/// The room to gain before other threads continue.
 const ENOUGH: usize = 256 << 10;
-/// Bytes that the store moves at a time.
+/// The bytes that the store moves at a time.
 const MOVES: usize = 8 << 20;
 
 impl Disk {
-    /// Makes room, or waits while another thread does. After that the caller should try again.
+    /// Makes room, or waits while another thread does. The caller then tries again.
     pub(crate) fn make_room(&self) -> Result<(), Error> {
         self.count_works();
         let before = self.budget().used();
@@ -48,9 +48,9 @@ impl Disk {
         Err(Error::Full)
     }
 
-    /// Changes an existing page although there is no room; returns the outcome. Changing a page of a block leaves
-    /// the block's old form behind until the block is merged again, so meanwhile the change may use half of the
-    /// reserve.
+    /// Changes an existing page although there is no room; returns the outcome. When a page of a block
+    /// changes, the block's old form stays until the block is merged again; for that time the change may use
+    /// half of the reserve.
     pub(crate) fn change_in_reserve(
         &self,
         page: u64,
@@ -92,8 +92,8 @@ impl Disk {
         false
     }
 
-    /// Closes all holes in the store and releases what it keeps for its next blobs: only for changes of existing
-    /// data, so that they find more room than new pages do. Returns whether that released anything.
+    /// Closes all holes in the store and releases what it keeps for its next blobs. Only changes of existing
+    /// data do this, so that they find more room than new pages do. Returns whether anything was released.
     fn tighten(&self, making: &mut Making) -> bool {
         let changes = self.counts.changes.load(Relaxed);
         if making.tight == Some(changes) {
@@ -106,7 +106,8 @@ impl Disk {
         moved + kept > 0
     }
 
-    /// Makes blocks denser, or spills those that cannot be, until enough is gained or all have had their turn.
+    /// Makes blocks denser, or spills those that cannot be made denser, until enough is gained or all have
+    /// had their turn.
     fn gain_by_blocks(&self, making: &mut Making, even_hot: bool) -> usize {
         let begin = making.next;
         let (mut number, mut around, mut gained) = (begin, false, 0);

@@ -1,5 +1,5 @@
-//! Moves blobs to the backing device: those of data that do not compress and, at the limit, everything that was
-//! not used recently.
+//! Moves blobs to the backing device: cold data that do not compress and, at the limit, everything that
+//! cannot be made denser.
 
 use memfold_codec::CodecId;
 
@@ -9,7 +9,8 @@ use crate::index::owner::owner_of;
 use crate::memory::works::Work;
 
 impl Disk {
-    /// Spills what a block has in memory: only uncompressed blobs, or `any`. Returns the bytes that this freed.
+    /// Spills a block's blobs in memory: uncompressed ones only, or all if `any`. Returns the number of bytes
+    /// freed.
     pub(crate) fn spill_block(&self, number: u64, first: usize, any: bool, work: &mut Work) -> usize {
         if self.backing.as_ref().is_none_or(|backing| !backing.is_open()) {
             return 0;
@@ -33,7 +34,7 @@ impl Disk {
                 },
                 _ => return 0,
             };
-            // SAFETY: the leaf's lock is held: no thread takes the reference out or moves the blob.
+            // SAFETY: the leaf's lock is held: no other thread removes the reference or moves the blob.
             let Ok((id, payload)) = (unsafe { self.store.get(r, owner) }) else { return 0 };
             let is_raw = id == Some(CodecId::COPY);
             let Some(room) = work.payload.get_mut(..payload.len()).filter(|_| any || is_raw) else {
@@ -46,7 +47,8 @@ impl Disk {
             leaf.set_mark(first, Mark::Merging);
             (id, payload.len())
         };
-        // Pages may leave their block, and then another of them holds the reference of its blob; the block stays.
+        // The owner on the tier is the block, since a page may leave the block and another one then holds the
+        // reference.
         let block = owner_of(number * PAGES as u64 + first as u64);
         let spilled = backing.write(block, id, &work.payload[..len]);
         let mut stripe = self.stripes.lock(number);
@@ -61,7 +63,7 @@ impl Disk {
                 self.free(Some((blob, owner)));
                 len
             }
-            // It changed meanwhile.
+            // The blob changed meanwhile.
             (None, Some(spilled)) => {
                 backing.free(spilled);
                 0

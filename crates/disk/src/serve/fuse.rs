@@ -1,11 +1,11 @@
-//! The device as the only file, `disk`, of a file system of its own: for machines without an NBD client.
+//! The device as the single file, `disk`, of a FUSE file system: for machines without an NBD client.
 //!
 //! Reads and writes bypass the page cache: a loop device on the file has its own cache. The kernel sends requests
 //! from several threads at once.
 //!
-//! If a program maps the file (`mmap`, since Linux 6.6), its pages are in the page cache while they are mapped.
-//! The kernel writes back changed pages before it reads from here, and drops cached pages before it writes to
-//! here, so everybody sees the same bytes.
+//! If a program maps the file (`mmap`, since Linux 6.6), its pages are in the page cache while they are
+//! mapped. The kernel writes back changed pages before it reads from this file system, and drops cached pages
+//! before it writes to it, so all programs see the same bytes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -25,7 +25,7 @@ use crate::{Disk, Error, PAGE, locked};
 /// The file's name.
 pub const NAME: &str = "disk";
 const FILE: INodeNo = INodeNo(2);
-/// How long the kernel may rely on what it knows about the directory and the file.
+/// How long the kernel may cache the attributes of the directory and the file.
 const TTL: Duration = Duration::from_secs(60);
 /// The longest possible read or write: each thread keeps memory for both.
 const MOST: usize = 256 << 10;
@@ -38,7 +38,8 @@ struct File {
     user: u32,
     group: u32,
     made: SystemTime,
-    /// Buffers for reading, one per thread: a device that is used as swap must not need memory to return some.
+    /// Buffers for reading, one per thread: a device that is used as swap must not need memory to serve a
+    /// read.
     buffers: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -51,7 +52,7 @@ impl Mounted {
         user: u32,
         group: u32,
     ) -> io::Result<Self> {
-        // Only memory with non-zero content is certainly allocated.
+        // Only memory with non-zero content is sure to be allocated.
         let buffer = || vec![u8::from(disk.is_for_swap()); MOST];
         let buffers = Mutex::new((0..threads).map(|_| buffer()).collect());
         let file = File { disk: Arc::clone(disk), user, group, made: SystemTime::now(), buffers };
@@ -74,8 +75,8 @@ impl Mounted {
     }
 }
 
-/// The error number for the client. The reason is printed here, because the client never sees it, except at the
-/// limit, where every write would print it.
+/// The error number for the client. The reason is printed here, because the client never sees it. An error at
+/// the limit is not printed, because every write would print it.
 fn errno(error: Error) -> Errno {
     if matches!(error, Error::Damaged { .. } | Error::Backing { .. }) {
         eprintln!("memfold: {error}");
@@ -93,7 +94,7 @@ impl File {
         Some(FileAttr {
             ino: inode,
             size,
-            // What is allocated, as for any sparse file.
+            // The allocated size, as for any sparse file.
             blocks: if inode == FILE { self.disk.logical_bytes() / 512 } else { 0 },
             atime: self.made,
             mtime: self.made,
@@ -113,7 +114,7 @@ impl File {
 
 impl Filesystem for File {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // As many simultaneous requests as the kernel likes: loop devices have deep queues.
+        // More simultaneous requests than the default: loop devices have deep queues.
         let _ = config.set_max_background(64);
         let _ = config.set_max_write(MOST as u32);
         // Before Linux 6.6, a file that bypasses the page cache cannot have shared mappings: ENODEV.
@@ -135,7 +136,7 @@ impl Filesystem for File {
         }
     }
 
-    /// The size of the device cannot change; no other attribute matters, so they may be set.
+    /// Size, mode and owner cannot change. Setting times succeeds, without effect.
     fn setattr(
         &self,
         _: &Request,
@@ -156,7 +157,8 @@ impl Filesystem for File {
     ) {
         let changes = mode.is_some() || user.is_some() || group.is_some();
         match self.attributes(inode) {
-            // A program that rewrites the file truncates it first. As with a block device, that has no effect.
+            // A program that rewrites the file first truncates it to zero, which has no effect, as on a block
+            // device.
             Some(_) if changes || size.is_some_and(|size| size != 0 && size != self.disk.size()) => {
                 reply.error(Errno::EPERM)
             }
@@ -253,8 +255,8 @@ impl Filesystem for File {
                 Err(error) => reply.error(errno(error)),
             },
             PUNCH_HOLE | ZERO_RANGE => reply.ok(),
-            // Nor can room be reserved for unknown data: how much they take depends on how they compress.
-            // `posix_fallocate` then writes, and learns when the device is full.
+            // Room cannot be reserved for unknown data, since how much they take depends on how well they
+            // compress. `posix_fallocate` then writes instead, and learns when the device is full.
             _ => reply.error(Errno::EOPNOTSUPP),
         }
     }
@@ -274,7 +276,7 @@ impl Filesystem for File {
             }
             at = extent.offset + extent.len;
         }
-        // After the end there is a hole, and no data.
+        // Beyond the last data there is a hole and no more data.
         if whence == SEEK_HOLE { reply.offset(size as i64) } else { reply.error(Errno::ENXIO) }
     }
 
@@ -296,7 +298,7 @@ impl Filesystem for File {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // If the limit may be smaller than the data, the figures are those of memory.
+        // If the limit may be reached before the device is full, the figures are those of memory.
         let (all, used) = match self.disk.has_limit() {
             true => (self.disk.budget().limit(), self.disk.held()),
             false => (self.disk.size(), self.disk.logical_bytes()),

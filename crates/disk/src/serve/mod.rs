@@ -1,5 +1,5 @@
-//! What the programs that offer a device need beside it: [`fuse`] serves it as a file, [`status`] tells
-//! others about it, and [`swap`] prepares the process to serve swap.
+//! For programs that export a device: [`fuse`] serves it as a file, [`status`] reports about it to others,
+//! and [`swap`] prepares the process to serve swap.
 
 #[cfg(feature = "fuse")]
 pub mod fuse;

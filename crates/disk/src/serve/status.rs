@@ -1,5 +1,5 @@
-//! What a running device reports about itself: one JSON object per connection to a socket of its own, in a
-//! directory that contains the sockets of all devices.
+//! What a running device reports about itself: one JSON object for each connection to its socket. A directory
+//! contains the sockets of all devices.
 //!
 //! The sockets are named `PID.sock`. Root's devices are in `/run/memfold/disk`, those of other users in
 //! `$XDG_RUNTIME_DIR/memfold/disk` or, without that variable, in `/tmp/memfold-UID/disk`. Field names are a
@@ -28,12 +28,12 @@ const STACK: usize = 128 << 10;
 /// The longest answer of a device.
 const LONGEST: usize = 64 << 10;
 
-/// How users of a device know it.
+/// How users identify a device.
 #[derive(Debug, Clone, Serialize)]
 pub struct About {
     /// Its name.
     pub name: String,
-    /// How it is reached: `nbd` or `fuse`.
+    /// How the device is accessed: `nbd` or `fuse`.
     pub door: &'static str,
     /// Its address: a socket or a file. In JSON, an address that is not text is also in `address_hex`.
     #[serde(serialize_with = "text")]
@@ -41,7 +41,7 @@ pub struct About {
 }
 
 impl About {
-    /// Its name and address, as in messages.
+    /// Its name and address, for messages.
     pub fn shown(&self) -> String {
         let name = memfold_escape::shown(self.name.as_bytes());
         match &self.address {
@@ -119,7 +119,7 @@ fn own_place() -> PathBuf {
     base.join("disk")
 }
 
-/// Answers until it is dropped.
+/// A server that answers until it is dropped.
 pub struct Server {
     path: PathBuf,
     stop: Arc<AtomicBool>,
@@ -130,7 +130,7 @@ impl Server {
     /// Starts a thread that answers.
     pub fn start(disk: &Arc<Disk>, about: About) -> io::Result<Self> {
         let place = own_place();
-        // Nobody else may create files there.
+        // No other user may create files there.
         let mode = if user() == 0 { 0o755 } else { 0o700 };
         DirBuilder::new().recursive(true).mode(mode).create(&place)?;
         let it = fs::symlink_metadata(&place)?;
@@ -141,7 +141,7 @@ impl Server {
             )));
         }
         let path = place.join(format!("{}.sock", std::process::id()));
-        // The socket of an ended process that had the same id.
+        // This may be the socket of a dead process that had the same ID.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         let (disk, stop) = (Arc::clone(disk), Arc::new(AtomicBool::new(false)));
@@ -153,7 +153,7 @@ impl Server {
                         return;
                     }
                     let Ok(mut stream) = stream else { continue };
-                    // A client that has gone away needs no answer.
+                    // Errors are ignored: a client that has gone away needs no answer.
                     let _ = stream.set_write_timeout(Some(PATIENCE));
                     let _ = stream.write_all(disk.status(&about).as_bytes());
                 }
@@ -165,7 +165,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
-        // The thread waits for a connection.
+        // The thread waits for a connection, so this wakes it.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take().filter(|_| woken) {
@@ -174,7 +174,7 @@ impl Drop for Server {
     }
 }
 
-/// The sockets of all devices that this user may ask. Removes those of killed devices on the way.
+/// The sockets of all devices that this user may query. Removes sockets of killed devices.
 pub fn sockets() -> Vec<PathBuf> {
     let mut places = vec![(own_place(), user()), ("/run/memfold/disk".into(), 0)];
     if user() == 0 {
@@ -202,7 +202,7 @@ pub fn sockets() -> Vec<PathBuf> {
     sockets
 }
 
-/// Whether only this user, or root, can have put something there or redirected the path.
+/// Whether only `owner` or root can have placed something there or redirected the path.
 fn is_of(place: &Path, owner: u32) -> bool {
     [Some(place), place.parent()].into_iter().flatten().all(|directory| {
         fs::symlink_metadata(directory)
@@ -210,14 +210,15 @@ fn is_of(place: &Path, owner: u32) -> bool {
     })
 }
 
-/// Whether it is the socket of a live process. A killed device leaves its socket behind: that one is removed.
+/// Whether this is the socket of a live process. A killed device leaves its socket behind, which is removed
+/// here.
 fn is_alive(path: &Path, owner: u32) -> bool {
     let is_socket = |it: fs::Metadata| it.file_type().is_socket() && it.uid() == owner;
     let process = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".sock")?.parse::<u32>().ok());
     let (Some(process), true) = (process, fs::symlink_metadata(path).is_ok_and(is_socket)) else {
         return false;
     };
-    // A process in another container cannot be seen from here, but answers.
+    // A process in another container is not visible from here, but answers.
     let refuses =
         |path| UnixStream::connect(path).is_err_and(|it| it.kind() == io::ErrorKind::ConnectionRefused);
     let is_gone = !Path::new("/proc").join(process.to_string()).exists() && refuses(path);
@@ -227,7 +228,7 @@ fn is_alive(path: &Path, owner: u32) -> bool {
     !is_gone
 }
 
-/// The answer of the device at a socket: `None` if it has just ended.
+/// The answer of the device at a socket; `None` if it has just ended.
 pub fn ask(socket: &Path) -> io::Result<Option<String>> {
     let mut stream = match UnixStream::connect(socket) {
         Ok(stream) => stream,

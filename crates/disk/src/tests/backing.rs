@@ -1,4 +1,4 @@
-//! The backing device: what is spilled to it, and what happens when it fails.
+//! Tests of the backing device: what is spilled to it, and what happens when it fails.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -52,7 +52,7 @@ fn past_the_limit_blocks_go_to_the_backing_device() {
     assert!(stats.peak_memory_bytes <= 16 << 20 && stats.spilled_bytes > 48 << 20, "{stats:?}");
     check(&disk, 16_000);
     assert!(disk.stats().spill_faults > 10_000);
-    // It has no name.
+    // The file has no name.
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
     disk.trim(0, 16_000 * P).unwrap();
     assert_eq!(disk.stats().spilled_bytes, 0);
@@ -72,8 +72,7 @@ fn a_full_backing_device_is_a_full_device() {
     check(&disk, pages);
     disk.trim(0, 512 * P).unwrap();
     disk.write(5 * P, &noise(&mut Random(9))).unwrap();
-    // Nor is room lost to batches of which little is still needed: most of the data are rewritten again and
-    // again.
+    // No room is lost to batches of which little is still needed: most of the data are rewritten repeatedly.
     let mut random = Random(3);
     for _ in 0..20_000 {
         let page = 512 + random.below(pages - 512);
@@ -93,13 +92,13 @@ fn what_does_not_compress_goes_there_when_it_is_cold() {
         .unwrap();
     until("it is cold", || disk.stats().spilled_bytes >= 100 * P);
     assert_eq!(disk.stats().spilled_bytes, 100 * P);
-    // Pages that are read often come back to stay.
+    // Pages that are read often stay in memory.
     (0..3).for_each(|_| check(&disk, 100));
     assert!(disk.stats().spilled_bytes < 100 * P);
     drop(keeper);
 }
 
-/// The file that a device has without a name.
+/// The unnamed file of a device.
 fn file_of(place: &Path) -> std::fs::File {
     let place = fs::canonicalize(place).unwrap();
     let own = fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
@@ -112,13 +111,13 @@ fn a_backing_device_that_lies_or_is_gone_is_an_error_and_never_data() {
     let place = tempfile::tempdir().unwrap();
     let disk = Disk::new(backed(place.path(), None, 16 << 20)).unwrap();
     fill(&disk, 8000);
-    // Data in flight are in memory and can be read even afterwards.
+    // Data in flight are still in memory, and can be read even after the file is damaged.
     until("all that was sent is there", || {
         disk.stats().backing_bytes + (1 << 20) > disk.stats().spilled_bytes
     });
     let file = file_of(place.path());
     let count = file.metadata().unwrap().len() / P;
-    // A bit, another page, nothing at all.
+    // A flipped bit, the content of another page, no data.
     let mut page = [0; PAGE];
     file.read_exact_at(&mut page, 10 * P).unwrap();
     page[100] ^= 1;

@@ -14,7 +14,7 @@ fn damage(disk: &Disk, page: u64) {
     };
     let owner = owner_of(page - place as u64 + holder as u64);
     let Held::Blob(r) = held else { panic!("{held:?}") };
-    // SAFETY: nobody else has the device; the test is about bytes of the store that change unnoticed.
+    // SAFETY: no other thread uses the device; the test is about bytes of the store that change unnoticed.
     unsafe {
         let (_, payload) = disk.store.get(r, owner).unwrap();
         payload.as_ptr().add(payload.len() / 2).cast_mut().write_volatile(payload[payload.len() / 2] ^ 4);

@@ -1,4 +1,4 @@
-//! The device compared with plain arrays, with everything at once, and with damage.
+//! The device compared with plain arrays, under concurrent use, and with damage.
 
 mod backing;
 mod damage;

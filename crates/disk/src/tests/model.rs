@@ -1,4 +1,4 @@
-//! One thread, and an array on which the same operations are done.
+//! One thread performs the same operations on a device and on an array.
 
 use super::{P, Random, options};
 use crate::{BackingTier, Disk, Error, PAGE};
@@ -25,7 +25,7 @@ impl Model {
         Model { disk: Disk::new(options).unwrap(), bytes: vec![0; size], random: Random(seed), _place: place }
     }
 
-    /// Mostly pages and blocks, and mostly close to each other.
+    /// A random range: mostly whole pages and blocks, and mostly close to each other.
     fn range(&mut self) -> std::ops::Range<usize> {
         let size = self.bytes.len() as u64;
         let random = &mut self.random;
@@ -51,7 +51,7 @@ impl Model {
                 for page in bytes.chunks_mut(PAGE) {
                     let from = self.random.below((self.bytes.len() / PAGE) as u64) as usize * PAGE;
                     match self.bytes.get(from..from + page.len()) {
-                        // Content that also exists elsewhere.
+                        // Content that another page has, too.
                         Some(there) if self.random.below(4) == 0 => page.copy_from_slice(there),
                         _ => self.random.fill(page),
                     }
@@ -69,7 +69,7 @@ impl Model {
                 self.bytes[range].fill(0);
             }
             9 => {
-                // A few blocks, as the background thread does it.
+                // Merge a few blocks, as the background thread does.
                 let number = self.random.below(self.bytes.len() as u64 / P / 544 + 1);
                 let first = self.random.below(544) as usize & !7;
                 let mut making = crate::locked(&self.disk.making);
@@ -87,7 +87,7 @@ impl Model {
         }
     }
 
-    /// Holes are zeros, and every page of zeros is a hole.
+    /// Checks that holes are zeros, and that every page of zeros is a hole.
     fn check_extents(&self, offset: u64, len: u64) {
         let (mut at, end) = (offset, offset + len);
         let mut before = None;
@@ -147,7 +147,7 @@ fn play(size: usize, seed: u64, block_pages: usize, resident: u64, more: More, s
     model.disk.trim(0, size).unwrap();
     model.bytes.fill(0);
     model.check();
-    // Meanwhile, data that are no longer needed are deleted from the backing device.
+    // Wait until data that are no longer needed are deleted from the backing device.
     let begin = std::time::Instant::now();
     while model.disk.stats().backing_bytes > 0 && begin.elapsed().as_secs() < 10 {
         std::thread::sleep(std::time::Duration::from_millis(10));

@@ -1,4 +1,4 @@
-//! Limits: what is refused, and what is released.
+//! Tests of limits: what is refused, and what is released.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ fn at_the_limit_writes_are_refused_and_nothing_is_lost() {
     };
     assert_eq!(refused, Error::Full);
     assert!(written * P > 20 << 20, "{written}");
-    // Existing data can be read, and rewritten in place.
+    // Existing data can still be read, and rewritten in place.
     let mut random = Random(1);
     for page in 0..written {
         let mut back = [0; PAGE];
@@ -83,7 +83,7 @@ fn trimmed_memory_is_given_back_within_a_second() {
         disk.write(page * P, &text(&mut random)).unwrap();
     }
     let full = disk.stats().memory_bytes - empty;
-    // All but every hundredth page: the rest is scattered over all of the memory.
+    // Trim all but every hundredth page; the remaining ones are scattered over all of the memory.
     for page in (0..20_000).filter(|page| page % 100 != 0) {
         disk.trim(page * P, P).unwrap();
     }
@@ -101,16 +101,16 @@ fn trimmed_memory_is_given_back_within_a_second() {
 #[test]
 fn what_was_worked_in_is_given_back_when_nothing_happens() {
     let mut options = options(1 << 30);
-    // It needs more working memory than others.
+    // This codec needs more working memory than others.
     options.fast = memfold_codec::codec("zstd:3").unwrap();
     let (disk, _keeper) = kept(Disk::new(options).unwrap());
-    // Memory that is not for codecs stays, and so do the ends of that for codecs.
+    // Memory that is not for codecs stays, and so do the partial pages at the ends of the codecs' memory.
     let works = std::thread::available_parallelism().map_or(1, usize::from) + 1;
     let rested = (works * (PAGE + 2 * disk.layout.bytes() + 2 * PAGE)) as u64;
     let mut random = Random(13);
     let pages: Vec<_> = (0..2000).map(|_| text(&mut random)).collect();
     for turn in 0..3 {
-        // Beside other tests, this thread may itself be idle for that long.
+        // Other tests may stop this thread for so long that the device becomes idle.
         let write = || {
             for (page, content) in (0..).zip(&pages) {
                 disk.write(page * P, content).unwrap();
@@ -159,8 +159,8 @@ fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", disk.stats());
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Pages in use are decompressed once, whether they stay as they are or lie in the image of a dense block:
-    // on a busy machine they may have become dense between two rounds.
+    // Pages in use are decompressed once, whether they stay in the fast tier or are in the image of a dense
+    // block: on a busy machine they may have become dense between two rounds.
     let before = disk.stats().faults;
     for hot in (0..50).flat_map(|_| 0..16) {
         disk.read(hot * P, &mut page).unwrap();
@@ -235,13 +235,13 @@ fn blocks_that_are_wanted_twice_come_back_and_a_scan_brings_none() {
     assert!(dense > 350 * P, "{dense}");
     (0..400).for_each(check);
     assert_eq!(disk.stats().promotions, 0, "a scan");
-    // Every second block, by one of its pages.
+    // Read one page of every second block.
     (0..400).step_by(2 * disk.layout.pages()).for_each(check);
     let stats = disk.stats();
     assert!((180..=200).contains(&stats.promotions), "{stats:?}");
     assert!(stats.dense_bytes < dense * 6 / 10, "{stats:?}");
     (0..400).for_each(check);
-    // The same by reads of whole blocks.
+    // The same with reads of whole blocks.
     disk.condense().unwrap();
     cool();
     let before = disk.stats().promotions;
@@ -259,7 +259,7 @@ fn blocks_that_are_wanted_twice_come_back_and_a_scan_brings_none() {
 fn at_the_limit_what_is_dense_can_be_written_again_and_parts_can_be_trimmed() {
     let mut options = options(1 << 30);
     options.limit = 24 << 20;
-    // However many CPUs there are: working memory is a part of this limit.
+    // A fixed number, independent of the CPUs: working memory is a part of this limit.
     options.works = Some(2);
     let disk = Disk::new(options).unwrap();
     let mut random = Random(2);
@@ -325,7 +325,7 @@ fn pages_that_are_resident_are_given_back_with_a_trim() {
     assert_eq!(disk.stats().resident_bytes, 0);
 }
 
-/// When a file system writes back, only the kernel's log reports it.
+/// When the write-back of a file system fails, only the kernel's log reports it.
 #[test]
 fn a_device_that_is_full_says_so_once() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -355,7 +355,7 @@ fn a_device_that_is_full_says_so_once() {
     );
 }
 
-/// Before it is full, while the user can still do something about it.
+/// The device is reported as nearly full while the user can still do something about it.
 #[test]
 fn a_device_that_is_nearly_full_says_so_once() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());

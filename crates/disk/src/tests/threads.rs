@@ -1,4 +1,4 @@
-//! Several threads, with a background thread that never rests.
+//! Several threads, with a background thread that never sleeps.
 
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::thread;
@@ -68,7 +68,7 @@ fn a_page_is_never_half_of_one_and_half_of_another() {
     let disk = Disk::new(options).unwrap();
     let begun = Instant::now();
     let write = |page: u64, number: u64| {
-        // Not one repeated word, and different at each place.
+        // Content that is not one repeated word, and differs at each place.
         let mut bytes = [0u8; PAGE];
         bytes.chunks_exact_mut(8).zip(number * 512..).for_each(|(word, value)| {
             word.copy_from_slice(&value.to_le_bytes());
@@ -104,8 +104,8 @@ fn a_page_is_never_half_of_one_and_half_of_another() {
     });
 }
 
-/// A change of a part of a page reads the page first: concurrent writes, and moves of its block, must not be
-/// undone.
+/// Changing a part of a page reads the page first; this must not undo concurrent writes, or moves of its
+/// block.
 #[test]
 fn parts_of_few_pages_are_not_lost_while_their_blocks_come_and_go() {
     const PAGES: u64 = 8;

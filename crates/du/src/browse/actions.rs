@@ -9,7 +9,7 @@ use crate::source::Source;
 /// The progress of a long operation.
 #[derive(Debug, Clone, Default)]
 pub struct Step {
-    /// The names that were scanned, read or deleted so far,
+    /// The number of names scanned, read or deleted so far,
     pub items: u64,
     /// and the bytes that they take.
     pub bytes: u64,
@@ -34,9 +34,9 @@ impl From<&Progress> for Step {
 /// What is reported during a deletion.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// The progress; may be reported as often as desired.
+    /// The progress; it may be reported at any rate.
     Step(&'e Step),
-    /// Something could not be deleted: the reason, with its path. On [`Control::Go`] the rest is deleted.
+    /// Something could not be deleted: the reason, with its path. After [`Control::Go`] the rest is deleted.
     Failed(&'e dyn std::error::Error),
 }
 
@@ -49,23 +49,23 @@ pub enum Control {
     Stop,
 }
 
-/// The browsed tree and the possible actions. Failures are shown, and the browser continues with the source as it
-/// then is.
+/// The browsed tree and the possible actions. Failures are shown, and the browser continues with the current
+/// state of the source.
 pub trait Actions {
     /// The tree.
     fn source(&self) -> &dyn Source;
 
-    /// Why nothing can be deleted, if so.
+    /// The reason, if nothing can be deleted.
     fn no_delete(&self) -> Option<&str> {
         Some("Deleting is not possible here.")
     }
 
-    /// Why nothing can be read again, if so.
+    /// The reason, if nothing can be read again.
     fn no_refresh(&self) -> Option<&str> {
         Some("Refreshing is not possible here.")
     }
 
-    /// Why there is no shell, if so.
+    /// The reason, if no shell can be run.
     fn no_shell(&self) -> Option<&str> {
         Some("A shell is not possible here.")
     }
@@ -87,7 +87,7 @@ pub trait Actions {
         Err(Error::Stopped)
     }
 
-    /// Runs a shell in a directory until it ends. The terminal is free meanwhile.
+    /// Runs a shell in a directory until it exits. Meanwhile the browser does not use the terminal.
     fn shell(&mut self, directory: u32) -> io::Result<()> {
         let _ = directory;
         Err(io::ErrorKind::Unsupported.into())

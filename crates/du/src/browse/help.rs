@@ -1,4 +1,5 @@
-//! The text of the help window. The man page is made from it, too (crates/pages), so it depends on nothing else.
+//! The text of the help window. The man page is also generated from it (crates/pages), so it depends on
+//! nothing else.
 
 /// Its tabs.
 pub(super) const TABS: [&str; 3] = ["Keys", "Format", "About"];
@@ -54,7 +55,7 @@ const ABOUT: [(&str, &str); 4] = [
     ("", env!("CARGO_PKG_REPOSITORY")),
 ];
 
-/// The lines of a tab: what is shown at the left, and its meaning.
+/// The lines of a tab: the key or flag at the left, and its meaning.
 pub(super) fn lines(tab: usize) -> &'static [(&'static str, &'static str)] {
     match tab {
         0 => &KEYS,

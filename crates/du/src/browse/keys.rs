@@ -17,7 +17,7 @@ pub enum Act {
     Nothing,
     /// End the browser.
     Quit,
-    /// Delete the entry in a slot; the user was asked, if that is wanted.
+    /// Delete the entry in a slot. The user has confirmed it, if the options ask for that.
     Delete {
         /// The directory's number.
         directory: u32,
@@ -45,7 +45,7 @@ impl Browser<'_, '_> {
             KeyCode::Char('c') if is_control => return Act::Quit,
             KeyCode::Char('z') if is_control => return Act::Suspend,
             KeyCode::Char('q') if self.broken => return Act::Quit,
-            // Redraws, as it does everywhere: the caller redraws after each key.
+            // Redraws, as these keys do in other programs: the caller redraws after each key.
             KeyCode::Char(_) if is_control || key.modifiers.contains(KeyModifiers::ALT) => {
                 return Act::Nothing;
             }
@@ -161,7 +161,7 @@ impl Browser<'_, '_> {
             self.say("Delete", why);
             return Ok(Act::Nothing);
         }
-        // What is not on the screen cannot be deleted.
+        // An entry that is not on the screen cannot be deleted.
         let (Some(slot), Some(item)) = (self.slot()?, self.item()) else { return Ok(Act::Nothing) };
         let directory = self.directory();
         if !boxes::is_question_seen(self.size) {
@@ -220,7 +220,7 @@ impl Browser<'_, '_> {
             KeyCode::Right | KeyCode::Tab | KeyCode::Char('l') => last_tab.min(help.tab + 1),
             KeyCode::Left | KeyCode::BackTab | KeyCode::Char('h') => help.tab.saturating_sub(1),
             KeyCode::Down | KeyCode::PageDown | KeyCode::Char('j' | ' ') => {
-                // Drawing knows how many lines there is room for.
+                // Drawing corrects this for the number of lines that fit.
                 help.top = (help.top + 1).min(help::lines(help.tab).len().saturating_sub(1));
                 return;
             }
@@ -257,7 +257,7 @@ impl Browser<'_, '_> {
                 }
             }
             KeyCode::Enter => self.window = Window::None,
-            // The list is still visible.
+            // Other keys act on the list, which is still visible.
             _ => return self.list_key(actions, key),
         }
         Ok(Act::Nothing)

@@ -7,12 +7,12 @@
 //!               └── draw: what is on the screen, and nothing else
 //! ```
 //!
-//! The rooms: `view` (what is listed, in which order), `draw` (the list, windows, colours), `text` (names,
-//! numbers and times as shown), `terminal` (screen, keys, signals). Beside them is what the browser does: its
-//! state, windows, keys and actions.
+//! The folders: `view` (what is listed, and in which order), `draw` (list, windows, colours), `text`
+//! (formatting names, numbers and times), `terminal` (screen, keys, signals). The files beside them are the
+//! browser itself: its state, windows, keys and actions.
 //!
-//! [`run`] owns the terminal ([`Screen`], which `memfold top` uses, too); [`Browser`] knows nothing about it: it
-//! takes keys, and draws to any frame. Of a browsed tree, plain memory holds only what is on the screen.
+//! [`run`] owns the terminal ([`Screen`], which `memfold top` also uses). [`Browser`] is independent of it:
+//! it takes keys, and draws to any frame. Plain memory holds only the part of the tree that is on the screen.
 
 mod actions;
 mod draw;

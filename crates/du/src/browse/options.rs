@@ -37,7 +37,7 @@ pub enum Links {
     None,
     /// The part that has names elsewhere.
     Shared,
-    /// The part that has none.
+    /// The part that has no names elsewhere.
     Unique,
 }
 
@@ -64,9 +64,9 @@ pub enum Colours {
 }
 
 impl Default for Colours {
-    /// No colours if `NO_COLOR` is set to anything (<https://no-color.org>), or if the terminal has fewer than
-    /// eight: the selection is then shown in reverse. `COLORTERM` may tell more about a terminal than its TERM
-    /// does.
+    /// No colours if `NO_COLOR` is set to anything (<https://no-color.org>), or if the terminal has fewer
+    /// than eight colours; the selection is then shown in reverse. `COLORTERM` may announce more colours than
+    /// the entry of TERM has.
     fn default() -> Self {
         let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_plain = || !is_set("COLORTERM") && terminfo::colours().is_some_and(|count| count < 8);
@@ -77,7 +77,7 @@ impl Default for Colours {
 /// The settings; see the module.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The order, and what is left out.
+    /// The order, and which entries are left out.
     pub sort: Sort,
     /// Shows apparent sizes instead of disk usage.
     pub apparent: bool,

@@ -123,7 +123,7 @@ fn refresh(
 }
 
 impl Browser<'_, '_> {
-    /// To be called after a deletion, whether it succeeded, failed, or succeeded in part.
+    /// To be called after a deletion, whether it succeeded, failed, or partly succeeded.
     pub fn deleted(&mut self, actions: &dyn Actions, slot: u32, result: Result<(), Error>) {
         let source = actions.source();
         // A deleted entry is no longer shown, so the next one is in its row.
@@ -136,7 +136,7 @@ impl Browser<'_, '_> {
         self.say_failure(result.and(opened));
     }
 
-    /// To be called after the opened directory was read again or that failed. `name` was selected.
+    /// To be called after the opened directory was read again, or after that failed. `name` was selected.
     pub fn refreshed(&mut self, actions: &dyn Actions, name: Vec<u8>, result: Result<(), Error>) {
         let opened = self.reopen(actions.source(), name);
         self.say_failure(result.and(opened));

@@ -9,8 +9,8 @@
 //!                 ─┘
 //! ```
 //!
-//! Drawing reads nothing: [`Browser::prepare`] has read the tree before, and only those rows that are on the
-//! screen.
+//! Drawing does not read the tree: [`Browser::prepare`] has already read the rows that are on the screen, and
+//! no others.
 
 use jiff::tz::TimeZone;
 use memfold::heap::Session;
@@ -24,7 +24,7 @@ use super::windows::Window;
 use crate::Error;
 use crate::source::{ROOT, Source};
 
-/// For how many ancestors the position on the screen is remembered.
+/// The number of ancestors for which the position on the screen is remembered.
 const REMEMBERED: usize = 256;
 
 /// Lines that are not rows: head, path, foot.
@@ -148,7 +148,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.position().map(|position| self.view.slot(position)).transpose()
     }
 
-    /// The selected entry, if it is loaded, as everything on the screen is.
+    /// The selected entry, if it is loaded; all entries on the screen are.
     pub(super) fn item(&self) -> Option<&Item> {
         let (from, _) = self.loaded_at?;
         self.loaded.get(usize::try_from(self.position()?.checked_sub(from)?).ok()?)
@@ -171,8 +171,8 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.path.0 = 0;
         let above = self.above_rows();
         let (position, row) = match select {
-            // The row for the parent, as in ncdu: a key that was meant for the directory itself does nothing in
-            // it.
+            // The row for the parent, as in ncdu: a repeated key that was meant for the directory itself has
+            // no effect there.
             Select::First => (None, 0),
             Select::Row(row) => (None, row),
             Select::Slot(slot) => (self.view.position(source, slot)?, above),
@@ -193,7 +193,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         (self.top..self.top + self.height).contains(&self.selected)
     }
 
-    /// Makes the screen's contents be read again before they are drawn.
+    /// Discards the loaded rows, so that they are read again before they are drawn.
     pub(super) fn forget(&mut self) {
         self.loaded_at = None;
     }
@@ -240,7 +240,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         Ok(())
     }
 
-    /// To be called after the order or the filter was changed: the same entry stays selected.
+    /// To be called after a change of the order or the filter: the same entry stays selected.
     pub(super) fn sort(&mut self, source: &dyn Source) -> Result<(), Error> {
         let select = match self.slot()? {
             Some(slot) => Select::Slot(slot),
@@ -249,8 +249,8 @@ impl<'s, 'h> Browser<'s, 'h> {
         self.open(source, self.view.directory, select)
     }
 
-    /// To be called after the tree was changed below the opened directory: the entry with this name stays
-    /// selected, otherwise the one in its row.
+    /// To be called after the tree was changed below the opened directory. The entry with this name stays
+    /// selected; if it is gone, the one in its row is selected.
     pub(super) fn reopen(&mut self, source: &dyn Source, name: Vec<u8>) -> Result<(), Error> {
         self.open(source, self.view.directory, Select::Name(name, self.selected))
     }
@@ -272,7 +272,7 @@ impl<'s, 'h> Browser<'s, 'h> {
         } else if self.selected >= self.top + self.height {
             self.top = self.selected + 1 - self.height;
         }
-        // No empty lines while there is something to show.
+        // No line stays empty while there are rows to show.
         self.top = self.top.min(self.rows().saturating_sub(self.height));
         let from = self.top.saturating_sub(self.above_rows());
         let to = (self.top + self.height).saturating_sub(self.above_rows()).min(self.view.len());

@@ -72,7 +72,7 @@ pub(super) struct Help {
 pub(super) struct Info {
     /// Its other names are shown.
     pub links: bool,
-    /// The entry's file: its names are searched again only when it changes.
+    /// The entry's file; its names are searched again only when another file is selected.
     pub of: Option<(u32, Link, Vec<u8>)>,
     pub names: Vec<Name>,
     /// The selected name.
@@ -142,7 +142,7 @@ impl Info {
             return Ok(());
         };
         if !self.links {
-            // There may be many.
+            // There may be many names, so their memory is freed.
             (self.names, self.paths) = (Vec::new(), Vec::new());
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Whether the file system still contains what the tree has.
+//! Checks whether the file system still contains what the tree has.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::entry::{Entry, Kind};
 use crate::scan::clock::{self, may_be_as_seen};
 
-/// Whether the entry is still what was read, as far as that is known.
+/// Whether the entry is still the one that was read, as far as its attributes tell.
 pub fn is_same(
     directory: &OwnedFd,
     name: &CStr,
@@ -21,13 +21,13 @@ pub fn is_same(
     if entry.followed.is_none() {
         return is_as_read(entry, stat, seen_until);
     }
-    // The link is deleted, but the known attributes are those of its target.
+    // The link would be deleted, but the known attributes are those of its target.
     if FileType::from_raw_mode(stat.stx_mode.into()) != FileType::Symlink {
         return false;
     }
     match look(directory, name, AtFlags::empty()) {
         Ok(target) => is_as_read(entry, &target, seen_until),
-        // It may just have been deleted.
+        // The target may just have been deleted.
         Err(_) => deletes,
     }
 }
@@ -37,8 +37,8 @@ pub fn look(directory: &OwnedFd, name: &CStr, flags: AtFlags) -> Result<Statx, E
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
-/// A file written since it was read may have the same length, but it has a later time, and a file that had holes
-/// takes more space. For links and other non-files, times tell nothing more.
+/// A file written since it was read may have the same length, but it has a later time, and a file that had
+/// holes takes more space. For links and other non-files, times add no information.
 fn is_as_read(entry: &Entry<'_>, stat: &Statx, seen_until: i64) -> bool {
     let kind = FileType::from_raw_mode(stat.stx_mode.into());
     let modified = clock::nanoseconds(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into());

@@ -1,14 +1,14 @@
-//! Deletes in the file system what a tree shows, and nothing else.
+//! Deletes entries of a tree in the file system, and nothing that the tree does not show.
 //!
 //! First everything is examined: the file system must contain what the tree has, name by name, with the same
-//! attributes, and nothing may be mounted there. Then it is deleted, from the innermost directories outwards, and
-//! each entry is examined once more just before. Directories are opened from their parents, beginning with the
-//! very directory that was scanned, and links are never followed, so a replacement put in a directory's place
-//! meanwhile is not entered. A directory into which something is put at the last moment cannot be deleted,
-//! because it is not empty.
+//! attributes, and nothing may be mounted there. Then it is deleted, from the innermost directories outwards,
+//! and each entry is examined again just before. Directories are opened from their parents, beginning with
+//! the same directory that was scanned, and links are never followed, so a replacement put in a directory's
+//! place meanwhile is not entered. If something is put into a directory at the last moment, the directory is
+//! not empty and cannot be deleted.
 //!
-//! The tree does not record the identity of directories, which would take memory, only the names in them and the
-//! devices they are on.
+//! To save memory, the tree does not record the identity of directories, only the names in them and their
+//! devices.
 
 mod examine;
 
@@ -44,14 +44,14 @@ pub struct Progress {
 /// What is reported meanwhile.
 #[derive(Debug)]
 pub enum Event<'e> {
-    /// The progress, now and then.
+    /// The progress, reported from time to time.
     Step(&'e Progress),
-    /// Something cannot be examined or deleted. If the caller continues, it stays together with the directories
-    /// that contain it, and the rest is deleted.
+    /// Something cannot be examined or deleted. If the caller continues, it stays, together with the
+    /// directories that contain it, and the rest is deleted.
     Failed(&'e Failure),
 }
 
-/// A directory in another one.
+/// A subdirectory that waits.
 struct Below {
     slot: u32,
     number: u32,
@@ -65,7 +65,7 @@ struct Level {
     /// See [`Row`](crate::tree::Row).
     seen_until: i64,
     part: usize,
-    /// From the current part, the next one last.
+    /// Directories of the current part, the next one last.
     waiting: Vec<Below>,
     /// Something in it stays.
     stays: bool,
@@ -77,7 +77,7 @@ struct Work<'a, 't> {
     /// Whether to continue.
     tell: &'a mut dyn FnMut(Event<'_>) -> bool,
     deletes: bool,
-    /// What could not be examined and was ignored: directories and slots.
+    /// The entries that could not be examined and were ignored, as directories and slots.
     kept: BTreeSet<(u32, u32)>,
     /// Anything at all stays.
     stays: bool,
@@ -88,8 +88,8 @@ struct Work<'a, 't> {
 /// Deletes an entry of a directory, with everything below it, in the file system and then in the tree, which must
 /// have been scanned with these options. `tell` says whether to continue.
 ///
-/// Deleted entries are never left in the tree: if something remains, with or without a failure, it was read
-/// again. A failure other than [`Failure::Partly`] means that nothing was deleted.
+/// The tree never shows deleted entries: if something remains, with or without a failure, the directory is
+/// read again. A failure other than [`Failure::Partly`] means that nothing was deleted.
 pub fn delete(
     tree: &mut Tree<'_>,
     directory: u32,
@@ -120,7 +120,7 @@ pub fn delete(
     let mut read = Ok(());
     if let Kind::Directory(number) = entry.kind {
         read = scan::read_what_is_left(tree, number, options, |read| {
-            // Stopping here would lose entries that were shown.
+            // Reading cannot be stopped here, which would lose entries that were shown.
             let path = read.path.lock().map(|path| path.clone()).unwrap_or_default();
             let seen = read.items.load(std::sync::atomic::Ordering::Relaxed);
             tell(Event::Step(&Progress { seen, deleted, path }));
@@ -164,7 +164,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Asks whether to continue without something. During the examination, a difference from what was shown ends
+    /// Asks whether to continue without something. During the examination, a difference from the tree ends
     /// the operation before anything is deleted.
     fn ask(&mut self, failure: Failure) -> Result<(), Failure> {
         let may_stay = match &failure {
@@ -178,7 +178,7 @@ impl Work<'_, '_> {
         if (self.tell)(Event::Failed(&failure)) { Ok(()) } else { Err(Failure::Stopped) }
     }
 
-    /// The same, and remembers what is left out.
+    /// The same, and remembers the entry that is left out.
     fn ask_about(&mut self, directory: u32, slot: u32, failure: Failure) -> Result<(), Failure> {
         self.ask(failure)?;
         if !self.deletes {
@@ -190,7 +190,7 @@ impl Work<'_, '_> {
     /// Fails unless a directory is on the device where it was read.
     fn must_be_there(&self, open: &Open) -> Result<(), Failure> {
         let row = self.tree.row(open.number)?;
-        // If it could not be opened then, nobody knows.
+        // If it could not be opened when it was read, its device is unknown.
         let is_known = row.flags & flags::FAILED == 0;
         let device = self.tree.devices().get(row.device as usize);
         if is_known && device != Some(&open.device) { Err(Failure::Changed(open.path())) } else { Ok(()) }
@@ -220,7 +220,7 @@ impl Work<'_, '_> {
         Ok(())
     }
 
-    /// Something stays, and so does the innermost of these directories.
+    /// Records that something stays, and so the innermost of these directories.
     fn stays_in(&mut self, levels: &mut [Level]) {
         match levels.last_mut() {
             Some(level) => level.stays = true,
@@ -264,7 +264,7 @@ impl Work<'_, '_> {
         }
         self.must_be_there(&open)?;
         if !self.deletes {
-            // Nobody has seen the contents of a directory that could not be read or was left out.
+            // The contents of a directory that could not be read or was left out were never shown.
             let file = open.file().map_err(failed)?;
             let shown = self.shown(&self.tree.row(number)?.contents())?;
             if count(&file).map_err(failed)? != shown {
@@ -275,7 +275,7 @@ impl Work<'_, '_> {
         Ok(open)
     }
 
-    /// How many names of a directory are shown.
+    /// How many names of a directory the tree shows.
     fn shown(&self, contents: &Contents) -> Result<u64, Error> {
         let mut count = 0;
         self.tree.each(*contents, &mut |_, entry| {

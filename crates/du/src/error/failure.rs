@@ -19,13 +19,13 @@ pub enum Failure {
     Changed(Vec<u8>),
     /// It contains something that was not shown: the directory's path.
     NotShown(Vec<u8>),
-    /// It could not be examined when it was read, so nobody knows what it is: the path.
+    /// It could not be examined when it was read, so its kind is unknown: the path.
     NotLooked(Vec<u8>, io::Error),
     /// Something is mounted there: the path.
     Mounted(Vec<u8>),
-    /// The user stopped it.
+    /// The user stopped the operation.
     Stopped,
-    /// Why it ended after something had already been deleted.
+    /// The operation ended after something had already been deleted: the reason.
     Partly(Box<Failure>),
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a tree.
+//! Errors of trees.
 
 mod failure;
 
@@ -10,7 +10,7 @@ use memfold_escape::shown;
 
 use crate::part::Malformed;
 
-/// Why something could not be done. A file system's part that could not be read is no such error: it is recorded
+/// Why an operation failed. A part of a file system that cannot be read is not such an error; it is recorded
 /// in the tree.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -19,7 +19,7 @@ pub enum Error {
     Heap(memfold::heap::Error),
     /// Stored data are corrupted.
     Damaged,
-    /// The contents of a file are not what was written there.
+    /// The contents of a file are not what was written to it.
     BadFile,
     /// A file cannot be read or written.
     Io(std::io::Error),
@@ -30,15 +30,15 @@ pub enum Error {
     Root(std::io::Error),
     /// A directory cannot be opened: its path.
     Directory(Vec<u8>, std::io::Error),
-    /// The root's path now leads to a directory other than the one that was read: the path.
+    /// The root's path now leads to another directory than the one that was read: the path.
     OtherRoot(Vec<u8>),
     /// The terminal cannot be used.
     Terminal(std::io::Error),
     /// Something was not deleted.
     NotDeleted(Box<Failure>),
-    /// There was no room for the new contents beside the old ones, which are still there.
+    /// There was no room for the new contents beside the old ones, which remain.
     NoRoom,
-    /// The user stopped it.
+    /// The user stopped the operation.
     Stopped,
 }
 

@@ -22,8 +22,8 @@
 //! addresses of its parts plus one, or 0. A name has inode, 8, device, directory, slot, count of names, 4
 //! each, size and blocks, 8 each.
 //!
-//! Blocks are read when something in them is needed, and few are kept. The file may come from anybody: wrong
-//! contents result in an error, or in a tree that somebody made up.
+//! Blocks are read when something in them is needed, and few are kept. The file is not trusted: wrong
+//! contents result in an error, or in a made-up tree.
 
 mod read;
 mod space;
@@ -57,7 +57,7 @@ const CODEC: usize = 16;
 const LEB: usize = 10;
 /// The most bytes of an entry besides its name.
 const ENTRY: usize = 128;
-/// The most bytes of a part and of the head: nothing longer is written or read.
+/// The most bytes of a part or of the head; nothing longer is written or read.
 const LONGEST_PART: u64 = (MOST * (LONGEST_NAME + ENTRY)) as u64;
 const LONGEST_HEAD: u64 = (ENTRY + LONGEST_PATH + (3 + MOST_DEVICES) * LEB) as u64;
 
@@ -74,11 +74,11 @@ pub enum BadFile {
     Io(io::Error),
     /// It does not have this format.
     NotOurs,
-    /// A later version of memfold made it.
+    /// A later version of memfold wrote it.
     Version(u32),
     /// The codec is unknown: its name.
     Codec(String),
-    /// It is damaged or cut off, at this place.
+    /// It is damaged or truncated, at this place.
     Damaged(&'static str),
     /// The tree in it cannot be read.
     Tree(Error),

@@ -25,7 +25,8 @@ pub struct File {
     devices: Vec<u64>,
 }
 
-/// Checks an index piece by piece, before memory is allocated for all of it: a sparse file may claim any length.
+/// Checks an index piece by piece before memory is allocated for all of it, since a sparse file may claim any
+/// length.
 fn check_index(file: &fs::File, at: u64, len: u64) -> Result<(), BadFile> {
     const PIECE: usize = 4096 * INDEX;
     let (mut piece, mut done) = (vec![0; PIECE.min(len as usize)], 0);
@@ -42,7 +43,7 @@ fn check_index(file: &fs::File, at: u64, len: u64) -> Result<(), BadFile> {
 }
 
 impl File {
-    /// Opens a file. Only its two ends are read.
+    /// Opens a file. Only its beginning and its end are read.
     pub fn open(path: &Path) -> Result<Self, BadFile> {
         Self::of(fs::File::open(path)?)
     }

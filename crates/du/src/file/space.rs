@@ -11,7 +11,7 @@ use twox_hash::XxHash3_64;
 use super::{BLOCK, BadFile, INDEX};
 use crate::Error;
 
-/// How many blocks are kept uncompressed.
+/// The number of blocks that are kept uncompressed.
 const KEPT: usize = 16;
 
 /// A checksum.

@@ -57,7 +57,7 @@ fn a_file_is_as_its_tree() {
                 let file = opened(bytes).unwrap();
                 compare(&file);
                 walk(&file).unwrap();
-                // Once more, from the file.
+                // The same from the file.
                 let mut again = Vec::new();
                 write(&file, codec, &mut again, &mut |_| true).unwrap();
                 assert!(again == bytes);
@@ -81,12 +81,12 @@ fn damage_is_noticed() {
                 _ => noticed += 1,
             }
         }
-        // All bits except those without meaning.
+        // Only damage to bits without meaning goes unnoticed.
         assert!(noticed > bytes.len() * 95 / 100, "{noticed} of {}", bytes.len());
     });
 }
 
-/// An attacker can forge checksums, too: without a codec, and with new checksums, the contents are changed.
+/// An attacker can also forge checksums: the contents are changed without a codec and with new checksums.
 #[test]
 fn made_up_files_are_errors_or_other_trees() {
     written(5, "copy", |bytes, _| {
@@ -119,7 +119,7 @@ fn made_up_files_are_errors_or_other_trees() {
     });
 }
 
-/// A file may be longer than its contents, and claim to have an index of gigabytes.
+/// A sparse file may be longer than its contents, and claim to have an index of gigabytes.
 #[test]
 fn a_file_of_holes_takes_no_memory() {
     use std::os::unix::fs::FileExt;
@@ -201,7 +201,7 @@ impl Source for Twice {
     }
 }
 
-/// Otherwise reading a few kilobytes would take years.
+/// Without the check, reading a few kilobytes could take years.
 #[test]
 fn a_directory_that_is_in_several_places_is_an_error() {
     let above = |number: u32| number.saturating_sub(1);

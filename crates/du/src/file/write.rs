@@ -11,8 +11,8 @@ use crate::Error;
 use crate::part::{self, put_leb};
 use crate::source::Source;
 
-/// Writes a tree with the named codec (such as `zstd:3`). `tick` is called now and then with the number of
-/// directories so far, and returns whether to continue.
+/// Writes a tree with the named codec (such as `zstd:3`). `tick` is called from time to time with the number
+/// of directories so far, and returns whether to continue.
 pub fn write(
     source: &dyn Source,
     codec: &str,
@@ -27,7 +27,7 @@ pub fn write(
     header[8..12].copy_from_slice(&VERSION.to_le_bytes());
     to.write_all(&header)?;
 
-    // The position of each directory's parts: known when they are written, and needed when all are.
+    // The position of each directory's parts: known when they are written, and needed after all are written.
     let heap = Heap::new(Options::new().limit(Limit::Share)).map_err(|_| Error::Damaged)?;
     let session = heap.session()?;
     let mut nodes = SlabList::<u64, _>::ordered(&session);
@@ -98,7 +98,7 @@ pub fn write(
     Ok(to.flush()?)
 }
 
-/// Codecs that files may use: those that decompress fast, so that every file is fast to read.
+/// Whether files may use a codec: only codecs that decompress fast, so that every file is fast to read.
 pub fn is_known(codec: &str) -> bool {
     codec.len() <= CODEC && (codec.starts_with("zstd:") || matches!(codec, "lz4" | "copy"))
 }

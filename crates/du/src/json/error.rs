@@ -8,9 +8,9 @@ use crate::Error;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wrong {
-    /// There is nothing at all.
+    /// The input is empty.
     Empty,
-    /// It ends in the middle.
+    /// The input ends too early.
     Ends,
     /// Something follows the end.
     Trailing,
@@ -18,11 +18,11 @@ pub enum Wrong {
     Expected(&'static str),
     /// An unknown version of the format.
     Version(u64),
-    /// It is compressed: by what, and what decompresses it.
+    /// The input is compressed: the format, and a program that decompresses it.
     Compressed(&'static str, &'static str),
-    /// It is compressed by zstd with a window that is too large to decompress here.
+    /// The input is compressed by zstd with a window that is too large to decompress here.
     Window,
-    /// It is ncdu's binary export.
+    /// The input is ncdu's binary export.
     Binary,
     /// A number exceeds the range of its field.
     Number(&'static str),
@@ -48,7 +48,7 @@ pub enum ReadError {
     Io(io::Error),
     /// The contents are wrong.
     Input {
-        /// How many bytes precede the place; for a compressed export, decompressed bytes.
+        /// The offset of the error in bytes; for a compressed export, in decompressed bytes.
         offset: u64,
         /// The name of the entry there, as far as it was read.
         entry: Vec<u8>,
@@ -63,7 +63,7 @@ impl ReadError {
     /// The same error, with the entry's name.
     pub(super) fn of(mut self, name: &[u8]) -> Self {
         if let ReadError::Input { entry, wrong, .. } = &mut self
-            // The name itself is wrong, or unknown.
+            // The name itself is wrong or unknown.
             && !matches!(wrong, Wrong::Name(..) | Wrong::NoName)
         {
             *entry = name.to_vec();

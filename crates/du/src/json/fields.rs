@@ -9,7 +9,7 @@ use crate::tree::{Row, flags};
 /// The longest known key, and the longest reason for an exclusion.
 const WORD: usize = 16;
 
-/// Why it was left out.
+/// Why an entry was left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Excluded {
     Pattern,
@@ -92,12 +92,12 @@ impl Fields {
                 _ if !is_short => lexer.skip()?,
                 b"name" => {
                     has_name = true;
-                    // If a field occurs several times, the last one counts, here as elsewhere.
+                    // If a field occurs several times, the last one counts, as for all fields.
                     self.name.clear();
                     if !lexer.string(&mut self.name, LONGEST_PATH)? {
                         return lexer.wrong(Wrong::Name(self.name.clone(), "it is too long"));
                     }
-                    // No name contains a zero byte; ncdu ends the name there.
+                    // A name cannot contain a zero byte; ncdu ends the name there.
                     let len = self.name.iter().position(|byte| *byte == 0).unwrap_or(self.name.len());
                     self.name.truncate(len);
                 }
@@ -121,7 +121,8 @@ impl Fields {
                     said.excluded = Some(match &self.word[..] {
                         b"otherfs" | b"othfs" => Excluded::OtherFileSystem,
                         b"kernfs" => Excluded::Kernel,
-                        // "pattern", and "frmlnk" on macOS; any future value also means that it was left out.
+                        // "pattern", and "frmlnk" on macOS; any unknown value also means that the entry was
+                        // left out.
                         _ => Excluded::Pattern,
                     });
                 }
@@ -131,8 +132,8 @@ impl Fields {
         if has_name { Ok(()) } else { lexer.wrong(Wrong::NoName) }
     }
 
-    /// Checks that a directory of the tree can have an entry of this name. Exports by others may have slashes in
-    /// names, or a name twice, like the keys of object stores: such names are only displayed.
+    /// Checks that a directory of the tree can have an entry of this name. Exports by other programs may have
+    /// slashes in names, or a name twice, like the keys of object stores; such names are only displayed.
     pub fn check_name(&self, lexer: &Lexer<'_>) -> Result<(), ReadError> {
         let why = match &self.name[..] {
             b"" => "it is empty",
@@ -166,7 +167,7 @@ impl Fields {
             size: said.size,
             blocks: said.disk.div_ceil(BLOCK).min(MOST_BLOCKS),
             link,
-            // Nothing is deleted through a file: a followed link is a file like any other.
+            // Nothing is deleted through an imported tree, so a followed link can be a file like any other.
             followed: None,
             extended: said.extended.filter(|_| is_extended),
         }
@@ -203,8 +204,8 @@ impl Said {
             row.flags |= flags::LOOP;
         }
         row.flags |= match self.excluded {
-            // A directory that matches a pattern is not examined, so no export says that it is one. This one was
-            // examined: it is tagged as a cache.
+            // A directory that matches a pattern is not examined, so an export does not show that it is a
+            // directory. This one was examined, so it is tagged as a cache.
             Some(Excluded::Pattern) => flags::CACHE,
             Some(Excluded::Kernel) => flags::KERNEL,
             Some(Excluded::OtherFileSystem) | None => 0,

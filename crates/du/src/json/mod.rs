@@ -16,11 +16,11 @@
 //!   errno, loop                 memfold's own, which others pass over: why it could not be read; a directory that is above itself
 //! ```
 //!
-//! A name may contain any bytes: bytes that are not UTF-8 are written as they are, so the file may not be valid
-//! JSON. ncdu does the same, and readers that matter accept it.
+//! A name may contain any bytes: bytes that are not UTF-8 are written unchanged, so the file may not be valid
+//! JSON. ncdu does the same, and the relevant readers accept it.
 //!
-//! Reading and writing need little plain memory, however large or deep the tree is: what is read goes to the heap
-//! at once, and writing finds its way by the rows.
+//! Reading and writing need little plain memory, however large or deep the tree is: entries that are read go
+//! to the heap at once, and writing walks the tree by its rows.
 
 mod error;
 mod fields;

@@ -3,7 +3,7 @@
 use crate::entry::{Entry, Extended, Kind, Link};
 use crate::tree::{Row, flags};
 
-/// Appends an entry, with its row if it is a directory, and with its file system if that is to be written.
+/// Appends an entry, with its row if it is a directory, and with its file system if one is given.
 pub fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Option<&Row>, is_extended: bool) {
     out.extend_from_slice(b"{\"name\":\"");
     name(out, entry.name);
@@ -22,7 +22,7 @@ pub fn put(out: &mut Vec<u8>, entry: &Entry<'_>, device: Option<u64>, row: Optio
         field(",\"dev\":", device);
     }
     if let Some(Extended { modified, user, group, mode }) = entry.extended.filter(|_| is_extended) {
-        // ncdu 1 rejects a file with an id from 2^31 on, even its own; it skips unknown names.
+        // ncdu 1 rejects a file with an ID from 2^31 on, even one of its own. It skips unknown fields.
         let is_large = |id: u32| id > i32::MAX as u32;
         field(if is_large(user) { ",\"memfold_uid\":" } else { ",\"uid\":" }, user.into());
         field(if is_large(group) { ",\"memfold_gid\":" } else { ",\"gid\":" }, group.into());
@@ -71,7 +71,7 @@ pub fn number(out: &mut Vec<u8>, number: u64) {
     out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// Appends a name as a string's contents. Bytes that are not UTF-8 stay as they are.
+/// Appends a name as a string's contents. Bytes that are not UTF-8 stay unchanged.
 fn name(out: &mut Vec<u8>, mut name: &[u8]) {
     let is_special = |byte: &u8| matches!(byte, 0..0x20 | b'"' | b'\\' | 0x7f);
     while let Some(at) = name.iter().position(is_special) {

@@ -16,9 +16,9 @@ use crate::scan::Progress;
 use crate::source::{MOST_DEVICES, ROOT};
 use crate::tree::{Builder, OwnEntry, Tree, flags};
 
-/// How many entries are read between two looks at the clock.
+/// How many entries are read between two readings of the clock.
 const CLOCK: u64 = 1024;
-/// How often the caller may show progress.
+/// The interval at which the caller may show progress.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Options for reading an export.
@@ -62,7 +62,7 @@ struct Reader<'a, 's, 'r> {
     builder: Builder<'s>,
     devices: Devices,
     options: &'a Import,
-    /// Space of everything read so far, in blocks.
+    /// The space of everything read so far, in blocks.
     blocks: u64,
     items: u64,
     failures: u64,
@@ -97,8 +97,8 @@ impl<'s> Reader<'_, 's, '_> {
         self.items += 1;
         let above = builder.device();
         let device = self.devices.all.get(above as usize).copied().unwrap_or(0);
-        // A directory on another file system has no contents; if it has some, these count more than what the
-        // export says.
+        // A directory on another file system has no contents. If the export contains some, they override the
+        // mark.
         let is_left_out = fields.said.excluded == Some(Excluded::OtherFileSystem);
         let counts = is_directory || fields.said.inode.is_some();
         let other = fields.said.device.filter(|own| counts && *own != device);
@@ -180,7 +180,7 @@ fn begin(lexer: &mut Lexer<'_>) -> Result<(), ReadError> {
     // Additions to the format are ignored.
     lexer.number("version")?;
     lexer.need(b',', "a comma")?;
-    // An object about the writer, which nobody needs; ncdu 1 accepts any value.
+    // An object about the writer, which is not used; ncdu 1 accepts any value.
     lexer.skip()?;
     lexer.need(b',', "a comma")
 }

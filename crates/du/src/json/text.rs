@@ -4,7 +4,7 @@ use super::lex::{Lexer, fill};
 use super::{ReadError, Wrong};
 
 impl Lexer<'_> {
-    /// Reads a string and appends at most `most` of its bytes to `to`; returns whether these were all.
+    /// Reads a string and appends at most `most` of its bytes to `to`; returns whether these were all of it.
     #[inline]
     pub fn string(&mut self, to: &mut Vec<u8>, most: usize) -> Result<bool, ReadError> {
         self.need(b'"', "a string")?;
@@ -35,7 +35,7 @@ impl Lexer<'_> {
                 Some(byte) if byte < 0x20 => {
                     return self.expected("no control byte but an escape, as \\u000a,");
                 }
-                // The buffer had ended.
+                // The buffer was used up.
                 Some(_) => (),
             }
         }
@@ -62,8 +62,8 @@ impl Lexer<'_> {
 
     fn unicode(&mut self) -> Result<([u8; 4], usize), ReadError> {
         let mut unit = self.hex()?;
-        // Half of a surrogate pair: the other half may follow, otherwise each stands for itself, in three bytes
-        // like other code points of its size.
+        // Half of a surrogate pair. The other half may follow; if not, the half stands for itself, in three
+        // bytes like other code points of its size.
         if unit & 0xfc00 == 0xd800 && self.is_next(b"\\u")? {
             let second = self.hex_ahead(2)?;
             if let Some(second) = second.filter(|second| second & 0xfc00 == 0xdc00) {

@@ -14,16 +14,16 @@ use crate::tree::{Contents, OwnEntry, Row};
 
 /// Bytes that are written at once.
 const BUFFER: usize = 64 << 10;
-/// How many directories on the current path keep their entries in memory. For those above, entries are read
-/// again, so that depth takes no memory.
+/// How many directories on the current path keep their entries in memory. The entries of directories above
+/// them are read again, so that depth takes no memory.
 const AT_HAND: usize = 32;
-/// How often the caller may show progress.
+/// The interval at which the caller may show progress.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Options for writing an export.
 #[derive(Debug, Clone)]
 pub struct Export {
-    /// When the tree was scanned, in seconds since 1970: readers show it or ignore it.
+    /// When the tree was scanned, in seconds since 1970. Readers show it or ignore it.
     pub timestamp: u64,
     /// Writes times, owners and permissions, if the tree has them.
     pub extended: bool,
@@ -107,7 +107,7 @@ pub fn write_zstd(
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, error).into());
     }
     let mut compressor = zstd::Encoder::new(to, level)?;
-    // So that damage is detected.
+    // The checksum detects damage.
     compressor.include_checksum(true)?;
     write(source, &mut compressor, options, tick)?;
     Ok(compressor.finish()?.flush()?)
@@ -204,7 +204,7 @@ impl<W: Write> Writer<'_, W> {
                 }
                 Kind::Directory(_) | Kind::Gone => (),
                 _ if written.is_some() => (),
-                // It is a directory about which no more is known.
+                // It is a directory about which nothing else is known.
                 Kind::OtherFileSystem if entry.followed.is_none() => {
                     out.extend_from_slice(b",\n[");
                     put(out, &entry, None, None, options.extended);

@@ -35,7 +35,7 @@ impl<'b> Bytes<'b> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    /// A number of so many bytes, eight at most.
+    /// A number of `len` bytes, at most eight.
     pub(super) fn number(&mut self, len: usize) -> Result<u64, Malformed> {
         let mut bytes = [0; 8];
         bytes.get_mut(..len).ok_or(Malformed)?.copy_from_slice(self.take(len)?);

@@ -14,9 +14,9 @@
 //!     names     the rest of each name, and a zero
 //! ```
 //!
-//! Similar bytes are adjacent, so that they compress well; with names in order, a million files take 13.5 bytes
-//! each (docs/du.md). The bytes may come from anybody's file: a part that does not have this form is an error,
-//! and never causes more than that.
+//! Similar bytes are adjacent, so that they compress well; with names in order, a million files take 13.5
+//! bytes each (docs/du.md). The bytes may come from an untrusted file: a part that does not have this form
+//! results in an error, and in nothing worse.
 
 mod bytes;
 mod reader;

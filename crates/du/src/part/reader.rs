@@ -23,7 +23,7 @@ pub struct Reader<'b> {
 }
 
 impl<'b> Reader<'b> {
-    /// Begins with the first entry.
+    /// A reader that begins with the first entry.
     pub fn new(bytes: &'b [u8]) -> Result<Self, Malformed> {
         Self::with(bytes, Vec::new())
     }

@@ -1,7 +1,7 @@
 //! Times of files in relation to the time when they were examined.
 //!
-//! A file that is written gets the time of the kernel's last tick, which may be 10 ms ago; some file systems take
-//! the exact time, but never an earlier one than they gave before.
+//! A file that is written gets the time of the kernel's last tick, which may be 10 ms ago. Some file systems
+//! use the exact time, but never an earlier one than they have used before.
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -20,7 +20,7 @@ pub fn now() -> i64 {
     time(ClockId::Realtime)
 }
 
-/// The time up to which changes of a directory's regular files were certainly seen.
+/// The time up to which all changes of a directory's regular files are certain to have been seen.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen {
     until: i64,
@@ -28,8 +28,8 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// To be called before anything in the directory is examined: whatever is written later has the time of this
-    /// tick, or a later one.
+    /// To be called before anything in the directory is examined: everything written later has the time of
+    /// this tick, or a later one.
     pub fn begin() -> Self {
         Seen { until: time(ClockId::RealtimeCoarse).saturating_sub(1), start: now() }
     }
@@ -49,8 +49,8 @@ impl Seen {
     }
 }
 
-/// Whether a file with this time may be unchanged, in a directory that was seen until `seen_until`. No write
-/// gives a file a time in the future: such a time existed before.
+/// Whether a file with this time may be unchanged, in a directory that was seen until `seen_until`. A write
+/// never gives a file a time in the future, so such a time was there before.
 pub fn may_be_as_seen(modified: i64, seen_until: i64) -> bool {
     modified <= seen_until || modified > now()
 }

@@ -21,11 +21,11 @@ use crate::Error;
 use crate::entry::{Entry, Extended, Kind, Link, Target};
 use crate::tree::{Batch, Directory, Listing, Name, Row, flags};
 
-/// Bytes of names that the system returns at once.
+/// The size of the buffer for names that the system returns at once.
 const BUFFER: usize = 32 << 10;
 /// How often to try to open a directory when too many files are open.
 const TRIES: usize = 100;
-/// The directories, and names of linked files, in a batch.
+/// The most directories, and the most names of linked files, in a batch.
 const DIRECTORIES: usize = 64;
 const LINKS: usize = 1024;
 
@@ -70,8 +70,8 @@ impl<'a, 's> Worker<'a, 's> {
         })
     }
 
-    /// Works until everything is read. In any case, what was read until then is sent: the receiver frees what
-    /// nobody wants.
+    /// Works until everything is read. Everything read is sent, even after a failure: the receiver frees what
+    /// is not used.
     pub fn work(&mut self) -> Result<(), Error> {
         let read = self.read_all();
         read.and(flush(&self.send, &mut self.batch))
@@ -95,7 +95,8 @@ impl<'a, 's> Worker<'a, 's> {
             Origin::Start { open, above, slot } => (Ok(open), above, slot),
             Origin::Below { above, name, slot } => {
                 let mut opened = above.below(name.clone(), task.number);
-                // If closing those that can be reopened is not enough, other threads will soon close theirs.
+                // If closing the directories that can be reopened does not suffice, other threads will soon
+                // close theirs.
                 for _ in 0..TRIES {
                     if !matches!(opened, Err(Errno::MFILE | Errno::NFILE)) {
                         break;
@@ -172,12 +173,12 @@ impl<'a, 's> Worker<'a, 's> {
     /// Why a directory is not read.
     fn left_out(&self, open: &Open, file: &OwnedFd) -> Option<u16> {
         let options = self.shared.options;
-        // Only a mount leads from a directory to itself.
+        // Only a mount can lead from a directory to itself.
         if open.may_be_mounted() && open.above().any(|above| above.is(open)) {
             return Some(flags::LOOP);
         }
-        // A user who names a directory wants to see it; if the kernel makes that one up, the user wants to see
-        // its contents.
+        // The root is always read: a user who names a directory wants to see its contents, even those that
+        // the kernel generates.
         let above = open.above().next()?;
         let is_other = above.device != open.device || above.above().next().is_none();
         if options.exclude_kernel
@@ -279,7 +280,7 @@ impl Shared<'_> {
             && let Ok(target) = statat(directory, name, AtFlags::empty())
             && FileType::from_raw_mode(target.st_mode) != FileType::Directory
         {
-            // As in ncdu, it counts as one more name if its target has several.
+            // As in ncdu, the link counts as one more name of a target that has several.
             let device = (target.st_dev != device).then(|| self.device(target.st_dev));
             (stat, followed) = (target, Some(Target { device }));
         }
@@ -320,7 +321,7 @@ fn names(stat: &Stat) -> u32 {
     u32::try_from(stat.st_nlink).unwrap_or(u32::MAX)
 }
 
-/// An entry of which only the kind is known.
+/// An entry of which only the name and kind are known.
 fn nothing(name: &CStr, kind: Kind) -> Entry<'_> {
     Entry { name: name.to_bytes(), kind, ..Entry::default() }
 }

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Names are compared by the C library, as in ncdu: the locale, which the program sets if it wants one,
-//! determines what a character is and what `[[:alpha:]]` contains. No pattern is invalid: `[a` is a name. A
+//! determines what a character is and what `[[:alpha:]]` contains. No pattern is invalid; `[a` is a name. A
 //! comparison takes a microsecond or more, so patterns without special characters are compared here, and for
 //! others the parts before the first and after the last special character are checked first.
 
@@ -31,7 +31,7 @@ impl fmt::Debug for Exclude {
     }
 }
 
-/// What the patterns leave out of all entries with a path.
+/// Which entries with a given path the patterns leave out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Left {
     /// Nothing: it matches no pattern.
@@ -87,9 +87,9 @@ impl Name {
 }
 
 impl Pattern {
-    /// `None` if it has no name, and so matches nothing.
+    /// `None` if the pattern has no name and therefore matches nothing.
     fn new(text: &[u8]) -> Option<Self> {
-        // As in C, a zero ends the text.
+        // As in C, a zero byte ends the text.
         let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
         let begin = text.iter().position(|byte| *byte != b'/')?;
         let end = text.iter().rposition(|byte| *byte != b'/')? + 1;
@@ -118,7 +118,7 @@ impl Exclude {
         self.patterns.is_empty()
     }
 
-    /// What is left out of all entries with this path.
+    /// Which entries with this path are left out.
     pub fn matches(&self, path: &[u8]) -> Left {
         let (mut left, mut buffer) = (Left::In, Vec::new());
         for pattern in &self.patterns {
@@ -134,7 +134,7 @@ impl Exclude {
 mod tests {
     use super::*;
 
-    /// The locale here is C; tests of the command compare with ncdu in others, too.
+    /// The locale here is C; tests of the command compare with ncdu in other locales, too.
     #[test]
     fn patterns_mean_what_they_mean_to_ncdu() {
         use Left::{IfDirectory, In, Out};

@@ -5,13 +5,13 @@
 //!            ^────────────────────────┘ if there are directories in it
 //! ```
 //!
-//! Each thread takes the topmost directory, so the stack is as deep as the tree, and few directories are open:
-//! directories that wait are read from their parent's entries in the heap, part by part. Directories are opened
-//! from their parents, never by path: a path may be longer than the system accepts, and nothing that was put in a
-//! directory's place meanwhile is followed.
+//! Each thread takes the topmost directory, so the stack is only as deep as the tree. Few directories are
+//! open: waiting directories are read from their parent's entries in the heap, part by part. Directories are
+//! opened from their parents, never by path: a path may be longer than the system accepts, and a replacement
+//! put in a directory's place meanwhile must not be followed.
 //!
-//! Errors of reading are recorded in the tree. A scan ends only on an error that makes all of it worthless: the
-//! root cannot be read, or the heap is full.
+//! Errors of reading are recorded in the tree. A scan fails only on an error that makes all of it worthless:
+//! the root cannot be read, or the heap is full.
 
 pub(crate) mod clock;
 mod directory;
@@ -41,7 +41,7 @@ use stack::Stack;
 
 /// The most batches that wait for the tree.
 const WAITING: usize = 16;
-/// How often the caller may show progress.
+/// The interval at which the caller may show progress.
 const TICK: Duration = Duration::from_millis(100);
 
 /// What is scanned, and how.
@@ -55,9 +55,9 @@ pub struct Options {
     pub exclude: Exclude,
     /// Leaves out directories that are tagged as caches.
     pub exclude_caches: bool,
-    /// Leaves out file systems that the kernel makes up.
+    /// Leaves out file systems whose contents the kernel generates.
     pub exclude_kernel: bool,
-    /// Symbolic links to files count as the files.
+    /// Symbolic links to files count as their targets.
     pub follow_links: bool,
     /// Keeps times, owners and permissions.
     pub extended: bool,
@@ -91,7 +91,7 @@ pub struct Progress {
     wants_path: AtomicBool,
 }
 
-/// What threads share.
+/// State that the threads share.
 struct Shared<'a> {
     options: &'a Options,
     progress: &'a Progress,
@@ -127,8 +127,8 @@ pub fn scan<'s>(
     Ok(tree)
 }
 
-/// Opens a directory of a scanned tree, name by name from the root. The root must be the directory that was
-/// scanned: anybody who may write above it can put a link to anywhere in its place.
+/// Opens a directory of a scanned tree, name by name from the root. The root must be the same directory that
+/// was scanned, since anyone who may write above it can put a link to anywhere in its place.
 pub(crate) fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Error> {
     let root = &tree.root().name;
     let (mut open, _) = Open::root(Path::new(OsStr::from_bytes(root)), false)
@@ -142,7 +142,7 @@ pub(crate) fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Error> {
         at = tree.above(at)?;
     }
     for (number, name) in names.into_iter().rev() {
-        // The directories on the way are closed again, however many there are.
+        // The directories on the way are closed again, since there may be many.
         let above = Arc::new(open);
         open = match above.below(name, number) {
             Ok(open) => open,
@@ -153,9 +153,9 @@ pub(crate) fn open(tree: &Tree<'_>, directory: u32) -> Result<Open, Error> {
     Ok(open)
 }
 
-/// Reads a directory of a scanned tree again, and everything below it. The tree stays as it is if the directory
-/// cannot be opened, if the root is another directory by now, if reading is stopped, or if the new contents do
-/// not fit into the heap beside the old ones.
+/// Reads a directory of a scanned tree again, and everything below it. The tree stays unchanged if the
+/// directory cannot be opened, if the root is now another directory, if reading is stopped, or if the new
+/// contents do not fit into the heap beside the old ones.
 pub fn rescan(
     tree: &mut Tree<'_>,
     directory: u32,
@@ -188,8 +188,8 @@ pub fn rescan(
     }
 }
 
-/// The same after something in the directory was deleted, so that nobody wants the old contents. If the directory
-/// cannot be opened or does not fit, it is recorded in the tree as one that cannot be read.
+/// The same after something in the directory was deleted, when the old contents are no longer wanted. If the
+/// directory cannot be opened or does not fit, it is recorded in the tree as one that cannot be read.
 pub(crate) fn read_what_is_left(
     tree: &mut Tree<'_>,
     directory: u32,
@@ -205,7 +205,7 @@ pub(crate) fn read_what_is_left(
     let error = match read(tree) {
         Ok(()) => return Ok(()),
         Err(Error::NoRoom) => {
-            // There is some room without the old contents.
+            // Removing the old contents makes room.
             tree.lose(directory, Errno::NOMEM.raw_os_error() as u16)?;
             return read(tree);
         }
@@ -219,7 +219,7 @@ pub(crate) fn read_what_is_left(
 /// The receiver of batches.
 trait Store {
     fn put(&mut self, batch: Batch) -> Result<(), Error>;
-    /// For batches that arrive after a failure: nothing else leads to their contents.
+    /// For batches that arrive after a failure: frees their contents, which nothing else refers to.
     fn discard(&mut self, batch: &Batch) -> Result<(), Error>;
 }
 
@@ -251,7 +251,7 @@ struct Start {
     /// The number of its parent in the tree.
     above: u32,
     slot: u32,
-    /// Directories below it get numbers from here on.
+    /// Directories below it get numbers from this one on.
     next: u32,
     devices: Vec<u64>,
 }
@@ -288,7 +288,7 @@ fn read(
             let name = String::from("memfold-du");
             match thread::Builder::new().name(name).spawn_scoped(scope, work) {
                 Ok(worker) => workers.push(worker),
-                // Fewer threads will do.
+                // Fewer threads suffice.
                 Err(_) if !workers.is_empty() => break,
                 Err(error) => return Err(Error::Root(error)),
             }

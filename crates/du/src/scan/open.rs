@@ -17,8 +17,8 @@ use rustix::process::{Resource, getrlimit};
 use crate::entry::{Extended, Kind};
 use crate::tree::OwnEntry;
 
-/// How directories are opened: whatever is in a directory's place by then, it is neither a link nor something
-/// that blocks.
+/// How directories are opened: anything that has taken a directory's place, such as a link or a pipe, is
+/// refused, and does not block.
 const FLAGS: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
@@ -39,7 +39,7 @@ pub struct Open {
     inode: u64,
     /// Whether something is mounted here, if the system tells.
     mounted: Option<bool>,
-    /// It had to be opened again, and this was not noted yet.
+    /// It had to be opened again, and the stack does not know this yet.
     is_again: AtomicBool,
 }
 
@@ -51,21 +51,21 @@ fn look(file: &OwnedFd) -> Result<Statx, Errno> {
     statx(file, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_SYNC_AS_STAT, StatxFlags::BASIC_STATS)
 }
 
-/// Whether something is mounted there; before Linux 5.8 this is not known.
+/// Whether something is mounted there; unknown before Linux 5.8.
 pub fn mounted(stat: &Statx) -> Option<bool> {
     let has = |attributes: StatxAttributes| attributes.contains(StatxAttributes::MOUNT_ROOT);
     has(stat.stx_attributes_mask).then(|| has(stat.stx_attributes))
 }
 
-/// Whether something is mounted at a name: the device does not tell, because files of an overlay are on other
-/// devices, too.
+/// Whether something is mounted at a name. A different device does not prove that, because files of an
+/// overlay are on other devices, too.
 pub fn is_mount(directory: &OwnedFd, name: &CStr) -> bool {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_SYNC_AS_STAT;
     statx(directory, name, flags, StatxFlags::TYPE).is_ok_and(|stat| mounted(&stat).unwrap_or(true))
 }
 
-/// Whether a link's target is on a mount other than its directory's; before Linux 5.8 this is unknown and
-/// assumed. Devices tell less: files of an overlay are on the devices of its layers.
+/// Whether a link's target is on a mount other than its directory's. Before Linux 5.8 this is unknown and
+/// assumed to be so. Devices do not suffice: files of an overlay are on the devices of its layers.
 pub fn leads_elsewhere(directory: &OwnedFd, name: &CStr) -> bool {
     let flags = AtFlags::NO_AUTOMOUNT | AtFlags::STATX_SYNC_AS_STAT;
     let mount = |name: &CStr, flags| {
@@ -95,12 +95,12 @@ fn entry(stat: &Statx, extended: bool) -> OwnEntry {
 }
 
 impl Open {
-    /// Its own entry at present, without a name.
+    /// Its current own entry, without a name.
     pub fn entry(&self, extended: bool) -> Result<OwnEntry, Errno> {
         Ok(entry(&look(&*self.file()?)?, extended))
     }
 
-    /// Opens the root. Links are followed here: the user named it.
+    /// Opens the root. Links are followed, because the user named it.
     pub fn root(path: &Path, extended: bool) -> io::Result<(Open, OwnEntry)> {
         let file = openat(CWD, path, FLAGS.difference(OFlags::NOFOLLOW), Mode::empty())?;
         let stat = look(&file)?;
@@ -154,8 +154,8 @@ impl Open {
         self.mounted.unwrap_or(true)
     }
 
-    /// Whether something is mounted here. Where the system does not tell, a device other than the parent's counts
-    /// as a mount.
+    /// Whether something is mounted here. If the system does not report this, a device other than the
+    /// parent's counts as a mount.
     pub fn is_mounted(&self) -> bool {
         self.mounted.unwrap_or_else(|| self.above.as_ref().is_none_or(|above| above.device != self.device))
     }
@@ -207,8 +207,8 @@ impl Open {
         if is_same { Ok(()) } else { Err(Errno::STALE) }
     }
 
-    /// Closes it, unless it is the root: current users keep it until they are done. It is opened again when
-    /// needed.
+    /// Closes it, unless it is the root. Current users keep it open until they are done. It is opened again
+    /// when needed.
     pub fn close(&self) {
         if self.above.is_some() {
             *self.lock() = None;
@@ -226,8 +226,8 @@ impl Open {
         unlinkat(above.file()?.as_fd(), &self.name, AtFlags::REMOVEDIR)
     }
 
-    /// To be called before it is dropped: opens the parent if that had to be closed, because it is one step from
-    /// here. Returns the parent if it was opened.
+    /// To be called before it is dropped: opens the parent if that had to be closed, because the parent is
+    /// one step from here. Returns the parent if it was opened.
     pub fn leave(&self) -> Option<Arc<Open>> {
         let (above, file) = (self.above.as_ref()?, self.lock().clone()?);
         if above.lock().is_some() {
@@ -245,7 +245,7 @@ fn files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many directories may be open besides those in use.
+/// How many directories may be open in addition to those in use.
 pub fn most() -> usize {
     const MOST: u64 = 200;
     (files() / 4).clamp(2, MOST) as usize
@@ -258,7 +258,7 @@ pub fn most_threads() -> usize {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // A chain of any length must be dropped in a loop, not recursively.
+        // A chain of ancestors may be of any length, so it is dropped in a loop, not recursively.
         let mut above = self.above.take();
         while let Some(mut open) = above.and_then(Arc::into_inner) {
             above = open.above.take();

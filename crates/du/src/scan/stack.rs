@@ -12,7 +12,7 @@ use crate::entry::Kind;
 use crate::part::Reader;
 use crate::tree::Contents;
 
-/// How many adjacent levels are opened again when the last directory of a chain is left.
+/// How many adjacent levels are opened again when the last directory of a chain is done.
 const LEFT: usize = 8;
 
 /// A directory to be read.
@@ -76,8 +76,8 @@ impl Level {
 struct State {
     start: Option<Task>,
     levels: Vec<Level>,
-    /// The directories opened last, which may be open. All others are closed, including those in which nothing
-    /// waits while their descendants are read.
+    /// The directories opened last, which may still be open. All others are closed, including those without
+    /// waiting subdirectories whose descendants are being read.
     open: VecDeque<Weak<Open>>,
     /// The most that may be open.
     most: usize,
@@ -155,7 +155,7 @@ impl Stack {
         closed.iter().filter_map(Weak::upgrade).for_each(|open| open.close());
     }
 
-    /// A task is done; there may be more.
+    /// Reports that a task is done; `level` has further ones, if any.
     pub fn done(&self, level: Option<Level>) {
         let mut state = self.lock();
         state.busy -= 1;
@@ -189,7 +189,7 @@ impl State {
         Ok(None)
     }
 
-    /// Notes that a directory is open; the one noted longest ago is closed for it.
+    /// Notes that a directory is open; if too many are, the one noted longest ago is closed.
     fn keep(&mut self, open: &Arc<Open>) {
         self.open.push_back(Arc::downgrade(open));
         while self.open.len() > self.most {

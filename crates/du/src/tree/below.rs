@@ -1,5 +1,5 @@
-//! Walks the directories of a subtree, each before or after its subdirectories; without recursion, and with
-//! little of wide directories in memory.
+//! Walks the directories of a subtree and reports each before and after its subdirectories; without
+//! recursion, and with only a part of a wide directory in memory.
 
 use super::Contents;
 use crate::Error;
@@ -20,11 +20,11 @@ struct Level {
 pub enum Step {
     /// A directory, before its subdirectories.
     Into(u32),
-    /// The same directory after them.
+    /// A directory, after its subdirectories.
     OutOf(u32),
 }
 
-/// A walk through a subtree. Directories that were left may be gone when the next step is requested.
+/// A walk through a subtree. Directories that the walk has left may be removed before the next step.
 pub struct Below {
     start: Option<u32>,
     levels: Vec<Level>,
@@ -64,7 +64,8 @@ impl Below {
         }
         let number = level.number;
         match level.next.pop() {
-            // Numbers grow on the way in, and each is in one place, so the walk ends, whoever wrote the numbers.
+            // Numbers grow on the way in, and each occurs in one place, so the walk ends even in a forged
+            // file.
             Some((next, slot)) if next <= number || !source.is_at(next, number, slot)? => Err(Error::Damaged),
             Some((next, _)) => self.enter(source, next).map(Some),
             None => {

@@ -1,8 +1,8 @@
 //! Builds a tree from entries that arrive one by one, each directory with everything below it, as in exported
 //! files.
 //!
-//! Of the directories that are still incomplete, the innermost ones are in plain memory. The others **sleep**: a
-//! node of the heap holds what is known about each, so that a tree may have any depth.
+//! The innermost incomplete directories are in plain memory. The others **sleep**: a node of the heap holds
+//! the state of each, so that a tree may have any depth.
 //!
 //! ```text
 //!   asleep: handle ──> | number, LEB | row | runs, LEB | for each: parts, LEB | part, 8 | .. |
@@ -20,11 +20,11 @@ use crate::source::ROOT;
 /// The most plain memory for the entries of all incomplete directories.
 const MOST_BYTES: usize = 2 << 20;
 
-/// Directories in plain memory: when there are twice as many, the outer half goes to sleep.
+/// The number of directories in plain memory: when there are twice as many, the outer half goes to sleep.
 const AWAKE: usize = 128;
 /// How many names of linked files go to the tree at a time.
 const LINKS: usize = 1024;
-/// How many subdirectories of a directory receive their slots at a time, in the order of their rows.
+/// How many subdirectories of a directory get their slots at a time, in the order of their rows.
 const SLOTS: usize = 1 << 15;
 
 /// An incomplete directory.
@@ -123,8 +123,8 @@ impl<'s> Builder<'s> {
         if self.bytes > MOST_BYTES { self.spill() } else { Ok(()) }
     }
 
-    /// Adds a directory there; the entries that follow are in it. Of its row, only the device and the failures
-    /// count.
+    /// Adds a directory to the innermost incomplete one; the entries that follow are in it. Of its row, only
+    /// the device and the failures are used.
     pub fn begin(&mut self, entry: &Entry<'_>, row: Row) -> Result<(), Error> {
         let number = self.next;
         self.next = number.checked_add(1).ok_or(Error::TooMany)?;
@@ -192,7 +192,7 @@ impl<'s> Builder<'s> {
         Ok(self.tree)
     }
 
-    /// Moves entries to the heap, from the directory that has most of them.
+    /// Moves entries to the heap, from the directory that has the most.
     fn spill(&mut self) -> Result<(), Error> {
         let Some(level) = self.levels.iter_mut().max_by_key(|level| level.listing.own_bytes()) else {
             return Ok(());

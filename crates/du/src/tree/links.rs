@@ -1,8 +1,8 @@
-//! Files with several names: each directory counts a file once, however many of its names are below.
+//! Counts files with several names: each directory counts a file once, however many of its names are below.
 //!
-//! At first, every name is counted where it is. Then, for each name but the first, the file is subtracted again
-//! from the nearest ancestor that has another of its names below. The summation carries that to all directories
-//! above:
+//! First, every name is counted in its own directory. Then, for each name but the first, the file is
+//! subtracted again from the nearest ancestor that has another of its names below. The summation propagates
+//! this to all directories above:
 //!
 //! ```text
 //!          a        the file is counted at c and at d, and taken off at b: b and a have it once
@@ -25,10 +25,10 @@ const AT_ONCE: usize = 2048;
 /// The state of counting links.
 #[derive(Default)]
 struct Count {
-    /// The ancestors of one file's names, with their distance above the first name; None for ancestors of the
+    /// The ancestors of one file's names, with their distance above the first name; `None` for ancestors of
     /// other names only.
     above: HashMap<u32, Option<u32>>,
-    /// What is to be added to the directories' sums, and to their shared sums.
+    /// The amounts to add to the directories' sums, and to their shared sums.
     changes: HashMap<u32, (Sum, Sum)>,
 }
 
@@ -39,10 +39,10 @@ impl Count {
 }
 
 impl Tree<'_> {
-    /// Corrects the sums of directories, in which each name is counted, before they are summed up.
+    /// Corrects the sums of directories, in which every name is counted, before they are summed up.
     pub(super) fn count_links(&mut self) -> Result<(), Error> {
         let (mut names, mut count) = (Vec::<Name>::new(), Count::default());
-        // The list cannot be iterated while rows change, so a piece of it is read at a time.
+        // The list cannot be iterated while rows change, so it is read piece by piece.
         let mut next = 0;
         while next < self.links.len() {
             let piece: Vec<Name> = self.links.slice(next..next + 1024).collect::<Result<_, _>>()?;
@@ -80,7 +80,7 @@ impl Tree<'_> {
             // The root is its own parent, and every path ends there.
             count.above.insert(at, Some(far - 1));
         }
-        // The uppermost directory where names meet, seen from the first name.
+        // The uppermost directory at which paths of names meet, as the distance above the first name.
         let mut top = 0;
         for name in &names[1..] {
             let mut at = name.directory;

@@ -6,11 +6,11 @@
 //!                     └──> 64 entries, the last one has what is left
 //! ```
 //!
-//! So the number of a **slot** leads to its entry, and the entry stays there: a deleted entry leaves an empty
+//! So the number of a **slot** leads to its entry. Entries keep their slots: a deleted entry leaves an empty
 //! slot.
 //!
-//! However many entries a directory has, few are in plain memory: as soon as there are [`RUN`], they are sorted
-//! and moved to the heap as a run, and at the end all runs are merged.
+//! Few entries are in plain memory, even for a huge directory: every [`RUN`] entries are sorted and moved to
+//! the heap as a run, and at the end all runs are merged.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -50,7 +50,7 @@ impl Contents {
         Handle::from_bits(nodes.get_at(node, number * 8)?).ok_or(Error::Damaged)
     }
 
-    /// Frees all nodes. If one cannot be freed, the others are freed all the same, and an error is returned.
+    /// Frees all nodes. If one cannot be freed, the others still are, and an error is returned.
     pub fn free(self, nodes: &mut Session<'_>) -> Result<(), Error> {
         let Some(node) = self.node else { return Ok(()) };
         let mut result = Ok(());
@@ -64,14 +64,14 @@ impl Contents {
     }
 }
 
-/// Frees unreferenced nodes after a failure. That failure is reported, whatever happens here.
+/// Frees unreferenced nodes after a failure. Errors are ignored, since that failure is reported.
 fn free_all(nodes: &mut Session<'_>, handles: impl IntoIterator<Item = Handle>) {
     for handle in handles {
         let _ = nodes.free(handle);
     }
 }
 
-/// An entry in a batch, without the fields that few entries have.
+/// An entry in plain memory, without the fields that few entries have.
 #[derive(Clone, Copy)]
 struct Record {
     size: u64,
@@ -94,7 +94,7 @@ struct Batch {
 
 /// A record's value of a field that few records have.
 fn found<T: Copy>(all: &[(u32, T)], number: usize) -> Option<T> {
-    // Usually all have it, or few.
+    // Usually either all records have the field, or few.
     if let Some((other, value)) = all.get(number)
         && *other as usize == number
     {
@@ -201,7 +201,7 @@ impl Cutter {
     }
 }
 
-/// A run in the heap, from which the next entry is taken.
+/// A run in the heap that is being read.
 struct Run {
     /// Its parts, the next one last.
     parts: Vec<Handle>,
@@ -215,7 +215,7 @@ impl Run {
         Run { parts, batch: Batch::default(), at: 0 }
     }
 
-    /// Makes an entry available, if any is left; parts are freed as they are read.
+    /// Makes the next entry available, if any is left; parts are freed as they are read.
     fn fill(&mut self, nodes: &mut Session<'_>) -> Result<bool, Error> {
         if self.at < self.batch.records.len() {
             return Ok(true);
@@ -234,11 +234,11 @@ impl Run {
     }
 }
 
-/// Called for each entry when it has its slot; a directory gets its number there.
+/// Called for each entry once its slot is known; it gives a directory its number.
 pub trait Place: FnMut(u32, &mut Entry<'_>) -> Result<(), Error> {}
 impl<F: FnMut(u32, &mut Entry<'_>) -> Result<(), Error>> Place for F {}
 
-/// Takes a directory's entries in any order. It can be reused for one directory after the other.
+/// Takes a directory's entries in any order. It can be reused for another directory.
 #[derive(Default)]
 pub struct Listing {
     batch: Batch,
@@ -255,7 +255,7 @@ impl Listing {
         if is_run { self.spill(nodes) } else { Ok(()) }
     }
 
-    /// Bytes of plain memory that entries take now.
+    /// Bytes of plain memory that entries currently take.
     pub fn own_bytes(&self) -> usize {
         self.batch.bytes()
     }
@@ -285,7 +285,7 @@ impl Listing {
         free_all(nodes, self.runs.drain(..).flatten());
     }
 
-    /// Moves all entries to the heap and returns where they are; [`wake`](Self::wake) takes that.
+    /// Moves all entries to the heap and returns their runs, for [`wake`](Self::wake).
     pub fn sleep(&mut self, nodes: &mut Session<'_>) -> Result<Vec<Vec<Handle>>, Error> {
         if !self.batch.records.is_empty() {
             self.spill(nodes)?;

@@ -6,8 +6,8 @@
 //!   links    a sorted list: each name of a file that has several, by the file's number
 //! ```
 //!
-//! A directory's number is larger than its parent's, so sums are made from the last row to the first. Row 0 is
-//! the root, whose own entry is kept beside the rows.
+//! A directory's number is larger than its parent's, so sums are computed from the last row to the first. Row
+//! 0 is the root, whose own entry is kept beside the rows.
 //!
 //! Each directory, and the total, counts **hard links** once: a row's sums contain each file once, however many
 //! of its names are below. Of these, a file is **shared** if some of its names are elsewhere, otherwise it
@@ -62,8 +62,8 @@ pub struct Batch {
     pub links: Vec<Name>,
 }
 
-/// Adjacent rows in plain memory until all of them have arrived: they arrive in the order in which directories
-/// are completed.
+/// Adjacent rows, in plain memory until all of them have arrived. Rows arrive in the order in which
+/// directories are completed.
 struct Group {
     directories: Box<[Directory; GROUP]>,
     there: u64,
@@ -81,11 +81,11 @@ pub struct Tree<'s> {
     nodes: Session<'s>,
     rows: Table<'s>,
     row: Column<Row>,
-    /// The parents' numbers, in a column of their own: walking up touches nothing else.
+    /// The parents' numbers, in a separate column, so that walking up touches nothing else.
     above: Column<u32>,
     /// The slots in the parents.
     slot: Column<u32>,
-    /// By the number of their first rows.
+    /// Incomplete groups, by the number of their first rows.
     waiting: BTreeMap<u32, Group>,
     links: SlabList<'s, Name>,
     /// Links that are not in `links` yet.
@@ -95,7 +95,7 @@ pub struct Tree<'s> {
     root: OwnEntry,
     /// The root's device and inode when it was read, if this program read it.
     origin: Option<(u64, u64)>,
-    /// Links may have been followed.
+    /// Whether links may have been followed.
     follows_links: bool,
     /// Names in directories from this number on belong to a refresh, and are not counted yet.
     uncounted: u32,
@@ -154,8 +154,8 @@ impl<'s> Tree<'s> {
         self.devices = devices;
     }
 
-    /// Adds what was read. [`sum_up`](Self::sum_up) must follow when everything was added. If this fails, all
-    /// directories of the batch are either waiting or have rows.
+    /// Adds a batch. [`sum_up`](Self::sum_up) must follow after the last one. If this fails, all directories
+    /// of the batch are either waiting or have rows.
     pub fn put(&mut self, batch: &Batch) -> Result<(), Error> {
         let mut full = Vec::new();
         for directory in &batch.directories {
@@ -173,7 +173,7 @@ impl<'s> Tree<'s> {
         }
         full.into_iter().try_for_each(|first| self.put_group(first))?;
         while self.waiting.len() > WAITING {
-            // The first groups wait for directories that are completed last.
+            // The first groups wait for the directories that are completed last.
             let middle = self.waiting.keys().nth(WAITING / 2).copied();
             middle.map_or(Ok(()), |first| self.put_group(first))?;
         }

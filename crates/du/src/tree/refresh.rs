@@ -1,9 +1,9 @@
 //! Reads a directory again.
 //!
-//! The new contents, including the directory itself, get numbers above all others, and nothing leads to them
-//! until they are complete: if reading is stopped or fails, they are removed, and the tree is as it was. Then the
-//! old entries and their sums are removed, and the new ones replace them. Rows are added without linked files,
-//! because these count together with their names elsewhere, when everything is there.
+//! The new contents, including the directory itself, get numbers above all others, and nothing refers to them
+//! until they are complete. If reading is stopped or fails, they are removed, and the tree is unchanged.
+//! Otherwise the old entries and their sums are removed, and the new ones replace them. Rows are added
+//! without linked files, which are counted at the end, together with their names elsewhere.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::source::{ROOT, Source};
 /// Bytes that must be free when the new contents replace the old ones.
 const ROOM: usize = 256 << 10;
 
-/// The future contents of a directory. When everything was [added](Self::put) and [summed up](Self::sum_up),
+/// The future contents of a directory. After everything was [added](Self::put) and [summed up](Self::sum_up),
 /// [`finish`](Self::finish) installs it; otherwise [`abandon`](Self::abandon) removes it.
 pub struct Refresh<'t, 's> {
     tree: &'t mut Tree<'s>,
@@ -31,7 +31,7 @@ pub struct Refresh<'t, 's> {
 }
 
 impl<'s> Tree<'s> {
-    /// Begins to read a directory again.
+    /// Starts reading a directory again.
     pub fn refresh(&mut self, directory: u32) -> Refresh<'_, 's> {
         let first = self.numbers;
         Refresh { tree: self, directory, first, linked: HashMap::new() }
@@ -60,7 +60,7 @@ impl Refresh<'_, '_> {
         name.directory >= self.first || name.directory == self.directory
     }
 
-    /// Adds what was read.
+    /// Adds a batch.
     pub fn put(&mut self, batch: Batch) -> Result<(), Error> {
         for name in &batch.links {
             let linked = self.linked.entry(name.directory).or_default();
@@ -78,12 +78,12 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// Frees what was read but not added.
+    /// Frees a batch that was not added.
     pub fn discard(&mut self, batch: &Batch) -> Result<(), Error> {
         self.tree.discard(&batch.directories)
     }
 
-    /// To be called when everything was added: makes the sums, except those of linked files.
+    /// To be called after everything was added: computes the sums, except those of linked files.
     pub fn sum_up(&mut self) -> Result<(), Error> {
         self.tree.put_groups()?;
         for number in (self.first + 1..self.tree.numbers).rev() {
@@ -97,7 +97,7 @@ impl Refresh<'_, '_> {
     }
 
     /// Makes sure, before anything is removed, that there is room for the coming changes: sums and lists may
-    /// compress worse than before. Nothing compresses worse than these bytes.
+    /// compress worse than before. To check, it allocates random bytes, which do not compress at all.
     fn see_to_room(&mut self) -> Result<(), Error> {
         let (mut nodes, mut state, mut result) = (Vec::new(), 1_u64, Ok(()));
         let mut bytes = [0; ROOM / 32];
@@ -118,9 +118,9 @@ impl Refresh<'_, '_> {
         result
     }
 
-    /// Installs the new contents. `own` is the directory's own entry now; the rows' device numbers are indices
-    /// into `devices`. More is removed than changed, so there is room; if there is none nevertheless, the tree
-    /// records the directory as one that cannot be read.
+    /// Installs the new contents. `own` is the directory's current own entry; the rows' device numbers are
+    /// indices into `devices`. More is removed than changed, so there should be room; if there is none, the
+    /// tree records the directory as one that cannot be read.
     pub fn finish(mut self, own: OwnEntry, devices: Vec<u64>) -> Result<(), Error> {
         self.tree.set_devices(devices);
         let result = self.replace(own);
@@ -158,7 +158,7 @@ impl Refresh<'_, '_> {
         self.count_links()
     }
 
-    /// Tells the subdirectories and the names of linked files in the directory its number.
+    /// Gives the directory's final number to its subdirectories and to its names of linked files.
     fn adopt(&mut self, row: &Row) -> Result<(), Error> {
         let Refresh { tree, directory, first, .. } = self;
         let mut bytes = Vec::new();
@@ -209,10 +209,10 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// Counts a file anew when the first of its new names is met.
+    /// Recounts a file at the first of its new names.
     fn count_file(&mut self, at: &Name) -> Result<(), Error> {
-        // Not all names are searched for each of them: new ones are in the directory itself, or after all old
-        // ones.
+        // Not all names need to be searched for each new one: new names are in the directory itself, or after
+        // all old names.
         let mut first = None;
         for (directory, end) in [(self.directory, self.directory), (self.first, u32::MAX)] {
             let from = Name { directory, slot: 0, ..*at };
@@ -222,7 +222,7 @@ impl Refresh<'_, '_> {
         let Some(first) = first.filter(|first| first.is(at)) else { return Ok(()) };
         let names = self.tree.names(at.inode, at.device)?;
         let old: Vec<Name> = names.iter().filter(|name| !self.is_new(name)).copied().collect();
-        // The file may have changed since its other names were read, but has one size wherever it counts.
+        // The file may have changed since its other names were read, but must count with one size everywhere.
         let Name { size, blocks, .. } = first;
         let new = names.iter().map(|name| Name { size, blocks, ..*name }).collect();
         self.tree.change_names(&old, &names, new, first.names)?;
@@ -234,8 +234,8 @@ impl Refresh<'_, '_> {
         Ok(())
     }
 
-    /// Ends it without installing anything. If something cannot be freed, everything else is freed and an error
-    /// is returned.
+    /// Ends the refresh without installing anything. If something cannot be freed, everything else is freed
+    /// and an error is returned.
     pub fn abandon(self) -> Result<(), Error> {
         let Refresh { tree, first, .. } = self;
         let mut result = Ok(());

@@ -1,8 +1,8 @@
 //! Removes entries from a tree whose sums are complete.
 //!
-//! A file with several names counts in each directory that has one of them below. So before some of its names are
-//! removed, the file is subtracted from all sums; then the names are removed; then the file is counted again with
-//! those that are left. Everything that is not linked is subtracted from the sums above.
+//! A file with several names counts in each directory that has one of them below. So when some of its names
+//! are removed, the file is first subtracted from all sums, and then counted again with its remaining names.
+//! Entries that are not linked are subtracted from the sums above.
 
 use std::collections::HashMap;
 
@@ -131,7 +131,7 @@ impl Tree<'_> {
         }
     }
 
-    /// Finds the latest change in a directory, whose subdirectories know theirs.
+    /// Finds the latest change in a directory, whose subdirectories have up-to-date values.
     fn find_modified(&mut self, directory: u32) -> Result<(), Error> {
         let mut row = self.row(directory)?;
         let mut modified = 0;
@@ -148,7 +148,7 @@ impl Tree<'_> {
         self.set_row(directory, &row)
     }
 
-    /// Removes all names of linked files below a directory; afterwards nothing there counts any linked file.
+    /// Removes all names of linked files below a directory; afterwards its sums contain no linked file.
     fn forget_below(&mut self, directory: u32) -> Result<(), Error> {
         let mut way = Below::new(directory);
         while let Some(step) = way.step(self)? {
@@ -185,7 +185,7 @@ impl Tree<'_> {
         Ok(directory == other)
     }
 
-    /// Removes names of a file, whose number of names decreases accordingly.
+    /// Removes names of a file, and decreases its number of names accordingly.
     fn forget(
         &mut self,
         inode: u64,
@@ -215,8 +215,8 @@ impl Tree<'_> {
         Ok(self.entry(self.row(name.directory)?.contents(), name.slot)?.followed.is_some())
     }
 
-    /// Recounts a file that was `counted` with other names, and replaces its listed names. It has `number` names
-    /// in all.
+    /// Recounts a file that was `counted` with other names, and replaces its listed names. It has `number`
+    /// names in total.
     pub(super) fn change_names(
         &mut self,
         counted: &[Name],

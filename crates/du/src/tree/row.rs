@@ -1,4 +1,4 @@
-//! What is known about a directory besides its entry, and about a name of a file that has several.
+//! The records of directories, and of names of files that have several.
 
 use memfold::heap::Handle;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -10,7 +10,7 @@ use crate::entry::{Entry, Kind, Sum};
 pub mod flags {
     /// It could not be read, or not completely; [`Row::error`](super::Row::error) says why.
     pub const FAILED: u16 = 1;
-    /// The kernel makes it up, and it was not read.
+    /// The kernel generates its contents, and it was not read.
     pub const KERNEL: u16 = 2;
     /// It is tagged as a cache, and was not read.
     pub const CACHE: u16 = 4;
@@ -35,8 +35,8 @@ pub struct Row {
     pub shared_blocks: u64,
     /// The latest change of anything below, if extended information was requested.
     pub modified: i64,
-    /// The time up to which changes of its regular files were certainly seen, in nanoseconds since 1970.
-    /// memfold's own files do not contain it: nothing is deleted through them.
+    /// The time up to which all changes of its regular files are certain to have been seen, in nanoseconds
+    /// since 1970. memfold's own files do not contain it: nothing is deleted through them.
     pub(crate) seen_until: i64,
     pub(super) slots: u32,
     /// The index of its device in the tree's list.
@@ -136,7 +136,7 @@ impl Name {
         (self.inode, self.device) == (other.inode, other.device)
     }
 
-    /// Whether both are the same name, whatever is known about the file.
+    /// Whether both are the same name, regardless of the file's data.
     pub(super) fn is(&self, other: &Name) -> bool {
         self.is_of(other) && (self.directory, self.slot) == (other.directory, other.slot)
     }

@@ -1,8 +1,8 @@
 //! Sorts the names of linked files, which arrive by directory, in the order of their files.
 //!
-//! Inserting each where it belongs in a long list would restore a block for most of them, and neighbours when it
-//! is full. So a limited number at a time is sorted and appended, and these **runs** are then merged, some at a
-//! time, until one list contains everything:
+//! Inserting each name at its place in a long list would restore a block for most of them, and neighbours of
+//! full blocks. So a limited number at a time is sorted and appended as a **run**, and runs are then merged,
+//! several at a time, until one list contains everything:
 //!
 //! ```text
 //!   | run | run | run | run | .. | ──> |     run     |     run     | .. | ──> the tree's links
@@ -58,7 +58,7 @@ impl<'s> Runs<'s> {
         Ok(())
     }
 
-    /// Moves all names to an empty list; afterwards there are none here.
+    /// Moves all names to an empty list; none are left here.
     pub fn finish(&mut self, to: &mut SlabList<'_, Name>) -> Result<(), Error> {
         self.end_run()?;
         self.new = Vec::new();

@@ -1,4 +1,4 @@
-//! The sums of directories: from their own entries to everything below.
+//! Completes the sums of directories: from their own entries to everything below.
 
 use super::{Row, Tree};
 use crate::Error;
@@ -16,8 +16,8 @@ impl Row {
 }
 
 impl Tree<'_> {
-    /// To be called when everything was added: completes the sums of directories, which contain only their own
-    /// entries, from the last row to the first. Each directory counts each file once.
+    /// To be called after everything was added: completes the sums of directories, which so far contain only
+    /// their own entries, from the last row to the first. Each directory counts each file once.
     pub fn sum_up(&mut self) -> Result<(), Error> {
         self.put_groups()?;
         self.new_links.finish(&mut self.links)?;

@@ -1,4 +1,4 @@
-//! Random trees, compared with a model that computes everything anew.
+//! Random trees, compared with a model that recomputes everything.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -347,6 +347,6 @@ fn what_was_put_in_is_taken_out_of_the_heap() {
     let row = tree.row(0).unwrap();
     assert_eq!((row.size, row.blocks, row.items, row.failures, row.shared_size), (0, 0, 0, 0, 0));
     assert!(tree.links.is_empty());
-    // Only the root's own part and the table's are left.
+    // Only the nodes of the root and of the table are left.
     assert!(heap.stats().nodes < 12 && before > 50, "{before}, {}", heap.stats().nodes);
 }

@@ -1,7 +1,7 @@
-//! What can't be seen of the browser with the command (its tests are with it): what takes as long as it
-//! likes, what fails in the middle, and a panic.
+//! Tests of the browser that the command's own tests cannot cover: endless operations, failures in the
+//! middle, and a panic.
 //!
-//! This program is what runs in the terminal, once more, with one test that is the browser then.
+//! The program in the terminal is this test program itself, with one test that runs the browser.
 
 use std::env;
 use std::io;
@@ -18,13 +18,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::terminal::{self, DOWN, ENTER, HOME, LEFT, RIGHT, Terminal};
 
-/// Says what the program in the terminal does.
+/// The variable that tells the program in the terminal what to do.
 const PART: &str = "MEMFOLD_TEST_BROWSER";
 
-/// Looks as if it could do anything, and changes nothing.
+/// Actions that pretend to work, and change nothing.
 struct Pretend<'a>(&'a dyn Source);
 
-/// Something that takes as long as the user likes.
+/// An operation that continues until the user stops it.
 fn endless(mut tell: impl FnMut(&Step) -> Control) -> Result<(), Error> {
     let mut step = Step { path: b"/where/it/is".to_vec(), ..Step::default() };
     while tell(&step) == Control::Go {
@@ -76,7 +76,7 @@ impl Actions for Pretend<'_> {
     }
 }
 
-/// Nothing, but in the terminal.
+/// Does nothing, except in the terminal, where it runs the browser.
 #[test]
 fn in_the_terminal() {
     let Some(part) = env::var_os(PART) else { return };
@@ -108,7 +108,7 @@ fn start(part: &str) -> Terminal {
     let mut command = terminal::command(env::current_exe().unwrap());
     command.args(["--exact", "browser::in_the_terminal", "--nocapture"]);
     command.env(PART, part);
-    // What the test program says of itself must not take all of the screen.
+    // The test program's own messages must not fill the screen.
     command.env("RUST_BACKTRACE", "0");
     Terminal::new(command, 24, 80)
 }
@@ -116,7 +116,7 @@ fn start(part: &str) -> Terminal {
 #[test]
 fn what_takes_long_can_be_stopped() {
     let mut terminal = start("pretend");
-    // Failures are asked about, until nobody wants to know.
+    // Each failure asks a question, until the user chooses to ignore all.
     terminal.has("/directory");
     terminal.press(&["d", LEFT, ENTER].concat());
     terminal.has("/first: permission denied");
@@ -135,7 +135,7 @@ fn what_takes_long_can_be_stopped() {
     terminal.has("Scanning...");
     terminal.press("q");
     terminal.has_no("Scanning...");
-    // The shell has the terminal as it was before.
+    // The shell has the terminal in its original state.
     terminal.press(&[HOME, ENTER].concat());
     terminal.has("/..");
     terminal.press("b");

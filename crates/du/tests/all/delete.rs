@@ -1,4 +1,4 @@
-//! Deletes in scratch trees, and what must not be deleted.
+//! Deletes in scratch trees, and checks what must not be deleted.
 
 mod refused;
 
@@ -30,7 +30,7 @@ fn scanned_with<R>(path: &Path, options: &scan::Options, look: impl FnOnce(&mut 
     look(&mut scan::scan(path, options, &heap, &session, &Progress::default(), |_| true).unwrap())
 }
 
-/// Where a path is in a tree.
+/// The directory and slot of a path in a tree.
 fn find(tree: &Tree<'_>, path: &str) -> (u32, u32) {
     let (mut directory, mut found) = (ROOT, None);
     for name in path.split('/') {
@@ -64,7 +64,7 @@ fn make(at: &Path) {
     symlink("../../keep/file", at.join("a/b/link to a file")).unwrap();
 }
 
-/// All paths, to be compared.
+/// All paths with type, size and number of links, for comparison.
 fn everything(at: &Path) -> Vec<u8> {
     let output = Command::new("find").arg(at).args(["-printf", "%P %y %s %n\\0"]).output().unwrap();
     let mut all: Vec<&[u8]> = output.stdout.split(|byte| *byte == 0).collect();
@@ -72,7 +72,7 @@ fn everything(at: &Path) -> Vec<u8> {
     all.join(&0)
 }
 
-/// Deletes without anything that is ignored.
+/// Deletes a path; a reported failure fails the test.
 fn remove(tree: &mut Tree<'_>, path: &str) -> Result<(), Failure> {
     remove_with(tree, path, &options(), |event| {
         assert!(matches!(event, Event::Step(_)), "{event:?}");
@@ -90,7 +90,7 @@ fn remove_with(
     delete::delete(tree, directory, slot, options, &mut tell)
 }
 
-/// A tree is what a scan would make of what is there now.
+/// Checks that a tree equals a new scan.
 #[track_caller]
 fn is_as_scanned(tree: &Tree<'_>, at: &Path, options: &scan::Options) {
     fn look(tree: &Tree<'_>, directory: u32, path: &str, all: &mut Vec<String>) {
@@ -140,7 +140,7 @@ fn a_directory_goes_with_all_in_it_and_nothing_else() {
     });
 }
 
-/// What is changed, how, and whether that must be noticed as a change or as something not shown.
+/// What is changed, how, and whether it must be detected as a change or as something not shown.
 type Change = (&'static str, fn(&Path), &'static str);
 
 #[test]
@@ -187,15 +187,15 @@ fn what_was_deleted_before_it_stopped_is_told() {
         assert!(matches!(&failure, Failure::Partly(why) if matches!(**why, Failure::Stopped)), "{failure}");
         assert!(tree.row(ROOT).unwrap().items < before);
         is_as_scanned(tree, scratch.path(), &options);
-        // What is left can be deleted as it was read again.
+        // The rest can be deleted, since it was read again.
         remove_with(tree, "a", &options, |_| true).unwrap();
         assert!(!scratch.path().join("a").exists());
         assert_eq!(tree.row(ROOT).unwrap().items, 2);
     });
 }
 
-/// Whoever may write above the root can put something else in its place, which then has what the tree has by
-/// name, kind and length.
+/// Anyone who may write above the root can put another directory in its place, whose contents equal the
+/// tree's in name, kind and length.
 #[test]
 fn another_root_is_neither_deleted_from_nor_read_again() {
     type Change = (&'static str, fn(&Path));
@@ -248,7 +248,7 @@ fn another_root_is_neither_deleted_from_nor_read_again() {
             }
             assert!(everything(at) == before, "{what}: something was deleted");
             assert_eq!(tree.row(ROOT).unwrap(), row, "{what}");
-            // The same directory in its place again is the same.
+            // With the original directory back in its place, both work again.
             if what == "a link for the root" {
                 fs::remove_file(&root).unwrap();
                 fs::rename(at.join("home/user/moved"), &root).unwrap();
@@ -341,7 +341,7 @@ fn all_that_is_known_is_compared() {
             assert!(matches!(failure, Failure::Changed(_)), "{what}: {failure}");
             assert!(everything(at) == before, "{what}: something was deleted");
             assert_eq!(tree.row(ROOT).unwrap(), row);
-            // When it was read again, it is as it is shown.
+            // After reading again, the tree shows the current state.
             scan::rescan(tree, ROOT, &options, &Progress::default(), |_| true).unwrap();
             remove_with(tree, "a", &options, |_| true).expect(what);
             assert!(!at.join("a").exists());
@@ -371,7 +371,7 @@ fn of_links_that_were_followed_only_the_links_go() {
     }
 }
 
-/// Names in a directory that may be read, but not searched.
+/// Names in a directory that can be read, but not searched.
 #[test]
 fn what_could_not_be_looked_at_is_said_to_be_so() {
     let scratch = tempfile::tempdir().unwrap();

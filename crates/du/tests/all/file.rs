@@ -1,8 +1,8 @@
-//! Files of memfold's own that were made once, which must be read for ever as they were. The files under
-//! `golden/` are never made again; `make_missing` adds those that are not there yet: of a new version of the
-//! format, say.
+//! Files in memfold's own format that must be readable for ever, with the same content. The files under
+//! `golden/` are never regenerated; `make_missing` adds missing ones, for example for a new version of the
+//! format.
 //!
-//! `vN-NAME.CODEC.mfdu` is a file of version N of the format; `NAME.txt` says what is in it.
+//! `vN-NAME.CODEC.mfdu` is a file of version N of the format; `NAME.txt` lists its contents.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -56,7 +56,7 @@ fn small() -> String {
     SMALL.replace("NUMBERS", &numbers)
 }
 
-/// More than fits into a block, in directories of many parts.
+/// More data than fit into a block, in directories of many parts.
 fn large() -> String {
     let mut text = String::from("[1,2,{},[{\"name\":\"/large\"}");
     for directory in 0..3 {
@@ -77,7 +77,7 @@ fn with_tree<R>(export: &str, look: impl FnOnce(&mut Tree<'_>) -> R) -> R {
     look(&mut tree(export.as_bytes(), &heap, &session).unwrap())
 }
 
-/// With an empty slot.
+/// The small tree, with an empty slot.
 fn with_small<R>(look: impl FnOnce(&Tree<'_>) -> R) -> R {
     with_tree(&small(), |tree| {
         let mut gone = None;
@@ -117,7 +117,7 @@ fn entry_text(entry: &Entry<'_>) -> String {
     text
 }
 
-/// All that can be read.
+/// Everything that can be read from a tree.
 fn text(source: &dyn Source) -> String {
     let mut text = format!("devices {:?}\nroot {}\n", source.devices(), entry_text(&source.root().entry()));
     for number in 0..source.numbers() {
@@ -184,9 +184,9 @@ fn golden_files_are_read_as_they_were() {
     assert_eq!(count, CODECS.len() + 1);
 }
 
-/// What is written has the format that it says to have. If this fails, and what is written is right
-/// nevertheless, files of the new form must be read by older versions, or have another version's number; and
-/// they become golden, beside those that are there.
+/// A written file has the format of its version number. If this fails although the new form is intended,
+/// older versions must be able to read it, or it needs a new version number; and new files become golden in
+/// addition to the existing ones.
 #[test]
 fn what_is_written_is_as_it_was() {
     let mut bytes = Vec::new();
@@ -220,7 +220,7 @@ fn make_missing() {
     with_tree(&large(), |tree| add("v1-large.zstd.mfdu", &file(tree, "zstd:4")));
 }
 
-/// The tree as it is in a file with this codec, looked at by `look`.
+/// Writes the tree to a file with this codec, and calls `look` with the file.
 fn from_file<R>(tree: &dyn Source, codec: &str, look: impl FnOnce(&File) -> R) -> R {
     let mut bytes = Vec::new();
     write(tree, codec, &mut bytes, &mut |_| true).unwrap();
@@ -233,7 +233,7 @@ fn from_file<R>(tree: &dyn Source, codec: &str, look: impl FnOnce(&File) -> R) -
     look(&file)
 }
 
-/// A tree of each of these exports is the same from a file, and from an export of itself.
+/// Checks that the tree of each of these exports is the same when read from a file, and from its own export.
 fn comes_back(exports: &[String]) {
     for export in exports {
         with_tree(export, |tree| {
@@ -257,7 +257,7 @@ fn names_of_every_length_come_back() {
         .chain([longest - 1, longest]);
     let each = |len: usize| format!("{{\"name\":\"{}\"}}", "n".repeat(len));
     let directory = |len: usize| each(len).replacen("\"n", "\"d", 2).replacen("\"dame", "\"name", 1);
-    // One in a directory, as many in a part as there can be, and one more.
+    // One entry in a directory; a full part of entries, and one more.
     let exports: Vec<String> = lengths
         .map(|len| {
             let all: Vec<String> =
@@ -277,7 +277,7 @@ fn names_of_every_length_come_back() {
 #[test]
 fn the_longest_parts_come_back() {
     let longest = memfold_du::part::LONGEST_NAME;
-    // No name has anything of the one before.
+    // No name shares a prefix with the one before.
     let name = |number: usize| format!("{}{}", char::from(b'0' + number as u8 % 74), "n".repeat(longest - 1));
     let names: String = (1..=64).filter(|number| *number != 44).map(|number| {
         let name = name(number).replacen('\\', "(", 1);
@@ -303,7 +303,7 @@ fn numbers_at_their_bounds_come_back() {
         )
         .unwrap();
     }
-    // Sums end at the greatest size, so one tree has one of the great ones.
+    // Sums are clamped to the largest size, so each tree has only one large size.
     let exports: Vec<String> = bounds
         .into_iter()
         .flat_map(|size| [("asize", size), ("dsize", size / 512 * 512)])
@@ -331,7 +331,7 @@ fn deep_and_wide_trees_come_back() {
     comes_back(&[0, 1, 63, 64, 65, 127, 128, 129, 4096, 70_000].map(wide));
 }
 
-/// A head of more than a mebibyte was written and not read.
+/// Once, a head of more than a mebibyte could be written, but not read.
 #[test]
 fn the_longest_path_and_most_file_systems_come_back() {
     let path = |len: usize| format!("/{}", "p".repeat(len - 1));

@@ -1,4 +1,5 @@
-//! All tests of the crate that use it as others do: one program, since linking takes longer than most of them.
+//! All tests that use the crate from outside. They are one program, since linking takes longer than most of
+//! them.
 
 mod browser;
 mod delete;

@@ -1,4 +1,4 @@
-//! Scans of real directories, beside what `du` says of them.
+//! Scans of real directories, compared with `du`.
 
 mod again;
 mod mounts;
@@ -26,7 +26,7 @@ fn options() -> scan::Options {
     scan::Options { threads: 2, ..scan::Options::default() }
 }
 
-/// Scans a directory and lets `look` look at the tree.
+/// Scans a directory and calls `look` with the tree.
 fn scanned<R>(path: &Path, options: &scan::Options, look: impl FnOnce(&mut Tree<'_>) -> R) -> R {
     let heap = Heap::new(Options::new().limit(Limit::Share).block_size(16 << 10)).unwrap();
     let session = heap.session().unwrap();
@@ -34,7 +34,7 @@ fn scanned<R>(path: &Path, options: &scan::Options, look: impl FnOnce(&mut Tree<
     look(&mut tree.unwrap())
 }
 
-/// What `du` says of a path: bytes apparently, and on disk.
+/// The sizes that `du` reports for a path: apparent bytes, and bytes on disk.
 fn du(path: &[u8], extra: &[&str]) -> (u64, u64) {
     let size = |apparent: &[&str]| {
         let path = OsStr::from_bytes(path);
@@ -67,7 +67,7 @@ fn entries(tree: &Tree<'_>, number: u32) -> Vec<(Vec<u8>, Kind)> {
     all
 }
 
-/// The kind of one.
+/// The kind of the entry with a name.
 fn kind(tree: &Tree<'_>, number: u32, name: &str) -> Kind {
     let all = entries(tree, number);
     all.iter().find(|(other, _)| other == name.as_bytes()).unwrap_or_else(|| panic!("{name} in {all:?}")).1
@@ -93,7 +93,7 @@ fn directories(tree: &Tree<'_>) -> Vec<u32> {
     all
 }
 
-/// Compares each directory with what `du` says of it.
+/// Compares each directory with the sizes that `du` reports.
 fn compare_with_du(tree: &Tree<'_>) {
     for number in directories(tree) {
         let sum = tree.own_entry(number).unwrap().entry().sum().plus(tree.row(number).unwrap().sum());
@@ -102,7 +102,7 @@ fn compare_with_du(tree: &Tree<'_>) {
     }
 }
 
-/// Names of all kinds, files that are sparse, linked and empty, and what is no file.
+/// Makes names of all kinds, sparse, linked and empty files, and non-files.
 fn make_mixed(at: &Path) {
     let write = |name: &[u8], len: usize| fs::write(at.join(OsStr::from_bytes(name)), vec![7; len]).unwrap();
     for (name, len) in
@@ -174,7 +174,7 @@ fn links_are_known_by_all_their_names() {
     });
 }
 
-/// Makes directories below each other, and says how each is opened.
+/// Makes a chain of nested directories, with entries beside them if `beside`.
 fn make_deep(at: &Path, depth: usize, name: &[u8], beside: bool) {
     let mut open: OwnedFd = File::open(at).unwrap().into();
     let name = CString::new(name).unwrap();
@@ -210,7 +210,7 @@ fn more_directories_wait_than_may_be_open() {
     let directory = tempfile::tempdir().unwrap();
     let depth = 700;
     make_deep(directory.path(), depth, b"n", true);
-    // Names in order decide which comes first: now the deep ones do, now those beside them.
+    // The order of names decides which come first: the deep ones or those beside them.
     for threads in [1, 3] {
         let options = scan::Options { threads, ..options() };
         scanned(directory.path(), &options, |tree| {
@@ -219,17 +219,17 @@ fn more_directories_wait_than_may_be_open() {
             assert_eq!(bytes(tree.root().entry().sum().plus(row.sum())), du(&tree.root().name, &[]));
         });
     }
-    // The tests' own removal calls itself for each level.
+    // `TempDir` would recurse into each level.
     let _ = Command::new("rm").arg("-rf").arg(directory.path().join("n")).status();
 }
 
-/// Runs `f` in a thread that may mount what nobody else sees; `None` if the system doesn't allow that.
+/// Runs `f` in a thread with private mounts; `None` if the system does not allow that.
 pub fn with_mounts<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             use rustix::mount::{MountPropagationFlags as Flags, mount_change};
-            // SAFETY: of the things that threads can share no longer, this takes mounts only, which nobody
-            // relies on.
+            // SAFETY: this stops sharing only mounts with the other threads, and nothing relies on them being
+            // shared.
             let unshared = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
             let result = unshared.and_then(|()| mount_change("/", Flags::PRIVATE | Flags::REC));
             if let Err(error) = result {
@@ -242,7 +242,7 @@ pub fn with_mounts<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
     })
 }
 
-/// Where tests are run as root: makes this thread, and those that it starts, a user who may do little.
+/// If tests run as root, makes this thread, and those that it starts, an unprivileged user.
 pub fn be_nobody() {
     if rustix::process::getuid().is_root() {
         let nobody = rustix::process::Uid::from_raw(65534);
@@ -250,13 +250,13 @@ pub fn be_nobody() {
     }
 }
 
-/// Of this thread, s: however busy the machine is.
+/// The CPU time of this thread in seconds, which does not depend on the machine's load.
 fn cpu_time() -> f64 {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
 }
 
-/// What is to be known of a file with many names is looked for once, not for each of them.
+/// The names of a file with many names are looked up once, not for each of them.
 #[test]
 fn many_names_of_one_file_take_no_longer_than_many_files() {
     const NAMES: usize = 12_000;
@@ -310,7 +310,7 @@ fn what_may_not_be_read_is_said() {
             scanned(directory.path(), &options(), |tree| {
                 let d = row(tree, ROOT, "d");
                 assert_eq!((d.flags, d.error, d.items), (flags::FAILED, libc_eacces(), 0));
-                // Names in "a" can be read, but nothing else of them.
+                // Names in "a" can be read, but not their attributes.
                 let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
                 if !rustix::process::getuid().is_root() {
                     assert_eq!(entries(tree, a).len(), 3);
@@ -344,11 +344,11 @@ fn caches_are_left_out_and_links_followed_on_request() {
         let Kind::Directory(d) = kind(tree, ROOT, "d") else { panic!() };
         assert_eq!(kind(tree, d, "to a file"), Kind::File);
         assert_eq!(kind(tree, d, "up"), Kind::Other);
-        // The file, which has a name there, counts once with the link to it.
+        // The file, which has a name in this directory, and the link to it count once.
         assert_eq!(tree.row(d).unwrap().size, 100_000 + 2 + fs::metadata(at.join("d/empty")).unwrap().len());
         assert_eq!(kind(tree, ROOT, "dangling"), Kind::Other);
     });
-    // Not the one that is asked for.
+    // The scanned directory itself is not left out.
     scanned(&at.join("wide"), &options, |tree| {
         let row = tree.row(ROOT).unwrap();
         assert_eq!((row.flags, row.items), (0, 301));
@@ -358,7 +358,7 @@ fn caches_are_left_out_and_links_followed_on_request() {
     });
 }
 
-/// As ncdu has it, whose exports say the same: one more name of a target that has several.
+/// As in ncdu and its exports: a followed link is one more name of a target that has several.
 #[test]
 fn links_that_are_followed_count_with_the_names_of_their_targets() {
     let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir_in("/dev/shm").unwrap());
@@ -378,7 +378,7 @@ fn links_that_are_followed_count_with_the_names_of_their_targets() {
     scanned(at, &follow, |tree| {
         let below = row(tree, ROOT, "a");
         assert_eq!(below.size, 300_000 + 20_000 + 2 * 1000);
-        // All names are there, and one more.
+        // All names are in the tree, and one more.
         assert_eq!(tree.row(ROOT).unwrap().size, below.size + own + 1000);
         assert_eq!(tree.row(ROOT).unwrap().shared_size, 0);
         let (mut json, export) = (Vec::new(), memfold_du::json::Export { timestamp: 0, extended: false });
@@ -387,7 +387,7 @@ fn links_that_are_followed_count_with_the_names_of_their_targets() {
         let json = String::from_utf8(json).unwrap();
         let line = json.lines().find(|line| line.contains("to far")).unwrap();
         assert!(line.trim_end_matches([',', ']']).ends_with(&device), "{line}");
-        // What is a link goes without one of the file's own names.
+        // Removing the link does not remove one of the file's own names.
         let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
         let slot = |name: &str| entries(tree, a).iter().position(|(other, _)| other == name.as_bytes());
         let slot = slot("to two").unwrap() as u32;
@@ -403,7 +403,7 @@ fn links_that_are_followed_count_with_the_names_of_their_targets() {
         assert_eq!(row(tree, ROOT, "a").size, 20_000 + 2 * 1000);
         let (mut json, export) = (Vec::new(), memfold_du::json::Export { timestamp: 0, extended: false });
         memfold_du::json::write(tree, &mut json, &export, |_| true).unwrap();
-        // It is no directory.
+        // It is not a directory.
         let json = String::from_utf8(json).unwrap();
         assert!(json.lines().any(|line| line.starts_with("{\"name\":\"to far\",\"dev\":")), "{json}");
     });

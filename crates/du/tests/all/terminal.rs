@@ -1,4 +1,4 @@
-//! A program in a terminal: what is pressed, and what is to be seen then.
+//! Runs a program in a terminal: presses keys, and checks the screen.
 #![allow(dead_code)]
 
 use std::ffi::OsStr;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 use rustix::termios::{LocalModes, tcgetattr};
 
-/// Nothing takes that long, but on a machine that has much else to do.
+/// The timeout; only on a busy machine does anything take that long.
 pub const LONG: Duration = Duration::from_secs(30);
 
 pub const UP: &str = "\x1b[A";
@@ -28,7 +28,7 @@ pub struct Terminal {
     keys: Box<dyn Write + Send>,
     output: Receiver<Vec<u8>>,
     parser: vt100::Parser,
-    /// All that came.
+    /// All bytes that the program has written.
     bytes: Vec<u8>,
 }
 
@@ -64,8 +64,8 @@ impl Terminal {
         let (send, output) = channel();
         thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // When the program has ended, reading fails: once too early, perhaps, if the last was written
-            // meanwhile.
+            // Once the program has ended, reading fails. The first failure may be too early, if the last
+            // bytes were written meanwhile.
             let mut failures = 0;
             while failures < 3 {
                 match reader.read(&mut bytes) {
@@ -86,7 +86,7 @@ impl Terminal {
         lines(self.screen())
     }
 
-    /// What was written to it so far.
+    /// All bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -96,7 +96,7 @@ impl Terminal {
         self.parser.process(bytes);
     }
 
-    /// Waits until the screen is as it has to be.
+    /// Waits until `is_so` holds for the screen.
     #[track_caller]
     pub fn until(&mut self, what: &str, is_so: impl Fn(&vt100::Screen) -> bool) {
         let end = Instant::now() + LONG;
@@ -108,19 +108,19 @@ impl Terminal {
         }
     }
 
-    /// Waits until its lines are.
+    /// Waits until `is_so` holds for the lines of the screen.
     #[track_caller]
     pub fn wait(&mut self, what: &str, is_so: impl Fn(&[String]) -> bool) {
         self.until(what, |screen| is_so(&lines(screen)));
     }
 
-    /// Waits until some line has this.
+    /// Waits until a line contains a text.
     #[track_caller]
     pub fn has(&mut self, text: &str) {
         self.wait(text, |lines| lines.iter().any(|line| line.contains(text)));
     }
 
-    /// Waits until no line has this.
+    /// Waits until no line contains a text.
     #[track_caller]
     pub fn has_no(&mut self, text: &str) {
         self.wait(&format!("no {text}"), |lines| !lines.iter().any(|line| line.contains(text)));
@@ -135,7 +135,7 @@ impl Terminal {
         self.master.resize(size(rows, cols)).unwrap();
     }
 
-    /// The program's number.
+    /// The program's process ID.
     pub fn id(&self) -> i32 {
         self.child.process_id().unwrap() as i32
     }
@@ -155,7 +155,7 @@ impl Terminal {
         self.child.wait().unwrap()
     }
 
-    /// Ends the browser as a user does.
+    /// Quits the browser as a user does.
     #[track_caller]
     pub fn quit(&mut self) {
         self.press("q");
@@ -164,7 +164,8 @@ impl Terminal {
         assert!(self.is_as_before());
     }
 
-    /// Whether the terminal is as it was: the other screen was left, the cursor is there, and lines are edited.
+    /// Whether the terminal is restored: the alternate screen was left, the cursor is visible, and line
+    /// editing is on.
     pub fn is_as_before(&self) -> bool {
         let name: PathBuf = self.master.tty_name().unwrap();
         let modes = File::open(name).map(tcgetattr).unwrap().unwrap();

@@ -1,26 +1,26 @@
-//! The health of a tier, and which changes of it a user is told.
+//! The health of a tier, and which changes of it are reported to the user.
 
 use std::time::{Duration, Instant};
 
-/// The same message appears at most once in this time.
+/// The same message is reported at most once in this time.
 const QUIET: Duration = Duration::from_secs(60);
 
 /// The health of a tier.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// It takes batches.
+    /// It accepts batches.
     Open,
-    /// It has no space for now.
+    /// It currently has no space.
     Full,
     /// It does not answer, for this reason; it may answer later.
     Away(String),
-    /// It must not be used any more, for this reason; what it has can be read.
+    /// It must not be used any more, for this reason; its batches can still be read.
     Unfit(String),
 }
 
-/// Which changes of a tier's health are worth reporting. A full tier has space again after each delete, and
-/// is full again after the next put; a tier that answers may refuse the next batch: so the same message is
-/// reported once a minute.
+/// Which changes of a tier's health are worth reporting. A full tier has space after each delete and is full
+/// again after the next put, and a tier that answers again may refuse the next batch. So the same message is
+/// reported at most once a minute.
 #[derive(Debug, Default)]
 pub struct News {
     full: Option<Instant>,

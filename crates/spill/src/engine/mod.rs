@@ -1,5 +1,4 @@
-//! The engine between a tier and its users: threads that write, retries, and what to do when a tier does not
-//! answer.
+//! The engine between a tier and its users: writer threads, retries, and the handling of unresponsive tiers.
 //!
 //! ```text
 //!            ┌──────────── it answers ────────────┐
@@ -10,15 +9,15 @@
 //!     └─────── it would not keep it ──────────> unfit     for good
 //! ```
 //!
-//! - **Puts** are written in the background. The caller is told of the result, and keeps its copy until then.
-//!   Nothing is written unless the tier is open, so what can't be written is still with the caller, and is
-//!   never lost.
+//! - **Puts** are written in the background. The caller is told the result, and keeps its copy until then.
+//!   Nothing is written unless the tier is open, so the caller still has what cannot be written, and nothing
+//!   is lost.
 //! - **Gets** are answered in the caller's thread. While the tier does not answer they are retried, until
-//!   `patience` ends. The first get that is answered then is a sign that the tier may be back, so the tier is
-//!   probed soon.
-//! - **Deletes** are done when there is time, many at once; the rest when the engine ends.
-//! - **A forked child** has neither the threads nor connections of its own, and its writes would hit its
-//!   parent's data there. It leaves everything as it is.
+//!   `patience` ends. The first get that is answered again indicates that the tier may be back, so the tier
+//!   is probed soon.
+//! - **Deletes** are batched and done in the background; the rest is done when the engine ends.
+//! - **A forked child** has no threads and no connections of its own, and its writes would hit its parent's
+//!   data on the tier. So it does nothing.
 
 mod health;
 mod process;
@@ -38,23 +37,23 @@ use crate::tiers::{Room, Tier, Trouble, locked};
 
 /// Batches that are written in parallel.
 const WRITERS: usize = 2;
-/// A tier that does not answer is probed again after this time at first, and at most.
+/// The shortest and the longest interval between probes of an unresponsive tier.
 const SOONEST: Duration = Duration::from_millis(500);
 const LATEST: Duration = Duration::from_secs(10);
-/// A full one is tried again after this time.
+/// A full tier is tried again after this time.
 const FULL: Duration = Duration::from_secs(5);
 /// A get is retried after this time.
 const AGAIN: Duration = Duration::from_millis(100);
-/// A call that takes longer counts as this long: more likely the process was stopped meanwhile.
+/// A call that takes longer counts as this long: the process was probably stopped meanwhile.
 const LONGEST: Duration = Duration::from_secs(15);
-/// Deleting begins when this many batches wait for it.
+/// Deleting begins when this many batches wait to be deleted.
 const DELETES: usize = 64;
-/// At the end, this many are deleted at once: a tier can combine them into few requests.
+/// At the end, this many are deleted at once, which a tier can combine into few requests.
 const LAST_DELETES: usize = 8192;
 /// At the end, a thread whose call takes longer is abandoned.
 const LAST: Duration = if cfg!(test) { Duration::from_secs(1) } else { Duration::from_secs(10) };
 
-/// How often to check whether threads have ended.
+/// The interval between checks whether threads have ended.
 const ENDS: Duration = Duration::from_millis(1);
 
 /// Counters of calls so far.
@@ -87,7 +86,7 @@ struct Put {
 struct Queue {
     puts: VecDeque<Put>,
     deletes: Vec<u64>,
-    /// How many batches are being deleted now.
+    /// How many batches are currently being deleted.
     deleting: usize,
     is_ending: bool,
 }
@@ -104,11 +103,11 @@ struct Inner {
     health: Mutex<(Health, Instant)>,
     /// Held while a change of health is reported, so that changes are reported in order.
     telling: Mutex<()>,
-    /// Something was written since the tier last did not answer.
+    /// Something was written since the tier last failed to answer.
     has_written: AtomicBool,
     /// A get was not answered, and none has been answered since.
     got_no_answer: AtomicBool,
-    /// A get was answered after one that was not: the tier may be back, and is probed soon.
+    /// A get was answered after one that was not, so the tier may be back and is probed soon.
     may_be_back: AtomicBool,
     /// Changes are no longer reported.
     is_quiet: AtomicBool,
@@ -122,16 +121,16 @@ type Busy = Arc<Mutex<Option<Instant>>>;
 pub struct Engine {
     inner: Arc<Inner>,
     threads: Vec<(JoinHandle<()>, Busy)>,
-    /// A thread was abandoned in a call that does not end: no further calls are made to the tier.
+    /// A thread was abandoned in a call that does not return. No further calls are made to the tier.
     is_stuck: bool,
     has_ended: bool,
-    /// The process that started it, and its count of forks at that time.
+    /// The process that started the engine, and its count of forks at that time.
     process: (u32, u64),
 }
 
 impl Engine {
-    /// Starts the threads; an error if the system refuses them. A get waits for a tier that does not answer
-    /// until `patience` ends; `told` is called with each change of health.
+    /// Starts the threads; an error if the system refuses them. A get waits up to `patience` for an
+    /// unresponsive tier; `told` is called with each change of health.
     pub fn start(
         tier: Box<dyn Tier>,
         patience: Duration,
@@ -152,7 +151,7 @@ impl Engine {
             is_quiet: AtomicBool::new(false),
             counters: Counters::default(),
         });
-        // If not all threads can be started, this ends those that were.
+        // If not all threads can be started, dropping this ends those that were.
         let mut engine = Engine {
             inner: inner.clone(),
             threads: Vec::new(),
@@ -171,15 +170,15 @@ impl Engine {
         })
     }
 
-    /// Whether this process is a forked child of the one that started the engine; it must not call anything
-    /// else here.
+    /// Whether this process is a forked child of the one that started the engine. A child must not call any
+    /// other method.
     pub fn is_forked(&self) -> bool {
         this_process() != self.process
     }
 
-    /// Writes a batch in the background, and calls `done` from another thread when it is acknowledged (with
-    /// its [place](Tier::place)), or will not be. A number is used once: a failed batch may be deleted later,
-    /// so its content is sealed and put again under another number.
+    /// Writes a batch in the background. Calls `done` from another thread when the batch is acknowledged
+    /// (with its [place](Tier::place)) or has failed. A number is used once: a failed batch may be deleted
+    /// later, so its content is sealed and put again under another number.
     pub fn put(
         &self,
         batch: u64,
@@ -198,7 +197,7 @@ impl Engine {
             let took = looked.elapsed();
             looked += took;
             waited += took.min(LONGEST);
-            // If the process was stopped, try once more: the call had no chance.
+            // If the process was stopped during the call, try once more, since the call could not succeed.
             let may_wait = waited < self.inner.patience || took > LONGEST && !was_stopped;
             was_stopped |= took > LONGEST;
             match result {
@@ -208,9 +207,9 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::get`], once.
+    /// As [`Engine::get`], without retries.
     pub fn try_get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble> {
-        // A signal would interrupt a call to a server, which would seem to have failed.
+        // A signal would interrupt the call to a server and make it fail.
         let result = without_signals(|| self.inner.tier.get(batch, from, into));
         match &result {
             Ok(()) => {
@@ -235,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// Deletes at once what is no longer needed, if the tier answers: then a full one may have space again.
+    /// Deletes unneeded batches at once, if the tier answers. A full tier may then have space again.
     pub fn delete_now(&self, batches: Vec<u64>) {
         let mut all = std::mem::take(&mut locked(&self.inner.queue).deletes);
         all.extend(batches);
@@ -244,9 +243,9 @@ impl Engine {
         }
     }
 
-    /// Deletes as much as possible, reports what is left, and leaves the tier: nothing is put any more.
-    /// `late`: this many batches are still being put, and may arrive after that. For callers that can't drop
-    /// the engine before the process ends.
+    /// Deletes as much as possible, reports what is left, and leaves the tier; nothing is put any more.
+    /// `late` batches are still being put, and may arrive afterwards. For callers that cannot drop the engine
+    /// before the process ends.
     pub fn leave(&self, batches: Vec<u64>, late: usize) {
         let begin = Instant::now();
         locked(&self.inner.queue).is_ending = true;
@@ -286,8 +285,8 @@ impl Engine {
     }
 
     /// Ends the threads, and returns the tier for this process or a child of it to continue with. Waiting
-    /// writes are refused; waiting deletes are done as far as the tier does them in time. Also returns the
-    /// batches that the tier still has then.
+    /// writes are refused; waiting deletes are done as far as the tier completes them in time. Also returns
+    /// the batches that the tier still has afterwards.
     pub fn stop(mut self) -> Option<(Box<dyn Tier>, Vec<u64>)> {
         self.end(false);
         let left = std::mem::take(&mut locked(&self.inner.queue).deletes);
@@ -296,12 +295,12 @@ impl Engine {
         }
         let inner = self.inner.clone();
         drop(self);
-        // Nobody else holds a reference to it any more.
+        // This is the last reference to it.
         Arc::into_inner(inner).map(|inner| (inner.tier, left))
     }
 
-    /// Ends the threads; waiting writes are refused. A thread in a call that does not end, for example for a
-    /// file on a server that is gone, is abandoned.
+    /// Ends the threads; waiting writes are refused. A thread in a call that does not return, for example for
+    /// a file on a server that is gone, is abandoned.
     pub fn end_threads(&mut self) {
         locked(&self.inner.queue).is_ending = true;
         self.inner.work.notify_all();
@@ -345,7 +344,7 @@ impl Engine {
         &self.inner.counters
     }
 
-    /// How much the tier holds, and how much it may.
+    /// How much the tier holds, and how much it may hold.
     pub fn room(&self) -> Room {
         self.inner.tier.room()
     }

@@ -1,10 +1,10 @@
-//! The process in which an engine works belongs to another program: it forks, and its signals are its own.
+//! An engine works in a process of another program, which forks and uses signals for its own purposes.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Identifies this process. A child in a PID namespace of its own may have its parent's PID, so the C
-/// library's fork handler counts forks.
+/// Identifies this process. A child in another PID namespace may have the same PID as its parent, so a fork
+/// handler of the C library counts forks.
 pub fn this_process() -> (u32, u64) {
     static FORKS: AtomicU64 = AtomicU64::new(0);
     static COUNTS: Once = Once::new();
@@ -12,14 +12,14 @@ pub fn this_process() -> (u32, u64) {
         FORKS.fetch_add(1, Relaxed);
     }
     COUNTS.call_once(|| {
-        // SAFETY: what is called in the child changes one atomic number.
+        // SAFETY: the handler that is called in the child only changes one atomic number.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(count)) };
     });
     (std::process::id(), FORKS.load(Relaxed))
 }
 
-/// Blocks signals during `work`: signals are for the program, not for threads that are started meanwhile. One
-/// concerns the thread itself: SIGXFSZ, so a file beyond the size limit becomes an error. Faults are
+/// Blocks signals during `work`: they are meant for the program, not for this thread or for threads started
+/// meanwhile. With SIGXFSZ blocked, too, a write beyond the file size limit becomes an error. Faults are
 /// delivered as before.
 pub fn without_signals<R>(work: impl FnOnce() -> R) -> R {
     struct Before(libc::sigset_t);

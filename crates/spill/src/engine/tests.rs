@@ -74,7 +74,7 @@ fn who_reads_from_it_notices_that_it_is_back() {
     set.cause(Some(Trouble::Away("a cable".into())));
     assert!(set.get(1).is_err());
     assert_eq!(set.change(), Health::Away("a cable".into()));
-    // It was probed after 0.5, 1.5 and 3.5 seconds, and will not be before 7.5.
+    // It was probed after 0.5, 1.5 and 3.5 seconds; the next probe is after 7.5.
     std::thread::sleep(Duration::from_millis(4200));
     set.cause(None);
     let begin = Instant::now();
@@ -141,7 +141,7 @@ fn a_call_that_does_not_end_holds_up_no_end() {
         std::thread::yield_now();
     }
     engine.end_threads();
-    // Two threads are in calls; the other puts are answered.
+    // Two threads hang in calls; the other puts are answered.
     assert_eq!(answers.load(Relaxed), 3);
     drop(engine);
     assert!(begin.elapsed() < 4 * LAST, "{:?}", begin.elapsed());

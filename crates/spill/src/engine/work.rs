@@ -13,7 +13,7 @@ impl Inner {
         rest.into_iter().for_each(|put| (put.done)(&why));
     }
 
-    /// Deletes these and all that wait; nothing follows.
+    /// Deletes these batches and all that wait. No deletes follow.
     pub(super) fn delete_last(&self, batches: Vec<u64>) {
         if !self.tier.ends_with_process() {
             return self.delete_all(batches);
@@ -22,7 +22,7 @@ impl Inner {
         self.counters.deleted.fetch_add(all as u64, Relaxed);
     }
 
-    /// Deletes these and all that wait, as long as the tier answers. The rest keeps waiting.
+    /// Deletes these batches and all that wait, as long as the tier answers. The rest keeps waiting.
     pub(super) fn delete_all(&self, batches: Vec<u64>) {
         let mut rest = std::mem::take(&mut locked(&self.queue).deletes);
         rest.extend(batches);
@@ -40,7 +40,7 @@ impl Inner {
                 break;
             }
         }
-        // The failed ones are in the queue already.
+        // The failed ones are already in the queue.
         locked(&self.queue).deletes.extend_from_slice(left);
     }
 
@@ -92,7 +92,7 @@ impl Inner {
                 Err(trouble) => {
                     self.note(trouble);
                     if matches!(trouble, Trouble::Away(_)) {
-                        // It may have arrived nevertheless.
+                        // The batch may still have arrived.
                         locked(&self.queue).deletes.push(*batch);
                     }
                 }
@@ -101,12 +101,13 @@ impl Inner {
         results
     }
 
-    /// The loop of the thread that probes a tier that does not answer, and deletes.
+    /// The loop of the thread that probes an unresponsive tier, and deletes.
     pub(super) fn care(&self, busy: &Busy) {
         *locked(busy) = Some(Instant::now());
         let mut pause = SOONEST;
         let mut asked = Instant::now();
-        // Another process may have taken over.
+        // This process may have taken over from the one that opened the tier, so the claim is renewed at
+        // once.
         if let Err(trouble) = self.tier.tend() {
             self.note(&trouble);
         }
@@ -120,7 +121,7 @@ impl Inner {
             drop(queue);
             let has_deleted = self.delete(&deletes);
             locked(&self.queue).deleting = 0;
-            // Read before the health: a thread that sets it later has found the tier away.
+            // Read before the health, since a thread sets it only after the tier was found away.
             let may_be_back = self.may_be_back.load(Acquire);
             let (health, since) = locked(&self.health).clone();
             if matches!(health, Health::Open | Health::Full)
@@ -155,8 +156,7 @@ impl Inner {
         }
     }
 
-    /// Deletes batches; failed ones wait for the next time. Returns whether there is space now that was not
-    /// there before.
+    /// Deletes batches; failed ones wait for the next time. Returns whether that may have freed space.
     pub(super) fn delete(&self, batches: &[u64]) -> bool {
         if batches.is_empty() {
             return false;
@@ -178,11 +178,11 @@ impl Inner {
         }
     }
 
-    /// Notes that a get was answered. Until a probe finds whether the tier also takes batches, what is read
-    /// stays in memory, which grows.
+    /// Notes that a get was answered, so that the tier is probed soon: until a probe shows that the tier also
+    /// takes batches, blocks that are read back stay in memory, which grows.
     pub(super) fn note_answer(&self) {
         if self.got_no_answer.load(Relaxed) && self.got_no_answer.swap(false, Relaxed) {
-            // Under the lock: the probing thread may be about to wait.
+            // The lock is held, since the probing thread may be about to wait.
             let _queue = locked(&self.queue);
             self.may_be_back.store(true, Release);
             self.care.notify_one();
@@ -202,7 +202,7 @@ impl Inner {
     pub(super) fn become_(&self, new: Health) {
         let _telling = locked(&self.telling);
         let mut health = locked(&self.health);
-        // Another text for the same state is no change, and an unfit tier stays unfit.
+        // A different text for the same state is not a change, and an unfit tier stays unfit.
         let is_same = std::mem::discriminant(&health.0) == std::mem::discriminant(&new);
         if is_same || matches!(health.0, Health::Unfit(_)) {
             return;

@@ -1,22 +1,22 @@
-//! Reading ahead: a program that reads blocks in the order in which they were put finds most of them in
-//! memory.
+//! Reading ahead, so that a program that reads blocks in the order in which they were put finds most of them
+//! in memory.
 //!
 //! ```text
 //!   batch   ┊ read │ read │ this one │ ahead ────────────────── ┊
 //!                         \───────── one request ──────────────/
 //! ```
 //!
-//! A sequence is recognised by a read that begins where the last one in the same batch ended, or soon after:
-//! the blocks in between may have been freed, or moved. Each request of a sequence is twice as long as the
-//! last, up to a bound. Batches never change, and their numbers are never reused, so a part of one stays
-//! valid as long as it is asked for. None of it is trusted: it is sealed, as on the tier.
+//! A sequence is recognised by a read that begins where the last one in the same batch ended, or shortly
+//! after: the blocks in between may have been freed or moved. Each request of a sequence is twice as long as
+//! the last, up to a bound. Batches never change, and their numbers are never reused, so a part that was read
+//! ahead stays valid. It is as little trusted as the tier: its blocks are still sealed.
 
 /// Sequences that are followed in parallel.
 const STREAMS: usize = 4;
-/// The bytes that are read ahead at first, and the most.
+/// The bytes that are read ahead at first, and at most.
 const FIRST: u32 = 16 << 10;
 const LONGEST: u32 = 64 << 10;
-/// Up to this many bytes between two reads are no gap.
+/// Reads that are up to this many bytes apart are still in sequence.
 const GAP: u32 = 16 << 10;
 
 /// See the module.
@@ -49,7 +49,7 @@ impl Ahead {
     /// The most memory that it takes, in bytes.
     pub const MEMORY: u64 = STREAMS as u64 * LONGEST as u64;
 
-    /// Copies bytes that were read ahead; false if they were not.
+    /// Copies bytes that were read ahead; false if they were not read.
     pub fn take(&mut self, batch: u64, from: u32, into: &mut [u8]) -> bool {
         self.clock += 1;
         for stream in &mut self.streams {
@@ -66,7 +66,7 @@ impl Ahead {
         false
     }
 
-    /// How much to read of a batch that has `end` bytes, after `len` bytes of it were not found.
+    /// How much to read of a batch of `end` bytes, after `take` did not find `len` bytes of it.
     pub fn plan(&mut self, batch: u64, from: u32, len: usize, end: u32) -> Plan {
         self.clock += 1;
         let follows = |stream: &Stream| {
@@ -74,7 +74,7 @@ impl Ahead {
             stream.next.0 == batch && is_near && stream.used > 0
         };
         let found = self.streams.iter().position(follows);
-        // A sequence continues in the next batch: batches are filled one after the other.
+        // A sequence continues in the next batch, since batches are filled one after the other.
         let is_begun = |stream: &Stream| stream.next.0 + 1 == batch && stream.window > 0;
         let found = found.or_else(|| self.streams.iter().position(is_begun).filter(|_| from <= GAP));
         let oldest =
@@ -89,7 +89,7 @@ impl Ahead {
         Plan { len: left.max(len), stream: number, next: stream.next }
     }
 
-    /// Keeps what was read, unless the stream has been reused meanwhile.
+    /// Keeps the bytes read, unless the stream has been reused meanwhile.
     pub fn keep(&mut self, plan: &Plan, from: u32, bytes: Vec<u8>) {
         let stream = &mut self.streams[plan.stream];
         if stream.next == plan.next {

@@ -1,4 +1,4 @@
-//! What one user has spilled: blocks that are put, read and freed one by one, and are stored on the tier in
+//! The spilled blocks of one user: they are put, read and freed one by one, and stored on the tier in
 //! batches.
 //!
 //! ```text
@@ -12,12 +12,12 @@
 //! ```
 //!
 //! Invariants:
-//! - A block is in memory until its batch is acknowledged. What a tier has refused stays in memory until the
-//!   tier takes it under another number.
-//! - The memory is bounded: beyond a number of batches, nothing more is taken. A block longer than a batch
-//!   has one of its own, and is taken only when no other such batch is on its way.
+//! - A block is in memory until its batch is acknowledged. Blocks that a tier has refused stay in memory
+//!   until the tier takes them under another number.
+//! - The memory is bounded: beyond a number of batches, no more blocks are accepted. A block longer than a
+//!   batch gets its own batch, and is accepted only when no other such batch is on its way.
 //! - A block that does not open, or was put for another owner, is never returned as data.
-//! - A forked child has none of it, and takes no lock: its parent's threads may have held it.
+//! - A forked child has none of the blocks, and takes no lock, which its parent's threads may have held.
 
 mod ahead;
 mod moves;
@@ -35,11 +35,11 @@ use crate::batch::{BLOCK_HEAD, Batch, Sealer};
 use crate::engine::{Engine, Health};
 use crate::tiers::{BadTarget, Room, Target, Terms, Tier, Trouble, locked};
 
-/// The most batches in memory that are not acknowledged, in addition to the one being filled.
+/// The most unacknowledged batches in memory, in addition to the one being filled.
 const UNACKNOWLEDGED: usize = 4;
-/// No thread waits longer than this for one of them.
+/// No thread waits longer than this for an acknowledgement.
 const WAITS: Duration = Duration::from_secs(5);
-/// How often a waiting thread checks.
+/// The interval at which a waiting thread checks.
 const TURN: Duration = Duration::from_millis(200);
 /// The most sparse batches that are emptied for each one that is sent.
 const EMPTIED: usize = 2;
@@ -66,7 +66,7 @@ pub struct Spilled {
     batch_bytes: usize,
 }
 
-/// A name under which nobody else puts data on a server.
+/// A unique name for the data of this run on a server.
 pub fn run_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
@@ -77,8 +77,8 @@ impl Spilled {
     /// Bytes that a block takes besides its payload.
     pub const OVERHEAD: usize = Batch::OVERHEAD;
 
-    /// On a tier that is opened for it, encrypted with a random key, in batches of 256 KiB; a get waits up to
-    /// a minute for a tier that does not answer.
+    /// Opens a tier and encrypts with a random key, in batches of 256 KiB. A get waits up to a minute for an
+    /// unresponsive tier.
     pub fn open(
         target: &Target,
         terms: Terms,
@@ -91,8 +91,8 @@ impl Spilled {
     }
 
     /// Starts empty; an error if no more threads can be started. Batches have up to `batch_bytes` bytes.
-    /// `told` is called with each change of the tier's health, and must not put or get anything itself, since
-    /// threads that do so call it. A get waits for a tier that does not answer until `patience` ends.
+    /// `told` is called with each change of the tier's health. It must not put or get anything itself, since
+    /// threads that do so call it. A get waits up to `patience` for an unresponsive tier.
     pub fn new(
         tier: Box<dyn Tier>,
         sealer: Sealer,
@@ -109,7 +109,7 @@ impl Spilled {
         self.batch_bytes
     }
 
-    /// Whether the tier takes batches now. On a full one, what is no longer needed is deleted first.
+    /// Whether the tier currently accepts batches. If it is full, unneeded batches are deleted first.
     pub fn is_open(&self) -> bool {
         if self.engine.is_forked() {
             return false;
@@ -142,7 +142,7 @@ impl Spilled {
         self.engine.room()
     }
 
-    /// Sealed bytes of blocks that are needed.
+    /// Sealed bytes of needed blocks.
     pub fn needed_bytes(&self) -> u64 {
         if self.engine.is_forked() {
             return 0;
@@ -150,7 +150,7 @@ impl Spilled {
         locked(&self.inner.state).needed_bytes
     }
 
-    /// Memory that this takes: tables, and the most batches that there may be.
+    /// The memory that this takes: tables, and the largest possible number of batches.
     pub fn memory_bytes(&self) -> u64 {
         if self.engine.is_forked() {
             return 0;
@@ -163,8 +163,8 @@ impl Spilled {
         (tables + lists + state.excess(self.batch_bytes)) as u64 + Self::fixed_bytes(self.batch_bytes)
     }
 
-    /// The most memory that batches of that size take, including what is read ahead. A longer block takes its
-    /// own length in addition, until it is acknowledged.
+    /// The most memory that batches of that size take, including bytes read ahead. A longer block
+    /// additionally takes its own length until it is acknowledged.
     pub fn fixed_bytes(batch_bytes: usize) -> u64 {
         ((UNACKNOWLEDGED + 2) * batch_bytes) as u64 + Ahead::MEMORY
     }
@@ -209,14 +209,14 @@ impl Spilled {
         Ok(u64::from(number))
     }
 
-    /// Tells the block from others that had this number. `None` if there is none.
+    /// A stamp that distinguishes the block from earlier ones with this number. `None` if there is no block.
     pub fn stamp(&self, number: u64) -> Option<u32> {
         self.not_forked().ok()?;
         locked(&self.inner.state).entry(number).map(|entry| entry.stamp)
     }
 
-    /// Reads a block: returns its tag and its payload, in `room`, which has to be [`Spilled::OVERHEAD`]
-    /// longer than the payload.
+    /// Reads a block into `room`, which must be [`Spilled::OVERHEAD`] longer than the payload, and returns
+    /// its tag and its payload.
     pub fn get<'r>(&self, number: u64, owner: u64, room: &'r mut [u8]) -> Result<(u8, &'r [u8]), Trouble> {
         self.not_forked()?;
         let (tag, len) = loop {
@@ -240,7 +240,7 @@ impl Spilled {
             match opened {
                 Ok((block, _)) => break (block.tag, block.payload.len()),
                 Err(trouble) => {
-                    // It may have been moved or freed meanwhile.
+                    // The block may have been moved or freed meanwhile.
                     let state = locked(&self.inner.state);
                     let now = state.find(number).map(|(entry, kept)| (entry, kept.number));
                     if now == Some((entry, batch)) {
@@ -252,7 +252,7 @@ impl Spilled {
         Ok((tag, &room[BLOCK_HEAD..BLOCK_HEAD + len]))
     }
 
-    /// Reads a part of a batch that has `end` bytes, and more if that will probably be read next.
+    /// Reads a part of a batch of `end` bytes, and further bytes if they will probably be read next.
     fn read(&self, batch: u64, from: u32, into: &mut [u8], end: u32) -> Result<(), Trouble> {
         let plan = {
             let mut ahead = locked(&self.ahead);
@@ -272,7 +272,7 @@ impl Spilled {
         self.engine.get(batch, from, into)
     }
 
-    /// Drops what was read ahead: the next reads ask the tier.
+    /// Drops all bytes read ahead, so that the next reads go to the tier.
     pub fn forget_ahead(&self) {
         if self.not_forked().is_ok() {
             *locked(&self.ahead) = Ahead::default();
@@ -291,7 +291,7 @@ impl Spilled {
         Some(entry.len as usize - Self::OVERHEAD)
     }
 
-    /// Deletes everything on the tier: nothing is read or put any more. For callers that can't drop this
+    /// Deletes everything on the tier; nothing can be read or put any more. For callers that cannot drop this
     /// before the process ends.
     pub fn end(&self) {
         if self.engine.is_forked() {
@@ -300,7 +300,7 @@ impl Spilled {
         let begin = Instant::now();
         let mut state = locked(&self.inner.state);
         state.is_ended = true;
-        // A batch on its way would arrive after it was deleted.
+        // A batch on its way would arrive after its deletion.
         while state.batches.iter().flatten().any(|kept| kept.stage == Stage::InFlight)
             && let Some(left) = WAITS.checked_sub(begin.elapsed())
         {
@@ -313,12 +313,12 @@ impl Spilled {
         self.engine.leave(all, late);
     }
 
-    /// Blocks put here would be sealed under numbers that the parent uses as well.
+    /// Blocks that a forked child puts would be sealed under numbers that the parent also uses.
     fn not_forked(&self) -> Result<(), Trouble> {
         if self.engine.is_forked() { Err(Trouble::Unfit(FORKED.into())) } else { Ok(()) }
     }
 
-    /// The reason why nothing is taken now.
+    /// The reason why no blocks are currently accepted.
     fn why_not(&self) -> Option<Trouble> {
         match self.engine.health() {
             Health::Open => None,
@@ -328,8 +328,8 @@ impl Spilled {
         }
     }
 
-    /// Sends the batch that is being filled; waits if too many are on their way. For a block longer than a
-    /// batch it also waits afterwards, until no other such block's batch is on its way.
+    /// Sends the batch that is being filled; waits if too many are on their way. Before a block that is
+    /// longer than a batch, it also waits afterwards, until no other such batch is on its way.
     fn send<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -337,7 +337,7 @@ impl Spilled {
     ) -> Result<MutexGuard<'a, State>, Trouble> {
         let filled = state.filled();
         let mut state = self.wait_while(state, |state| state.unacknowledged >= UNACKNOWLEDGED)?;
-        // Another waiting thread may have sent it; the batch that is being filled now has room.
+        // Another waiting thread may have sent it; then the new batch being filled has room.
         if state.filled() == filled {
             self.send_now(&mut state);
         }
@@ -348,7 +348,7 @@ impl Spilled {
         Ok(state)
     }
 
-    /// Waits for answers of the tier while `is_so` holds.
+    /// Waits for the tier's answers while `is_so` holds.
     fn wait_while<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -359,7 +359,7 @@ impl Spilled {
             if let Some(why) = self.why_not() {
                 return Err(why);
             }
-            // One wait is enough for a tier that hangs.
+            // A tier that hangs is waited for only once.
             state.is_stalled |= left.is_zero();
             if state.is_stalled {
                 return Err(Trouble::Full);
@@ -388,14 +388,14 @@ impl Spilled {
         });
     }
 
-    /// Deletes the batches that wait for it.
+    /// Passes the unneeded batches on for deletion.
     fn settle(&self, state: &mut State) {
         state.deletes.drain(..).for_each(|number| self.engine.delete(number));
     }
 }
 
 impl Drop for Spilled {
-    /// Leaves nothing on the tier, if it answers. Batches on their way have arrived before they are deleted.
+    /// Leaves nothing on the tier, if it answers. Batches on their way arrive before they are deleted.
     fn drop(&mut self) {
         if self.engine.is_forked() {
             return;

@@ -1,4 +1,4 @@
-//! Moving blocks from one batch to another: out of refused batches, and out of sparse ones.
+//! Moves blocks from one batch to another: out of refused batches, and out of sparse ones.
 
 use std::sync::MutexGuard;
 
@@ -8,14 +8,14 @@ use crate::engine::Health;
 use crate::tiers::{Trouble, locked};
 
 impl Spilled {
-    /// The tier is open again: refused batches are sent again, as far as there is room for them.
+    /// For a tier that is open again: sends refused batches again, as far as there is room for them.
     pub(super) fn take_refused(&self, state: &mut State) {
         while self.engine.health() == Health::Open
             && let Some(index) = state.refused.pop()
         {
             let Some(kept) = &state.batches[index as usize] else { continue };
             let memory = kept.memory.clone();
-            // It is still in memory, and so is the batch that it moves to.
+            // The refused batch is still in memory, and so is the batch to which its blocks move.
             if !self.move_out(state, index, &memory, true) {
                 state.refused.push(index);
                 return;
@@ -45,13 +45,14 @@ impl Spilled {
                         state.seal(&self.sealer, self.batch_bytes, opened.owner, opened.tag, opened.payload)
                     };
                     seal().or_else(|| {
-                        // One batch more than usual may be in memory, since this one is dropped for it.
+                        // One more batch than usual may be in memory, since the refused one is dropped in
+                        // exchange.
                         let may = state.unacknowledged < UNACKNOWLEDGED + usize::from(is_refused);
                         may.then(|| self.send_now(state))?;
                         state.seal(&self.sealer, self.batch_bytes, opened.owner, opened.tag, opened.payload)
                     })
                 }
-                // Its next reader will find out.
+                // The block's next reader will report the damage.
                 Err(_) => {
                     is_stuck = true;
                     None
@@ -73,11 +74,11 @@ impl Spilled {
         all
     }
 
-    /// Empties some of the sparsest batches, if much of the data on the tier is not needed.
+    /// Empties some of the sparsest batches, if much of the data on the tier is unneeded.
     pub(super) fn empty_sparse<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         let room = self.engine.room();
         for _ in 0..EMPTIED {
-            // More than half of it, or about a ninth when there is hardly any space left.
+            // "Much" is more than half, or about a ninth if hardly any space is left.
             let part = if room.used > room.most / 8 * 7 { 8 } else { 1 };
             let spare = (UNACKNOWLEDGED * self.batch_bytes) as u64;
             if state.away_bytes <= state.needed_bytes + state.needed_bytes / part + spare {
@@ -91,13 +92,13 @@ impl Spilled {
             let (number, index) = (kept.number, index as u32);
             let mut bytes = vec![0; kept.bytes as usize];
             drop(state);
-            // Saving space on a tier is not worth waiting for it.
+            // Saving space on a tier does not justify waiting for it.
             let read = self.engine.try_get(number, 0, &mut bytes);
             state = locked(&self.inner.state);
-            // It may have been freed meanwhile, and all others with it.
+            // The batch may have been freed meanwhile, perhaps together with all others.
             let kept = state.batches.get_mut(index as usize).and_then(Option::as_mut);
             let Some(kept) = kept.filter(|kept| kept.number == number) else { break };
-            // Otherwise it would be the sparsest for ever.
+            // A lost batch would otherwise remain the sparsest for ever.
             kept.is_stuck |= read == Err(Trouble::Lost);
             if read.is_err() || !self.move_out(&mut state, index, &bytes, false) {
                 break;

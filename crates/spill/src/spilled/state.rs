@@ -1,4 +1,4 @@
-//! Which blocks there are, in which batches, and the stages of those.
+//! The table of blocks and the table of batches, with the stage of each batch.
 //!
 //! Invariant: for each batch, the needed bytes agree with the table of blocks; a batch of which nothing is
 //! needed is dropped, and deleted if it is on the tier.
@@ -16,14 +16,14 @@ pub struct Entry {
     pub batch: u32,
     pub offset: u32,
     pub len: u32,
-    /// Tells the block from others that had this number.
+    /// Distinguishes the block from earlier ones with this number.
     pub stamp: u32,
 }
 
 /// The stage of a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
-    /// This many bytes of the memory are used.
+    /// It is being filled; this many bytes of its memory are used.
     Filling(usize),
     InFlight,
     Refused,
@@ -39,9 +39,9 @@ pub struct Kept {
     pub bytes: u32,
     pub needed: u32,
     pub needed_bytes: u32,
-    /// It is lost, or one of its blocks is: it can't be emptied.
+    /// It or one of its blocks is lost, so it cannot be emptied.
     pub is_stuck: bool,
-    /// The numbers of its blocks; some may belong to other blocks by now, elsewhere.
+    /// The numbers of its blocks; some may meanwhile belong to blocks in other batches.
     pub blocks: Vec<u32>,
 }
 
@@ -58,9 +58,9 @@ pub struct State {
     pub unacknowledged: usize,
     pub refused: Vec<u32>,
     pub deletes: Vec<u64>,
-    /// Nothing is taken any more.
+    /// No blocks are accepted any more.
     pub is_ended: bool,
-    /// A thread that waited for an answer got none in time, and none has come since.
+    /// A thread has waited in vain for an answer, and none has arrived since.
     pub is_stalled: bool,
     /// Sealed bytes that are needed, and the bytes of all batches on the tier.
     pub needed_bytes: u64,
@@ -112,7 +112,7 @@ impl State {
             return;
         }
         match kept.stage {
-            // It is still being filled, or waits for its answer.
+            // The batch is still being filled, or waits for its answer.
             Stage::Filling(_) | Stage::InFlight => return,
             Stage::Refused => {
                 self.unacknowledged -= 1;
@@ -137,8 +137,8 @@ impl State {
         self.batches.iter().flatten().map(|kept| kept.memory.len().saturating_sub(batch_bytes)).sum()
     }
 
-    /// Seals a block into the batch that is being filled. If there is none, one is made, as long as the block
-    /// if that is longer than a batch. `None` if there is no room for it.
+    /// Seals a block into the batch that is being filled. If there is none, one is created, which is as long
+    /// as the block if that is longer than a batch. `None` if there is no room for the block.
     pub fn seal(
         &mut self,
         sealer: &Sealer,
@@ -172,14 +172,14 @@ impl State {
         };
         let kept = self.batches[index as usize].as_mut()?;
         let Stage::Filling(used) = kept.stage else { return None };
-        // A reader of one of its blocks holds a reference to the memory for a moment: then this copies it.
+        // A reader of one of its blocks may briefly hold a reference to the memory; then this copies it.
         let mut batch = Batch::go_on(kept.number, Arc::make_mut(&mut kept.memory).as_mut_slice(), used);
         let place = batch.add(sealer, owner, tag, payload)?;
         kept.stage = Stage::Filling(batch.len());
         Some((index, place.offset, place.len))
     }
 
-    /// Notes that the tier has acknowledged a batch, or will not.
+    /// Notes that the tier has acknowledged or refused a batch.
     pub fn note_answer(&mut self, index: u32, number: u64, is_kept: bool) {
         self.is_stalled = false;
         let kept = self.batches.get_mut(index as usize).and_then(Option::as_mut);
@@ -194,7 +194,7 @@ impl State {
             self.refused.push(index);
         }
         if kept.needed == 0 {
-            // As if its last block were freed now.
+            // Unneeded batches are treated as if their last block were freed now.
             if is_kept {
                 self.deletes.push(number);
             } else {

@@ -57,8 +57,8 @@ impl Set {
     }
 }
 
-/// Against a map: random puts, reads and frees by three threads, while the tier now and then does not answer,
-/// or is full.
+/// Random puts, reads and frees by three threads, compared with a map, while the tier is unresponsive or full
+/// from time to time.
 #[test]
 fn every_block_comes_back_whatever_the_tier_does() {
     let set = set();
@@ -128,14 +128,14 @@ fn every_block_comes_back_whatever_the_tier_does() {
         assert!(results.iter().any(|(_, refused)| *refused > 0));
         for (number, owner, len) in results.iter().flat_map(|(kept, _)| kept) {
             assert!(set.get(*number, *owner).unwrap() == bytes(*owner, *len));
-            // Another owner does not get it.
+            // Another owner does not get the block.
             assert_eq!(set.get(*number, owner + 1), Err(Trouble::Lost));
             set.spilled.free(*number);
             assert_eq!(set.get(*number, *owner), Err(Trouble::Lost));
         }
     });
     assert_eq!(set.spilled.needed_bytes(), 0);
-    // What still waited for the tier is sent when something is put again.
+    // Refused batches are sent when something is put again.
     set.until(|set| {
         let number = set.put(1, 100).unwrap();
         set.spilled.free(number);
@@ -147,7 +147,7 @@ fn every_block_comes_back_whatever_the_tier_does() {
 fn sparse_batches_are_emptied() {
     let set = set();
     let numbers: Vec<u64> = (0..2000).map(|owner| set.put(owner, 1000).unwrap()).collect();
-    // Seven of eight are freed, everywhere.
+    // Seven of eight blocks are freed, in all batches.
     for (owner, number) in numbers.iter().enumerate() {
         if owner % 8 != 0 {
             set.spilled.free(*number);
@@ -166,7 +166,7 @@ fn sparse_batches_are_emptied() {
     }
 }
 
-/// A batch that is lost, or has a block that does not open, is left alone; all others are emptied.
+/// A batch that is lost, or has a block that does not open, is skipped; all others are emptied.
 #[test]
 fn a_batch_that_is_lost_holds_up_no_other() {
     for damages in [true, false] {
@@ -202,7 +202,7 @@ fn a_batch_that_is_lost_holds_up_no_other() {
     }
 }
 
-/// Threads that wait for the tier at the same time share the next batch, and do not send one each.
+/// Threads that wait for the tier at the same time share the next batch, instead of sending one each.
 #[test]
 fn who_has_waited_fills_what_another_has_begun() {
     let set = set();
@@ -239,7 +239,7 @@ fn what_was_refused_stays_and_goes_on_its_way_again() {
     let set = set();
     let mut kept = Vec::new();
     set.cause(Some(Trouble::Full));
-    // Nothing that was taken before the tier refused is lost.
+    // No block that was accepted before the tier refused is lost.
     let refused = (0..).find_map(|owner| match set.put(owner, 4000) {
         Ok(number) => {
             kept.push((number, owner));
@@ -271,7 +271,7 @@ fn nothing_is_left_on_the_tier() {
         if ends {
             spilled.end();
             assert_eq!(locked(&batches).len(), 0);
-            // What comes too late is refused, and what was there is gone.
+            // Later puts are refused, and earlier blocks are gone.
             assert_eq!(spilled.put(1, 1, &[1]), Err(Trouble::Full));
             assert_eq!(spilled.get(numbers[3], 3, &mut [0; BATCH]), Err(Trouble::Lost));
         }
@@ -297,7 +297,7 @@ fn what_the_tier_has_changed_is_lost_and_no_data() {
         }
     });
     assert!(lost.count() >= 2);
-    // A stamp tells apart blocks that had the same number.
+    // The stamp distinguishes blocks that had the same number.
     let before = set.spilled.stamp(numbers[3]);
     set.spilled.free(numbers[3]);
     assert_eq!(set.spilled.stamp(numbers[3]), None);
@@ -306,7 +306,7 @@ fn what_the_tier_has_changed_is_lost_and_no_data() {
     assert_eq!(set.put(8, LONGEST + 1), Err(Trouble::Full), "it is too long");
 }
 
-/// Each has a batch of its own, and no more than two of those are in memory, one of them on its way.
+/// Each has its own batch, and at most two of those are in memory, one of them on its way.
 #[test]
 fn blocks_that_are_longer_than_a_batch() {
     let set = set();
@@ -345,8 +345,7 @@ fn blocks_that_are_longer_than_a_batch() {
     assert_eq!(set.on_tier(), 0);
 }
 
-/// Blocks that are put in a sequence and read in the same one: few reads of the tier, and each block as it
-/// was.
+/// Reading blocks in the order in which they were put takes few reads of the tier, and each block is intact.
 #[test]
 fn a_sequence_is_read_ahead() {
     let set = set();

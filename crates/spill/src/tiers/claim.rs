@@ -1,4 +1,4 @@
-//! The claim on an export: two runs on one export would overwrite each other.
+//! The claim on an export, without which two runs on one export would overwrite each other.
 //!
 //! ```text
 //!   unit 0   memfold spills here / run RUN / N / HOLDER      N grows every second; the rest is zeros,
@@ -6,10 +6,11 @@
 //! ```
 //!
 //! The holder is the process that renews the claim, see `holder`. A claim is free when its holder has ended,
-//! and never while it lives: the holder may be stopped. If it is unknown whether it lives, because it runs on
-//! another machine or in another container, a run that finds the claim waits to see whether it is renewed. A
-//! process that was killed may also have sent requests that the server has not executed yet: a run that finds
-//! its claim waits for those, too. A run that finds another run's claim in place of its own stops writing.
+//! and never while the holder lives, even if it is stopped and does not renew the claim. If it is unknown
+//! whether the holder lives, because it runs on another machine or in another container, a run that finds the
+//! claim waits to see whether it is renewed. A process that was killed may have sent requests that the server
+//! has not executed yet; a run that finds its claim waits for those, too. A run that finds another run's
+//! claim in place of its own stops writing.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -17,14 +18,14 @@ use std::time::Duration;
 use super::holder::Holder;
 use super::locked;
 
-/// How often a claim is renewed; and after how long without renewal it is free, if nobody knows whether its
-/// process lives.
+/// The interval at which a claim is renewed, and the time without renewal after which it is free if it is
+/// unknown whether its process lives.
 pub const RENEW: Duration = Duration::from_secs(1);
 pub const STALE: Duration = Duration::from_secs(30);
-/// How often a waiting run looks, and how many times.
+/// The interval at which a waiting run checks the claim, and the number of checks.
 pub const LOOK: Duration = Duration::from_millis(250);
 pub const LOOKS: u128 = STALE.as_millis() / LOOK.as_millis();
-/// For how long after the end of a process its requests may still be executed.
+/// How long after the end of a process its requests may still be executed.
 pub const LATE: Duration = Duration::from_secs(10);
 /// If the claim was not renewed for this long, it is read before anything is written.
 pub const UNSURE: Duration = Duration::from_secs(3);
@@ -41,19 +42,19 @@ static HERE: Mutex<Vec<String>> = Mutex::new(Vec::new());
 pub struct Claim {
     run: String,
     count: u64,
-    /// The process that wrote it, and when it was last written, by a clock that includes time while the
+    /// The process that wrote it, and the time of the last write, by a clock that counts time while the
     /// machine is suspended.
     renewed: Option<(u32, Duration)>,
 }
 
 impl Claim {
-    /// The claim of that run, not written yet.
+    /// The claim of a run, not yet written.
     pub fn new(run: &str) -> Self {
         locked(&HERE).push(run.to_owned());
         Claim { run: run.to_owned(), count: 0, renewed: None }
     }
 
-    /// The next content: of this process, or for a successor.
+    /// Fills `unit` with the next content: held by this process, or without a holder for a successor.
     pub fn next(&mut self, unit: &mut [u8], is_passed_on: bool) {
         self.count += 1;
         let holder = Holder::this().filter(|_| !is_passed_on);
@@ -63,12 +64,12 @@ impl Claim {
         unit[..text.len()].copy_from_slice(text.as_bytes());
     }
 
-    /// Notes that this process has just written it.
+    /// Notes that this process has just written the claim.
     pub fn note_renewed(&mut self) {
         self.renewed = Some((std::process::id(), now()));
     }
 
-    /// Whether this process has written it within this time.
+    /// Whether this process has written the claim within this time.
     pub fn is_fresh(&self, within: Duration) -> bool {
         self.renewed
             .is_some_and(|(process, at)| process == std::process::id() && now().saturating_sub(at) < within)
@@ -99,10 +100,11 @@ pub fn found(unit: &[u8]) -> Option<&str> {
     str::from_utf8(&unit[..end]).ok().filter(|text| text.starts_with(MAGIC))
 }
 
-/// Whether the run whose claim has this text has ended. `None` if nobody knows.
+/// Whether the run whose claim has this text has ended; `None` if that is unknown.
 pub fn has_ended(text: &str) -> Option<bool> {
     let holder = Holder::read(text.lines().nth(3)?)?;
-    // A run of this process may have ended while the server did not answer, and could not remove its claim.
+    // A run of this process may have ended while the server did not answer, so that it could not remove its
+    // claim.
     if Holder::this().as_ref() == Some(&holder) {
         let here = locked(&HERE);
         return Some(!run(text).is_some_and(|run| here.iter().any(|other| other == run)));
@@ -110,10 +112,10 @@ pub fn has_ended(text: &str) -> Option<bool> {
     holder.has_ended()
 }
 
-/// The time since the machine was started.
+/// The time since the machine booted.
 fn now() -> Duration {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: there is room for what the kernel writes.
+    // SAFETY: there is room for the time that the kernel writes.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

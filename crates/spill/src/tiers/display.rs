@@ -1,9 +1,10 @@
 //! URLs of tiers for display.
 
-/// A URL for display: without a password.
+/// A URL for display, without a password.
 pub fn shown(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
-    // A password may contain a slash; a query that names files is not a host.
+    // A password may contain a slash, so the search for `@` must not end there; a query is not a part of the
+    // host.
     let end = rest.find('?').unwrap_or(rest.len());
     match rest[..end].rsplit_once('@') {
         Some((who, host)) => match who.split(':').next().unwrap_or("") {

@@ -1,11 +1,10 @@
-//! The process to which something on a server belongs, so that others can tell whether it still lives.
+//! The process that owns data on a server, so that other processes can tell whether it still lives.
 //!
 //! ```text
 //!   a2e48925-... 4026531836 1234 567890          boot of the machine, PID namespace, process, and its start time
 //! ```
 //!
-//! A PID is valid on one machine, until that is rebooted, and in one PID namespace. It says nothing about a
-//! process anywhere else.
+//! A PID is valid only on one machine until its next boot, and in one PID namespace.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -19,21 +18,21 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// This process. `None` where the system does not say.
+    /// This process; `None` if the system does not provide its identity.
     pub fn this() -> Option<Self> {
         let pid = std::process::id() as i32;
         let Seen::Lives(begin) = look(pid) else { return None };
         Some(Holder { place: place()?, pid, begin })
     }
 
-    /// Parses what another process has written with `Display`.
+    /// Parses text that another process has written with `Display`.
     pub fn read(text: &str) -> Option<Self> {
         let mut words = text.rsplitn(3, ' ');
         let (begin, pid) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
         Some(Holder { place: words.next()?.to_owned(), pid, begin })
     }
 
-    /// Whether the process has ended or lives. `None` if that can't be known from here.
+    /// Whether the process has ended; `None` if that cannot be determined from here.
     pub fn has_ended(&self) -> Option<bool> {
         if place()? != self.place || self.pid <= 0 {
             return None;
@@ -41,7 +40,7 @@ impl Holder {
         Some(match look(self.pid) {
             Seen::Lives(begin) => begin != self.begin,
             Seen::Ended => true,
-            // A process exists, and may be the one.
+            // A process with this PID exists, and may be the holder.
             Seen::Hidden => false,
         })
     }
@@ -54,7 +53,7 @@ impl std::fmt::Display for Holder {
 }
 
 enum Seen {
-    /// With this start time.
+    /// A live process with this start time.
     Lives(u64),
     Ended,
     Hidden,
@@ -68,13 +67,13 @@ fn look(pid: i32) -> Seen {
         return Seen::Ended;
     }
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return Seen::Hidden };
-    // The name is in parentheses, and may contain some. After it come the state and other words; the number
-    // of threads and the start time are the 18th and the 20th.
+    // The name is in parentheses, and may itself contain parentheses. The state and other words follow it;
+    // the number of threads and the start time are the 18th and the 20th.
     let Some((_, rest)) = stat.rsplit_once(") ") else { return Seen::Hidden };
     let words: Vec<&str> = rest.split(' ').collect();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     let (Some(threads), Some(begin)) = (number(17), number(19)) else { return Seen::Hidden };
-    // A zombie. If only its first thread has ended, others are counted.
+    // A zombie has ended. If only its first thread has ended, the thread count includes the others.
     if matches!(words[0], "Z" | "X") && threads <= 1 { Seen::Ended } else { Seen::Lives(begin) }
 }
 
@@ -95,7 +94,7 @@ mod tests {
         assert_eq!(this.has_ended(), Some(false));
         // Another process with the same PID.
         assert_eq!(Holder { begin: this.begin + 1, ..this.clone() }.has_ended(), Some(true));
-        // On another machine.
+        // A process on another machine.
         assert_eq!(Holder { place: "elsewhere 1".into(), ..this.clone() }.has_ended(), None);
         let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
         let pid = child.id() as i32;

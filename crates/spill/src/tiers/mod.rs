@@ -1,7 +1,7 @@
 //! Tiers: where batches are stored.
 //!
-//! Several threads use a tier at once; what a call needs for itself (a connection, a buffer) it takes from a
-//! pool and puts back if all went well.
+//! Several threads use a tier at once. A call takes the resources that it needs alone (a connection, a
+//! buffer) from a pool, and puts them back on success.
 
 mod claim;
 mod display;
@@ -28,7 +28,7 @@ pub trait Tier: Send + Sync {
         batches.iter().map(|(batch, bytes)| self.put(*batch, bytes)).collect()
     }
 
-    /// The best number of batches for one `put_all`, if there are that many.
+    /// The best number of batches for one `put_all`.
     fn puts_at_once(&self) -> usize {
         1
     }
@@ -37,7 +37,7 @@ pub trait Tier: Send + Sync {
     /// called.
     fn get(&self, batch: u64, from: u32, into: &mut [u8]) -> Result<(), Trouble>;
 
-    /// Deletes batches that are no longer needed. Batches that do not exist are no error.
+    /// Deletes batches that are no longer needed. It is not an error if a batch does not exist.
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble>;
 
     /// Checks whether the tier answers, and is fit for use.
@@ -48,31 +48,30 @@ pub trait Tier: Send + Sync {
         Ok(())
     }
 
-    /// Another process may continue with the tier: from now on nobody may take the end of this process for
+    /// Another process may continue with the tier: from now on the end of this process must not be taken for
     /// the end of the run.
     fn pass_on(&self) {}
 
     /// The run ends: the tier forgets it. Only `get` is called after that.
     fn leave(&self) {}
 
-    /// Whether everything on it is gone with the process, however that ends: then nothing has to be deleted
-    /// before.
+    /// Whether everything on the tier disappears with the process, however that ends; then nothing needs to
+    /// be deleted at the end.
     fn ends_with_process(&self) -> bool {
         false
     }
 
-    /// Where a user finds batches that could not be deleted, to remove them; `None` if they need no
-    /// attention.
+    /// Where a user can find and remove batches that could not be deleted; `None` if that is not necessary.
     fn left_at(&self) -> Option<String> {
         None
     }
 
-    /// The file with the batches, if others may read it directly: whole pages, by direct I/O.
+    /// The file with the batches, if other processes may read it directly, in whole pages by direct I/O.
     fn file(&self) -> Option<&std::fs::File> {
         None
     }
 
-    /// Where a batch begins in that file, in pages of 4096 bytes. Valid after `put` has returned and until
+    /// The start of a batch in that file, in pages of 4096 bytes. Valid after `put` has returned and until
     /// `delete` is called.
     fn place(&self, _batch: u64) -> Option<u64> {
         None
@@ -94,16 +93,16 @@ pub struct Room {
     pub most: u64,
 }
 
-/// Why a tier did not do what it was told.
+/// Why a tier did not perform a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trouble {
     /// It does not have that batch, or not all of it: its content is lost.
     Lost,
-    /// It has no space now.
+    /// It currently has no space.
     Full,
-    /// It can't be reached, or did not answer in time. It may answer later.
+    /// It cannot be reached, or did not answer in time. It may answer later.
     Away(String),
-    /// It must not be used, or no longer: it would not keep what it is given.
+    /// It must not be used (any longer): it would not keep its data.
     Unfit(String),
 }
 
@@ -119,7 +118,7 @@ impl fmt::Display for Trouble {
 
 impl std::error::Error for Trouble {}
 
-/// Why a tier can't be used.
+/// Why a tier cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadTarget(pub String);
 
@@ -131,14 +130,14 @@ impl fmt::Display for BadTarget {
 
 impl std::error::Error for BadTarget {}
 
-/// How a tier is used. Defaults: all of its space, five seconds for an answer, no messages.
+/// The terms of using a tier. Defaults: all of its space, five seconds for an answer, no messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     /// The most bytes that it may take.
     pub most: Option<u64>,
     /// How long to wait for an answer.
     pub deadline: Duration,
-    /// Called with what `open` waits for, if that takes long.
+    /// Called with a message if `open` has to wait long.
     pub told: fn(&str),
 }
 

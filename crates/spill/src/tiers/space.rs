@@ -1,12 +1,12 @@
-//! Which units of a file or an export are in use.
+//! Tracks which units of a file or an export are in use.
 //!
 //! ```text
 //!   │ batch │ free │ batch │ batch │  free  │ batch │ never used ──
 //!                                                   ^ top
 //! ```
 //!
-//! Free extents are taken before the top rises; the shortest that is long enough is taken (best fit: Wilson
-//! et al. 1995, sequential fits). So a file stays short, and batches of different sizes find space when it is
+//! Free extents are used before the top rises; the shortest that is long enough is taken (best fit: Wilson et
+//! al. 1995, sequential fits). So a file stays short, and batches of different sizes find space when space is
 //! scarce.
 
 use std::collections::BTreeMap;
@@ -48,7 +48,7 @@ impl Space {
         Some(first)
     }
 
-    /// Gives back what was taken.
+    /// Returns units that were taken.
     pub fn give_back(&mut self, first: u64, count: u64) {
         self.used -= count;
         let (mut begin, mut end) = (first, first + count);
@@ -85,7 +85,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a map of single units.
+        /// Compares with a map of single units.
         #[test]
         fn no_unit_has_two_users(steps in prop::collection::vec((any::<bool>(), 1_u64..9, any::<prop::sample::Index>()), 1..200)) {
             let mut space = Space::new(64);

@@ -1,4 +1,4 @@
-//! How a user names a tier.
+//! The names by which users specify tiers.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::nbd::NbdTier;
 use super::redis::RedisTier;
 use super::{BadTarget, Terms, Tier};
 
-/// A tier that was named, not opened yet.
+/// A tier that was named, but not yet opened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A directory, a file that does not exist yet, or a block device.
@@ -57,7 +57,7 @@ impl Target {
     /// Parses a name: a path may have any bytes, a URL is text.
     pub fn named(name: &OsStr) -> Result<Self, BadTarget> {
         let bytes = name.as_bytes();
-        // A name that begins like a path is one, whatever its directories are called.
+        // A name that begins like a path is a path, whatever its directories are called.
         let is_path = bytes.starts_with(b"/") || bytes.starts_with(b"./") || bytes.starts_with(b"../");
         let colon = bytes.windows(3).position(|three| three == b"://").filter(|_| !is_path);
         let (scheme, rest) = colon.map_or((&b"file"[..], bytes), |at| (&bytes[..at], &bytes[at + 3..]));
@@ -65,7 +65,7 @@ impl Target {
             if rest.trim_ascii().is_empty() {
                 return Err(BadTarget("the target is empty: give a directory, a new file, or a URL like nbd://HOST/EXPORT or redis://HOST".into()));
             }
-            // A new file may have nearly any name, so a mistyped URL would go unnoticed. It may contain a
+            // A new file may have nearly any name, so a mistyped URL would be taken for one. It may contain a
             // password, so the message does not repeat it.
             if rest.contains(&b':') && !rest.contains(&b'/') {
                 return Err(BadTarget(
@@ -118,7 +118,7 @@ fn redis(scheme: &str, rest: &str) -> Result<Target, BadTarget> {
 }
 
 impl Target {
-    /// Opens it. `run` names the data where others store theirs, too.
+    /// Opens it. `run` identifies the data on servers that several runs use.
     pub fn open(&self, run: &str, terms: Terms) -> Result<Box<dyn Tier>, BadTarget> {
         Ok(match self {
             Target::File(path) => Box::new(FileTier::open(path, terms)?),

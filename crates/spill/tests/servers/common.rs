@@ -1,4 +1,4 @@
-//! The operations that all tiers go through, and a line that is cut.
+//! Operations for testing all tiers, and proxies that break or delay connections.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ pub fn open(target: &str) -> Box<dyn Tier> {
     target.parse::<Target>().unwrap().open("test", terms(None, DEADLINE)).unwrap()
 }
 
-/// Of a server that has just been started.
+/// Opens a tier on a server that has just been started.
 pub fn open_when_up(target: &str) -> Box<dyn Tier> {
     let target: Target = target.parse().unwrap();
     let begin = std::time::Instant::now();
@@ -37,7 +37,8 @@ pub fn refusal(target: &str) -> String {
     opened.err().expect("it was opened").0
 }
 
-/// Between a tier and its server: passes on what comes, and closes both sides once so many bytes have passed.
+/// A proxy between a tier and its server. It forwards data, and closes both sides once a given number of
+/// bytes has passed.
 pub struct Cut {
     pub port: u16,
     left: Arc<AtomicUsize>,
@@ -67,8 +68,8 @@ impl Cut {
     }
 }
 
-/// Between a tier and its server: once told, it takes what the client sends next, hangs up on him, and
-/// delivers it a second later.
+/// A proxy between a tier and its server. When told to, it takes the client's next request, closes the
+/// connection to the client, and delivers the request a second later.
 pub struct Late {
     pub port: u16,
     state: Arc<AtomicUsize>,
@@ -126,7 +127,7 @@ fn pass_late(mut near: TcpStream, mut far: TcpStream, state: &AtomicUsize) {
         let _ = near.shutdown(Shutdown::Both);
         std::thread::sleep(Duration::from_secs(1));
         far.write_all(&all).unwrap();
-        // And the server's time to do it.
+        // Time for the server to execute it.
         std::thread::sleep(Duration::from_millis(300));
         state.store(DELIVERED, SeqCst);
         return;
@@ -151,7 +152,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, left: &AtomicUsize) {
     let _ = to.shutdown(Shutdown::Both);
 }
 
-/// The bytes of a batch: the same for the same number, and like those of no other.
+/// The bytes of a batch, determined by its number, and different for each number.
 pub fn bytes(batch: u64, len: usize) -> Vec<u8> {
     let mut state = batch.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -168,7 +169,7 @@ pub fn read(tier: &dyn Tier, batch: u64, from: usize, len: usize) -> Result<Vec<
     tier.get(batch, from as u32, &mut into).map(|()| into)
 }
 
-/// Random operations by some threads, against what was put.
+/// Random operations by several threads, compared with what was put.
 pub fn exercise(tier: &dyn Tier, steps: usize) {
     std::thread::scope(|scope| {
         for thread in 0..3_u64 {
@@ -182,7 +183,7 @@ pub fn exercise(tier: &dyn Tier, steps: usize) {
                     match (what, chosen) {
                         (0..3, _) | (_, None) => {
                             let (batch, len) = (thread << 32 | step, 1 + which % (128 << 10));
-                            // One, or some at once.
+                            // One batch, or several at once.
                             let count = if what == 0 { 1 + step % 5 } else { 1 };
                             let all: Vec<_> = (0..count)
                                 .map(|nth| (batch | nth << 24, bytes(batch | nth << 24, len)))

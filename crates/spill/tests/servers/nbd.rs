@@ -51,13 +51,13 @@ fn a_server_that_dies_is_away_and_may_come_back() {
     assert!(matches!(read(&*tier, 1, 0, 100), Err(Trouble::Away(_))));
     server.restart();
     assert!(read(&*tier, 1, 5000, 50_000).unwrap() == bytes(1, 100_000)[5000..55_000]);
-    // One that was idle when the server died, and starts anew, is no trouble.
+    // A connection that was idle when the server restarted causes no failure.
     server.restart();
     tier.put(2, &bytes(2, 100_000)).unwrap();
     assert!(read(&*tier, 2, 0, 100_000).unwrap() == bytes(2, 100_000));
-    // Of what was never sent nothing is to be feared.
+    // The unanswered requests were never sent, so their units are free.
     assert_eq!(tier.room().used, 2 * 102_400);
-    // What comes back with another disk is not taken for the same.
+    // A server that returns with another disk is not accepted.
     server.kill();
     std::fs::File::options().write(true).open(&disk).unwrap().set_len(4 << 20).unwrap();
     server.restart();
@@ -76,7 +76,7 @@ fn an_answer_that_comes_late_is_not_waited_for() {
     for call in [
         &(|| read(&*tier, 1, 0, 100).map(drop)) as &dyn Fn() -> Result<(), Trouble>,
         &|| tier.put(9, &bytes(9, 10_000)),
-        // All of them: it is not waited for each.
+        // Several batches: the deadline is for all of them, not for each.
         &|| tier.delete(&[0, 2, 4, 6]),
         &|| tier.probe(),
     ] {
@@ -85,7 +85,7 @@ fn an_answer_that_comes_late_is_not_waited_for() {
         assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
     }
     server.stop_for_now(false);
-    // Its connections are given up, others work.
+    // The old connections are dropped, new ones work.
     tier.put(10, &bytes(10, 10_000)).unwrap();
     tier.delete(&[0, 2, 4, 6]).unwrap();
     for batch in [1, 3, 5, 7, 10] {
@@ -93,7 +93,7 @@ fn an_answer_that_comes_late_is_not_waited_for() {
     }
 }
 
-/// A request that was not answered is done a second later. What was put meanwhile stays what it is.
+/// An unanswered request is executed a second later. Batches that were put meanwhile stay intact.
 #[test]
 fn a_late_request_hits_nobody() {
     for is_trim in [false, true] {
@@ -133,7 +133,7 @@ fn what_a_server_refuses_costs_no_room() {
     for _ in 0..3 {
         (0..4).for_each(|batch| tier.put(batch, &bytes(batch, 256 << 10)).unwrap());
         std::fs::write(&refuses, "").unwrap();
-        // It has answered: nothing of it comes later.
+        // The server has answered, so the request will not be executed later.
         tier.delete(&[1, 2, 3]).unwrap();
         assert!(matches!(tier.put(5, &bytes(5, 1000)), Err(Trouble::Away(_))));
         assert!(matches!(read(&*tier, 0, 0, 1000), Err(Trouble::Away(_))));
@@ -144,7 +144,7 @@ fn what_a_server_refuses_costs_no_room() {
     }
 }
 
-/// Where the medium fails nothing is put again: all else is used.
+/// Units on which the medium fails are not used again; all others are.
 #[test]
 fn a_place_that_fails_is_not_taken_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -157,7 +157,7 @@ fn a_place_that_fails_is_not_taken_again() {
         "eval".to_owned(),
         "get_size=echo 1M".into(),
         format!("pread={read} skip=$4 count=$3"),
-        // The first batch's place.
+        // The position of the first batch.
         format!("pwrite=if [ $4 -ge 4096 ] && [ $4 -lt 12288 ]; then echo EIO >&2; exit 1; fi; {dd} seek=$4"),
     ];
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -185,10 +185,10 @@ fn what_could_not_be_deleted_can_be_later() {
     (0..16).for_each(|batch| tier.put(batch, &bytes(batch, 256 << 10)).unwrap());
 }
 
-/// What was said while exports were opened.
+/// The messages while exports were opened.
 static WORDS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// A server whose disk the test reads and writes beside it.
+/// A server whose disk the test also reads and writes directly.
 struct Beside {
     disk: PathBuf,
     server: Nbdkit,
@@ -214,7 +214,7 @@ impl Beside {
         File::options().write(true).open(&self.disk).unwrap().write_all_at(&unit, 0).unwrap();
     }
 
-    /// What was said since this was asked for last.
+    /// The messages since the last call.
     fn words(&self) -> Vec<String> {
         let mut words = WORDS.lock().unwrap();
         words.extract_if(.., |text| text.contains(&self.server.uri)).collect()
@@ -237,10 +237,10 @@ fn an_export_is_one_runs_alone() {
         let why = beside.open("second").err().expect("it was taken");
         assert!(why.contains("another run") && begin.elapsed() < wait, "{why} {:?}", begin.elapsed());
     };
-    // Its process lives, whether it renews the claim or not.
+    // The holder lives, whether it renews the claim or not.
     std::thread::sleep(Duration::from_secs(5));
     refused(Duration::from_millis(200));
-    // What another process may go on with is waited for, and so is what another machine has.
+    // A claim that was passed on, or that is held on another machine, is waited for.
     first.pass_on();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -260,8 +260,8 @@ fn an_export_is_one_runs_alone() {
     assert!(begin.elapsed() < Duration::from_secs(1));
 }
 
-/// One that was killed holds up the next until nothing of it can come any more; another machine's may only be
-/// slow.
+/// A killed run delays the next one until none of its requests can be executed any more. A run on another
+/// machine may just be slow.
 #[test]
 fn the_claim_of_a_process_that_has_ended_is_nobodys() {
     let directory = tempfile::tempdir().unwrap();
@@ -283,7 +283,7 @@ fn the_claim_of_a_process_that_has_ended_is_nobodys() {
         assert!(said.len() == 1 && words.iter().all(|word| said[0].contains(word)), "{said:?}");
     };
     is_said(&["was killed", "10 seconds"]);
-    // Of another machine's nobody knows, and a second is no time.
+    // Whether a run on another machine lives is unknown, and a few seconds do not decide it.
     beside.set_claim("memfold spills here\nrun far\n7\nelsewhere 1 2 3\n");
     let begin = Instant::now();
     let done = AtomicBool::new(false);
@@ -300,7 +300,7 @@ fn the_claim_of_a_process_that_has_ended_is_nobodys() {
     assert!(begin.elapsed() < Duration::from_secs(10));
 }
 
-/// A server may do it after the end of who has sent it, and must not hit the next.
+/// A server may execute a request after the end of its sender; the request must not affect the next run.
 #[test]
 fn what_was_not_answered_comes_before_the_next_run() {
     std::thread::scope(|scope| {
@@ -319,7 +319,7 @@ fn what_was_not_answered_comes_before_the_next_run() {
                 first.put(1, &[1; 4096]).unwrap();
                 late.hold_back_one();
                 let answer = if is_trim { first.delete(&[1]) } else { first.put(2, &[2; 4096]) };
-                // A put is tried elsewhere.
+                // A put is retried on other units.
                 assert!(answer.is_ok() != is_trim, "{answer:?}");
                 drop(first);
                 let second = open(port, &format!("comes-after-{is_trim}")).unwrap();
@@ -333,7 +333,8 @@ fn what_was_not_answered_comes_before_the_next_run() {
     });
 }
 
-/// Who has lost his export to another neither writes nor trims there, whether he has noticed it or not.
+/// A run that has lost its export to another neither writes nor trims there, whether it has noticed the loss
+/// or not.
 #[test]
 fn what_another_has_now_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
@@ -341,7 +342,7 @@ fn what_another_has_now_is_left_alone() {
     for notices in [true, false] {
         let first = beside.open("first").unwrap();
         (0..8).for_each(|batch| first.put(batch, &bytes(batch, 100_000)).unwrap());
-        // As if it had been away for long.
+        // As if the first run had been away for long.
         beside.set_claim("");
         let second = beside.open("second").unwrap();
         (0..8).for_each(|batch| second.put(batch, &bytes(100 + batch, 100_000)).unwrap());
@@ -349,7 +350,7 @@ fn what_another_has_now_is_left_alone() {
         if notices {
             assert!(matches!(first.tend(), Err(Trouble::Unfit(_))));
         }
-        // It has nothing there any more.
+        // The first run has nothing on the export any more.
         assert_eq!(first.delete(&[0, 1, 2, 3]), Ok(()));
         assert!(matches!(first.put(9, &[1; 100]), Err(Trouble::Unfit(_))));
         assert!(matches!(first.probe(), Err(Trouble::Unfit(_))));
@@ -362,7 +363,7 @@ fn what_another_has_now_is_left_alone() {
     }
 }
 
-/// A run whose tier is away renews its claim each time it asks.
+/// A run whose tier is away renews its claim with each probe.
 #[test]
 fn who_asks_keeps_his_claim() {
     let directory = tempfile::tempdir().unwrap();
@@ -383,7 +384,7 @@ fn a_connection_that_is_cut_is_made_anew() {
     let tier = open_when_up(&uri);
     tier.put(1, &bytes(1, 100_000)).unwrap();
     for bytes_more in [1000, 60_000] {
-        // All connections together get no further.
+        // The limit is for all connections together.
         cut.after(bytes_more);
         assert!(matches!(tier.put(2, &bytes(2, 100_000)), Err(Trouble::Away(_))));
         cut.after(usize::MAX);
@@ -406,7 +407,7 @@ fn a_full_export_is_full_until_something_is_deleted() {
     tier.delete(&[1]).unwrap();
     tier.put(4, &bytes(4, 1000)).unwrap();
     assert!(read(&*tier, 3, 0, 256 << 10).unwrap() == bytes(3, 256 << 10));
-    // And one whose disk has no room says so itself.
+    // A server whose disk is full reports that itself.
     let is_full = directory.path().join("is_full");
     let when = format!("error-pwrite-file={}", is_full.display());
     let words = ["--filter=error", "memory", "1M", "error-pwrite=ENOSPC", "error-pwrite-rate=100%", &when];
@@ -414,7 +415,7 @@ fn a_full_export_is_full_until_something_is_deleted() {
     let tier = open(&server.uri);
     std::fs::write(&is_full, "").unwrap();
     assert_eq!(tier.put(1, &[1]), Err(Trouble::Full));
-    // Its claim stays there, and is nobody's.
+    // The claim cannot be removed, but its run has ended.
     drop(tier);
     assert!(refusal(&server.uri).contains("full"));
 }
@@ -439,6 +440,6 @@ fn with_tls() {
     let uri =
         format!("nbds+unix://memfold@/?socket={}&tls-psk-file={}", server.socket.display(), keys.display());
     exercise(&*open(&uri), 50);
-    // Not without.
+    // Without TLS it is refused.
     assert!(!refusal(&server.uri).is_empty());
 }

@@ -1,4 +1,4 @@
-//! The Redis tier with redis-server: alone, and three of them as a cluster.
+//! The Redis tier with redis-server: a single server, and a cluster of three.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ fn with_a_password_and_a_database() {
     assert!(!wrong.contains("wrong@"), "{wrong}");
 }
 
-/// Not when something is spilled, and the program relies on it.
+/// It is reported before anything is spilled and the program relies on it.
 #[test]
 fn what_its_user_may_not_do_is_said_at_once() {
     let directory = tempfile::tempdir().unwrap();
@@ -62,13 +62,13 @@ fn what_its_user_may_not_do_is_said_at_once() {
         let what = rights.last().unwrap().trim_start_matches('-');
         assert!(why.contains("permission") && (what.starts_with('+') || why.contains(what)), "{why}");
     }
-    // Only that which may not be removed is left, and not for long.
+    // Only keys that the user may not remove are left, and they expire.
     let keys = server.keys("*");
     assert_eq!(keys, ["memfold:test:holder", "memfold:test:trial"]);
     for key in keys {
         assert!(server.cli(&["TTL", &key]).trim().parse::<i64>().unwrap() > 0, "{key}");
     }
-    // Each server of a cluster has users of its own.
+    // Each server of a cluster has its own users.
     let cluster = cluster(directory.path());
     for server in &cluster {
         server.cli(&["ACL", "SETUSER", "fold", "reset", "on", ">secret", "~memfold:*", "+@all", "-unlink"]);
@@ -81,7 +81,7 @@ fn what_its_user_may_not_do_is_said_at_once() {
     exercise(&*tier, 30);
 }
 
-/// It takes something later.
+/// It accepts batches later.
 #[test]
 fn a_server_that_takes_nothing_now_is_not_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -95,7 +95,7 @@ fn a_server_that_takes_nothing_now_is_not_refused() {
     server.stop_for_now(false);
 }
 
-/// A reshard that was not finished: there commands have to ask the one server or the other.
+/// An unfinished resharding, in which commands must go to either of two servers.
 #[test]
 fn keys_that_are_moving_are_read_and_removed() {
     let directory = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ fn a_server_that_evicts_is_refused_now_and_later() {
     assert!(read(&*tier, 1, 0, 1000).unwrap() == bytes(1, 1000));
 }
 
-/// A server that was made a replica may be made a master again, and have kept what it had.
+/// A server that became a replica may become a master again, and still have its keys.
 #[test]
 fn a_replica_is_refused_and_one_that_becomes_one_is_away() {
     let directory = tempfile::tempdir().unwrap();
@@ -175,7 +175,7 @@ fn a_full_server_is_full() {
     until("room", || tier.put(full, &bytes(full, 256 << 10)).is_ok());
 }
 
-/// Of those that are sent together each has an answer of its own.
+/// Each of several batches sent together has its own answer.
 #[test]
 fn of_several_at_once_some_may_be_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -227,7 +227,7 @@ fn an_answer_that_comes_late_is_not_waited_for() {
     assert!(read(&*tier, 1, 0, 10_000).unwrap() == bytes(1, 10_000));
 }
 
-/// Over connections that are there, and over new ones, which begin with a password.
+/// Over existing connections, and over new ones, which begin with a password.
 #[test]
 fn nobody_waits_long_for_a_server_that_is_stopped() {
     let directory = tempfile::tempdir().unwrap();
@@ -297,7 +297,7 @@ fn a_cluster_shares_the_batches() {
     (0..60).for_each(|batch| tier.put(batch, &bytes(batch, 5000)).unwrap());
     let held = held();
     assert!(held.iter().sum::<usize>() == 60 && held.iter().all(|count| *count > 5), "{held:?}");
-    // What the others have can still be read when one of them ends.
+    // Batches on the other servers can still be read when one server ends.
     servers[0].kill();
     let read: Vec<_> = (0..60).map(|batch| (batch, read(&*tier, batch, 0, 5000))).collect();
     let there =
@@ -306,7 +306,7 @@ fn a_cluster_shares_the_batches() {
     assert_eq!((there, away), (60 - held[0], held[0]));
 }
 
-/// The one server that was named ends, and its replica is master.
+/// The only server that was named ends, and its replica becomes master.
 #[test]
 fn a_cluster_goes_on_without_the_server_that_was_named() {
     let directory = tempfile::tempdir().unwrap();
@@ -330,7 +330,7 @@ fn a_cluster_goes_on_without_the_server_that_was_named() {
     servers[0].kill();
     until("the new master", || replica.cli(&["ROLE"]).starts_with("master"));
     until("the cluster", || tier.probe().is_ok());
-    // Over connections that are new, too.
+    // New connections work, too.
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let tier = &*tier;
@@ -349,7 +349,7 @@ fn a_cluster_goes_on_without_the_server_that_was_named() {
     });
 }
 
-/// Who a run belongs to says a key of it, see `tiers/redis/runs.rs`.
+/// A key of each run names its process; see `tiers/redis/runs.rs`.
 #[test]
 fn keys_of_runs_that_were_killed_are_removed_by_the_next() {
     let directory = tempfile::tempdir().unwrap();
@@ -394,7 +394,7 @@ fn keys_of_runs_that_were_killed_are_removed_by_the_next() {
     let keys = |servers: &[Redis], run: &str| -> usize {
         servers.iter().map(|server| server.keys(&format!("memfold:{run}:*")).len()).sum()
     };
-    // Both are waited for at the same time.
+    // Start both, so that their waiting times overlap.
     tiers.iter().for_each(|tier| tier.tend().unwrap());
     std::thread::sleep(Duration::from_secs(2));
     for (servers, tier) in [&alone[..], &cluster].into_iter().zip(&tiers) {
@@ -417,7 +417,7 @@ fn keys_of_runs_that_were_killed_are_removed_by_the_next() {
     }
 }
 
-/// It may do it even after the run.
+/// It may execute a command even after the run.
 #[test]
 fn what_a_server_does_late_is_removed() {
     let directory = tempfile::tempdir().unwrap();

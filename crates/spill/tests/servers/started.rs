@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A program that is killed when the test is done with it.
+/// A program that is killed when this is dropped.
 pub struct Server(Child);
 
 impl Server {
@@ -20,7 +20,7 @@ impl Server {
         let _ = self.0.wait();
     }
 
-    /// Stops it, or lets it go on.
+    /// Stops or continues the program.
     pub fn stop_for_now(&self, stops: bool) {
         let signal = if stops { "-STOP" } else { "-CONT" };
         assert!(Command::new("kill").args([signal, &self.0.id().to_string()]).status().unwrap().success());
@@ -43,10 +43,10 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody listens at, and nobody else of this process is given. A server of a cluster wants
-/// another one, 10000 above it. The system gives neither to connections: those begin at 32768. It is not
-/// tried by listening there: a child that is forked meanwhile would go on doing so for a moment, and nbdkit,
-/// which then finds the port taken, listens for IPv6 alone and says nothing.
+/// A port on which nothing listens, and that is returned only once in this process. A server of a cluster
+/// needs another one, 10000 above it. The system does not use either for outgoing connections, whose ports
+/// begin at 32768. The port is not tested by listening on it: a child that is forked meanwhile would keep
+/// listening for a moment, and nbdkit, finding the port taken, would silently listen on IPv6 only.
 pub fn port() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id() as u16 % 100 * 100;
@@ -67,7 +67,7 @@ pub struct Nbdkit {
 }
 
 impl Nbdkit {
-    /// `words`: filters and the plugin with its parameters.
+    /// Starts nbdkit; `words` are filters and the plugin with its parameters.
     pub fn start(directory: &Path, words: &[&str]) -> Self {
         let socket = directory.join("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
@@ -120,7 +120,7 @@ impl Redis {
     fn spawn(port: u16, words: &[String]) -> Server {
         let words: Vec<_> = words.iter().map(String::as_str).collect();
         let server = Server::start("redis-server", &words);
-        // One that wants a password answers too.
+        // A server that requires a password also answers.
         until("redis-server", || !cli(port, &["PING"]).is_empty());
         server
     }
@@ -142,7 +142,7 @@ impl Redis {
         cli(self.port, words)
     }
 
-    /// Those that fit this pattern, in order.
+    /// The keys that match this pattern, sorted.
     pub fn keys(&self, pattern: &str) -> Vec<String> {
         let mut keys: Vec<_> = self.cli(&["KEYS", pattern]).split_whitespace().map(str::to_owned).collect();
         keys.sort();
@@ -150,7 +150,7 @@ impl Redis {
     }
 }
 
-/// One that is told that it is a cluster's.
+/// A server in cluster mode.
 pub fn in_cluster(directory: &Path, number: usize) -> Redis {
     let own = directory.join(number.to_string());
     std::fs::create_dir(&own).unwrap();
@@ -158,7 +158,7 @@ pub fn in_cluster(directory: &Path, number: usize) -> Redis {
     Redis::start(&own, &[&["--cluster-enabled", "yes"][..], &timeout].concat())
 }
 
-/// Three masters, and no copy of anything.
+/// A cluster of three masters, without replicas.
 pub fn cluster(directory: &Path) -> Vec<Redis> {
     let servers: Vec<_> = (0..3).map(|number| in_cluster(directory, number)).collect();
     let hosts: Vec<_> = servers.iter().map(|server| format!("127.0.0.1:{}", server.port)).collect();
@@ -170,7 +170,7 @@ pub fn cluster(directory: &Path) -> Vec<Redis> {
     servers
 }
 
-/// What redis-cli answers.
+/// The output of redis-cli.
 pub fn cli(port: u16, words: &[&str]) -> String {
     redis_cli(&[&["-p", &port.to_string()], words].concat())
 }

@@ -1,5 +1,5 @@
-//! `lz4hc:LEVEL`: LZ4's format, by the same library's encoders that search longer. `lz4` reads their output,
-//! so they share its number.
+//! `lz4hc:LEVEL`: LZ4's format, written by encoders of the same library that search longer. `lz4` reads their
+//! output, so they share its number.
 //!
 //! ```text
 //! scratch   +------------------+-------------+
@@ -7,8 +7,8 @@
 //!           +------------------+-------------+
 //! ```
 //!
-//! The result goes through the scratch unless `dst` has room for the worst case: the library guarantees
-//! nothing for less.
+//! The result goes through the scratch unless `dst` has room for the worst case: with less, the library
+//! guarantees nothing.
 
 use core::ffi::{c_char, c_int, c_void};
 
@@ -42,10 +42,10 @@ macro_rules! levels {
     };
 }
 
-/// The levels that follow chains of matches.
+/// The levels that search hash chains.
 pub(crate) static LEVELS: [Lz4Hc; 8] = levels![2, 3, 4, 5, 6, 7, 8, 9];
 
-/// The levels that parse optimally. The library allocates memory for that, so they are not for all callers.
+/// The levels that parse optimally. The library allocates memory for this, so not all callers can use them.
 #[cfg(feature = "lz4hc-optimal")]
 pub(crate) static OPTIMAL: [Lz4Hc; 3] = levels![10, 11, 12];
 

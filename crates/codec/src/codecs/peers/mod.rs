@@ -1,9 +1,9 @@
-//! Codecs to compare with: [`libs`] are well-known libraries, [`papers`] what papers and kernels describe,
-//! [`lz4hc`] takes the LZ4 format as far as it goes.
+//! Codecs to compare with: [`libs`] has well-known libraries, [`papers`] has codecs that papers and kernels
+//! describe, and [`lz4hc`] is the densest encoder of the LZ4 format.
 //!
 //! Each exists only if the crate is built with its feature, and [`auto`](crate::Auto) names none of them. So
-//! the preload library, which is loaded into every program, does without them; all others have them, since
-//! heaps and files name their codecs and must stay readable.
+//! the preload library, which is loaded into every program, does without them. All other parts have them,
+//! since heaps and files name their codecs and must stay readable.
 
 pub(crate) mod libs;
 #[cfg(feature = "lz4hc")]
@@ -22,7 +22,7 @@ mod staged;
 
 use crate::Codec;
 
-/// Those of papers, which have no levels.
+/// The codecs of papers, which have no levels.
 pub(crate) const PAPERS: &[&dyn Codec] = &[
     #[cfg(feature = "papers")]
     &papers::pbpm::PBPM,
@@ -42,7 +42,7 @@ pub(crate) const PAPERS: &[&dyn Codec] = &[
     &papers::lzrw::LZRW1A,
 ];
 
-/// Those with levels.
+/// The codecs with levels.
 pub(crate) fn with_levels() -> impl Iterator<Item = &'static dyn Codec> {
     let none = core::iter::empty::<&'static dyn Codec>();
     #[cfg(feature = "lz4hc")]

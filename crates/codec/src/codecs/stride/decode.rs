@@ -1,6 +1,6 @@
 //! The decompressor. It trusts nothing: each stream must be within the remaining input, or the block is
 //! damaged; each index is checked before it is used; and the inner loop reads only the block and rows of the
-//! scratch that are long enough for the worst that the streams can demand.
+//! scratch that are long enough for any streams.
 
 use super::format::{
     CODED, COMMON, ESCAPE, FILL, FILL_LEN, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW, SEGMENT, STATIC,
@@ -56,7 +56,7 @@ impl<'a> Input<'a> {
         Ok(taken)
     }
 
-    /// The same, with the bytes after it that a vector may read.
+    /// The same, with the bytes after them that a vector may read.
     #[inline(always)]
     fn take_padded<'b>(&mut self, count: usize, spare: &'b mut [u8]) -> Result<&'b [u8], Malformed>
     where
@@ -115,7 +115,7 @@ fn coded<K: Kernels>(
     if kernels.rebuild(dst, at, granules, wide, work) == literals { Ok(()) } else { Err(Malformed) }
 }
 
-/// Controls that select four of eight symbols, from the n-th on.
+/// Shuffle controls that select four of eight symbols, from the n-th on.
 const PICK: [u64; 4] =
     [0x0706_0504_0302_0100, 0x0908_0706_0504_0302, 0x0B0A_0908_0706_0504, 0x0D0C_0B0A_0908_0706];
 
@@ -156,8 +156,8 @@ fn distances(
     if odd && bytes[bytes.len() - 1] > 15 { Err(Malformed) } else { Ok(()) }
 }
 
-/// The first `count` codes in lines of 64, the last filled with zeros: so loops need no unpredictable end
-/// conditions.
+/// The first `count` codes in lines of 64, the last padded with zeros, so that loops need no unpredictable
+/// end conditions.
 #[inline(always)]
 fn in_lines(codes: &mut Literals, count: usize) -> &[[u8; 64]] {
     codes[count..count + 64].fill(0);
@@ -193,7 +193,7 @@ fn changes<K: Kernels>(
     Ok(())
 }
 
-/// Which words have another symbol than guessed, and which one.
+/// Which words have another symbol than the guessed one, and which.
 #[inline(always)]
 fn symbols<K: Kernels>(
     kernels: K,
@@ -239,7 +239,7 @@ fn symbols<K: Kernels>(
     if !kernels.look_up(codes, misses, &table, known, masks, &flags, miss_masks, miss_flags) {
         return Err(Malformed);
     }
-    // Bits after the last are zero.
+    // Bits after the last one must be zero.
     match from_reference.last() {
         Some(&last) if !escapes.is_multiple_of(8) && last >> (escapes % 8) != 0 => Err(Malformed),
         _ => Ok(()),
@@ -261,7 +261,7 @@ fn packed<K: Kernels>(
     let ones: u32 = (0..count / 64).map(|i| word(i).count_ones()).sum();
     let last = word(count / 64) & ((1 << (count % 64)) - 1);
     let with = (ones + last.count_ones()) as usize;
-    // Bits after the last are zero, so that no more literals have a code than there are.
+    // Bits after the last literal must be zero, so that no more literals have a code than there are.
     if !count.is_multiple_of(8) && bits[count / 8] >> (count % 8) != 0 {
         return Err(Malformed);
     }
@@ -292,7 +292,8 @@ fn restore(
     let count = which.count_ones() as usize;
     let given = input.take_padded(count, &mut spare)?;
     let whole = kernels.restore(which, given, row);
-    // Stored bytes are not zero, and bits after the last are, both in the flags and in the last byte.
+    // Stored bytes must not be zero; bits after the last one must be zero, both in the flags and in the last
+    // byte.
     let flags_beyond = len < 64 && which >> len != 0;
     let bits_beyond = !bits.is_multiple_of(8) && row[bits / 8] >> (bits % 8) != 0;
     if !whole | flags_beyond | bits_beyond {

@@ -1,6 +1,6 @@
 //! The compressor: for each segment the cheapest of the three kinds.
 //!
-//! A coded segment is made in the scratch and copied to its place if it fits; so the threshold never changes
+//! A coded segment is made in the scratch and copied to its place if it fits, so the threshold never changes
 //! the form.
 
 use super::Effort;
@@ -38,7 +38,7 @@ pub(super) fn compress<K: Kernels>(
     let mut used = 0;
     for at in (0..block.len()).step_by(SEGMENT) {
         let segment = &block[at..block.len().min(at + SEGMENT)];
-        // Blocks that are compressed are cold, and parts of the loops skip lines.
+        // Blocks to compress are usually cold, and parts of the loops skip lines.
         kernels.fetch(segment);
         let made = match same_filled(segment).filter(|_| segment.len() > FILL_LEN) {
             Some(word) => Segment::Fill(word),
@@ -97,7 +97,7 @@ impl<K: Kernels> Coder<'_, K> {
             return Segment::Raw;
         }
         let words = granules * granule(wide) / 8;
-        // Noise should cost little: few places are sampled.
+        // Noise should cost little, so few places are sampled.
         let flat = flat(self.segment);
         let sampling = if flat { Sampling { density: 31, always: 0, share: 8 } } else { sampling };
         let most = self.effort.distances;
@@ -222,7 +222,7 @@ impl<K: Kernels> Coder<'_, K> {
         used + bits
     }
 
-    /// The literals with short codes for the common ones, if that is smaller.
+    /// The literals with short codes for the common ones, if that saves enough.
     #[inline(always)]
     fn pack(&mut self, count: usize, mut used: usize) -> Option<usize> {
         let literals = &self.choice.literals;
@@ -267,8 +267,8 @@ fn narrow(distances: &[u16], out: &mut [u8], used: usize) -> usize {
     used + (3 * distances.len()).div_ceil(2)
 }
 
-/// Zero suppression: a bit for each byte that is not zero, then those bytes. The row is `len` bytes, followed
-/// by zeros.
+/// Zero suppression: a bit for each byte that is not zero, then those bytes. The row has `len` bytes,
+/// followed by zeros.
 #[inline(always)]
 fn suppress(kernels: impl Kernels, row: &BitRow, len: usize, out: &mut [u8], used: usize) -> usize {
     let flags = len.div_ceil(8);
@@ -277,8 +277,8 @@ fn suppress(kernels: impl Kernels, row: &BitRow, len: usize, out: &mut [u8], use
     used + flags + which.count_ones() as usize
 }
 
-/// Whether the bytes look like noise, judged by one word of each line: whether two bytes at random places are
-/// equal hardly more often than by chance.
+/// Whether the bytes look like noise, judged by one word of each line: in noise, two bytes at random places
+/// are equal hardly more often than by chance.
 #[inline(always)]
 fn flat(segment: &[u8]) -> bool {
     // Most segments have more zeros than noise would, and need no counting.

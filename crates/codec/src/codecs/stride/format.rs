@@ -21,7 +21,7 @@
 
 /// Bytes that are coded together.
 pub(super) const SEGMENT: usize = 4096;
-/// Bytes that share one distance, and in a WIDE segment.
+/// Bytes that share one distance; the second constant is for WIDE segments.
 pub(super) const GRANULE: usize = 32;
 pub(super) const WIDE_GRANULE: usize = 64;
 /// Words in a segment.
@@ -38,7 +38,7 @@ pub(super) const RAW: u8 = 0;
 pub(super) const FILL: u8 = 1;
 pub(super) const CODED: u8 = 2;
 pub(super) const KIND: u8 = 3;
-/// In the first byte of the last segment, and of no other.
+/// Set in the first byte of the last segment only.
 pub(super) const LAST: u8 = 1 << 7;
 
 /// Further flags in the first byte of a coded segment. All other bits are zero.
@@ -61,8 +61,8 @@ pub(super) const FILL_LEN: usize = 11;
 pub(super) static STATIC_TABLE: [u16; 15] =
     [0x100, 0x103, 0x0FF, 0x101, 0x000, 0x001, 0x107, 0x03F, 0x10F, 0x00F, 0x110, 0x1C0, 0x102, 0x007, 0x003];
 
-/// How many words back the guess for a word's symbol is, for this distance. Since no distance is shorter than
-/// a granule, it is never in the same granule.
+/// How many words before a word the symbol is that serves as its guess, for this distance. Since no distance
+/// is shorter than a granule, that symbol is never in the same granule.
 pub(super) fn words_back(distance: usize) -> usize {
     distance.div_ceil(8)
 }

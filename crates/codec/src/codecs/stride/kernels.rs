@@ -16,8 +16,8 @@ pub(super) trait Kernels: core::marker::Copy {
     /// Prefetches `bytes`, which will be read soon.
     fn fetch(self, bytes: &[u8]);
 
-    /// Which of 64 places are worth a vote: those where a run of nonzero bytes begins, and those selected by
-    /// their bytes, so that a string is sampled at the same places wherever it is. Of the latter, `density`
+    /// Which of 64 places vote: those where a run of nonzero bytes begins, and those selected by their
+    /// content, so that equal data are sampled at the same places wherever they are. Of the latter, `density`
     /// 15 takes one in 16, and 3 one in 4.
     fn samples(self, view: &[u8; VIEW], density: u8) -> u64;
 
@@ -25,8 +25,8 @@ pub(super) trait Kernels: core::marker::Copy {
     /// the new count.
     fn places(self, samples: u64, base: u16, places: &mut Places, count: usize) -> usize;
 
-    /// For `granules`, `wide` or not, of `src` from `at` on, finds which of `distances` leaves the fewest
-    /// literals, and stores it (`index`), with the bytes that differ (`differs`) and those that are not zero
+    /// For each of `granules`, `wide` or not, of `src` from `at` on, finds which of `distances` leaves the
+    /// fewest literals. Stores its index (`index`), which bytes differ (`differs`) and which are not zero
     /// (`nonzero`). On a tie the previous granule's distance wins, then the first.
     ///
     /// `src` reaches at least to the end of these granules; there are 1 to 16 distances, none shorter than a
@@ -52,7 +52,7 @@ pub(super) trait Kernels: core::marker::Copy {
     /// Collects the literals of the `words` of `segment`, a multiple of four.
     fn literals(self, segment: &[u8], words: usize, choice: &mut Choice) -> usize;
 
-    /// Compares `symbols` with `guesses`: `missed`, `misses` and their count.
+    /// Compares `symbols` with `guesses`; stores `missed` and `misses`, and returns their count.
     fn misses(self, words: usize, choice: &mut Choice) -> usize;
 
     /// Looks up `count` misses in `table`, which holds at most fifteen different symbols. The code of a
@@ -68,9 +68,9 @@ pub(super) trait Kernels: core::marker::Copy {
         flags: &mut Flags,
     ) -> usize;
 
-    /// The inverse of `code`, with `table`, which ends with a zero, for the codes below `known`; there are as
-    /// many `masks` as codes 15. False if a code is neither. The masks go to `to_masks`, and 0xFF or 0 for
-    /// bit 8 to `to_flags`. After the masks there are 64 more bytes.
+    /// The inverse of `code`. `table`, which ends with a zero, serves the codes below `known`; there are as
+    /// many `masks` as codes of 15. False if a code is neither below `known` nor 15. The masks go to
+    /// `to_masks`, and 0xFF or 0 for bit 8 to `to_flags`. After the masks there are 64 more bytes.
     #[allow(clippy::too_many_arguments, reason = "rows of one scratch")]
     fn look_up(
         self,
@@ -85,7 +85,7 @@ pub(super) trait Kernels: core::marker::Copy {
     ) -> bool;
 
     /// Moves the bytes of `row` that are not zero to the front of `out`, which has 64 bytes, and returns
-    /// which they were, a bit each.
+    /// their positions as bits.
     fn suppress(self, row: &BitRow, out: &mut [u8]) -> u64;
 
     /// The inverse of `suppress`; there are as many bytes as `which` has ones, and 64 more. False if one of
@@ -96,8 +96,9 @@ pub(super) trait Kernels: core::marker::Copy {
     /// of all counts is `total`, at most 4096.
     fn common(self, counts: &[u16; 256], total: usize) -> [u8; 16];
 
-    /// Splits `count` literals by whether they are among the `common` ones, which are in ascending order: a
-    /// bit for each in `bits` (set if so), the codes of those, and the others. Returns how many have a code.
+    /// Splits `count` literals by whether they are among the `common` ones, which are in ascending order.
+    /// Stores a bit for each in `bits` (set if it is common), the codes of the common ones, and the others.
+    /// Returns how many have a code.
     fn split(
         self,
         literals: &Literals,
@@ -128,8 +129,8 @@ pub(super) trait Kernels: core::marker::Copy {
         literals: &mut Literals,
     );
 
-    /// Rebuilds `granules`, `wide` or not, of `dst` from `at` on and returns how many literals that took. It
-    /// may be more than there are: then the block is damaged and the content of `dst` is garbage.
+    /// Rebuilds `granules`, `wide` or not, of `dst` from `at` on, and returns how many literals that took. If
+    /// that is more than there are, the block is damaged and the content of `dst` is garbage.
     fn rebuild(
         self,
         dst: &mut [u8],
@@ -142,13 +143,13 @@ pub(super) trait Kernels: core::marker::Copy {
 
 const _: () = assert!(WORDS == 4 * GRANULES);
 
-/// The bits of the highest count that seventeen literals may all have.
+/// The number of bits of the highest count that seventeen literals can all have.
 #[inline(always)]
 pub(super) fn bits_of_edge(total: usize) -> u32 {
     (total / 17).checked_ilog2().map_or(0, |bit| bit + 1)
 }
 
-/// Forwards loops to the functions with their names, in the module that uses this.
+/// Forwards each loop to the function of the same name in the module that uses this macro.
 macro_rules! hand_on {
     ($(fn $name:ident(self $(, $argument:ident: $type:ty)* $(,)?) $(-> $result:ty)?;)*) => {$(
         #[inline]
@@ -159,8 +160,8 @@ macro_rules! hand_on {
     )*};
 }
 
-/// Implements [`Kernels`] for a proof that the processor has certain instructions, by functions that are
-/// compiled for it.
+/// Implements [`Kernels`], by functions compiled for certain instructions, for the proof that the processor
+/// has them.
 macro_rules! by_functions {
     ($proof:ty) => {
         impl Kernels for $proof {

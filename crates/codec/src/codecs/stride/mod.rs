@@ -2,9 +2,9 @@
 //!
 //! Memory is full of records: nodes, objects, rows. A page repeats itself at the distances at which its
 //! records follow one another, and the structure repeats more than the content: the same fields, with other
-//! low bytes. So each 32 bytes are predicted from the data one of a few **distances** before them, which a
-//! vote over the page found; for each word the form stores which bytes differ, and those bytes. Vector units
-//! expand and compress such runs of bytes with one instruction.
+//! low bytes. A vote over the page finds a few such **distances**. Each 32 bytes are predicted from the data
+//! at one of these distances before them; for each word the form stores which bytes differ, and those bytes.
+//! Vector units expand and compress such runs of bytes with one instruction.
 //!
 //! ```text
 //!   vote -> search -> symbols ---> guess, code   --> streams of docs/formats/
@@ -14,7 +14,7 @@
 //! ```
 //!
 //! All settings share one format; they differ in how hard they search. The loops exist in plain Rust, AVX2
-//! and AVX-512 (see [`crate::cpu`]) and make the same bytes; all decisions and all checks are shared.
+//! and AVX-512 (see [`crate::cpu`]) and produce the same bytes; the versions share all decisions and checks.
 //! Invariants:
 //!
 //! - The compressed form depends on the block and the setting alone: not on the
@@ -53,14 +53,14 @@ struct Effort {
     pub distances: usize,
     /// Where the vote samples.
     pub sampling: Sampling,
-    /// Whether each segment has a table of symbols of its own.
+    /// Whether each segment has its own table of symbols.
     pub own_table: bool,
     /// Whether granules are wide; then symbols are not guessed.
     pub wide: bool,
     /// One literal in this many is counted to find the common ones.
     pub count_every: usize,
-    /// Literals are packed if that saves more than one in this many of them plus the table. With 8, packing
-    /// pays at all; but unpacking takes time.
+    /// Literals are packed if that saves more than one in this many of them plus the table. At 8 packing just
+    /// pays in size; but unpacking takes time.
     pub packing_saves: usize,
 }
 
@@ -166,9 +166,8 @@ impl Stride {
     fn compress_on(&self, path: Path, src: &[u8], dst: &mut [u8], scratch: &mut Scratch<'_>) -> Compressed {
         assert!(path <= cpu::best());
         let memory = scratch.take(self.compress_scratch(src.len()));
-        // SAFETY: a scratch is aligned to 64 bytes and was made of initialised
-        // ones; `take` checked that there are as many as asked for, and nobody
-        // else can use them while `scratch` is borrowed.
+        // SAFETY: a scratch is aligned to 64 bytes and was made of initialised ones; `take` checked that
+        // there are as many as requested, and nothing else can use them while `scratch` is borrowed.
         let (work, counts) = unsafe { scratch::compressor(memory, src.len()) };
         let effort = &self.effort;
         match path {

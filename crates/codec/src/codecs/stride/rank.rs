@@ -56,7 +56,8 @@ pub(super) fn common(kernels: impl Kernels, literals: &[u8], effort: &Effort) ->
     if literals.len() < 64 {
         return None;
     }
-    // Two rows of counters, since literals often come in runs.
+    // Two rows of counters: in a run of equal literals, consecutive increments then do not wait for each
+    // other.
     let mut rows = [[0_u16; 256]; 2];
     let mut counted = 0;
     for pair in literals.chunks_exact(2 * every) {
@@ -67,7 +68,7 @@ pub(super) fn common(kernels: impl Kernels, literals: &[u8], effort: &Effort) ->
     let counts: [u16; 256] = core::array::from_fn(|i| rows[0][i] + rows[1][i]);
     let best = kernels.common(&counts, counted);
     let covered: usize = best.iter().map(|&literal| usize::from(counts[usize::from(literal)])).sum();
-    // Each common one saves half a byte; the cost is a bit for each literal, and the table.
+    // Each common literal saves half a byte; the cost is one bit for each literal, and the table.
     let saved = literals.len() * covered / counted / 2;
     (saved > literals.len() / effort.packing_saves + COMMON).then_some(best)
 }

@@ -1,4 +1,4 @@
-//! Rows of a segment, longer than what they hold by what a vector may write or read past their end.
+//! Rows of a segment. Each is longer than its content by as much as a vector may write or read past the end.
 
 use super::format::{SEGMENT, WORDS};
 

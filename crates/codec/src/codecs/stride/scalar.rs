@@ -1,5 +1,5 @@
-//! The loops as plainly as possible: the reference for the other paths, and the fallback for processors
-//! without them.
+//! The loops in their simplest form: the reference for the other paths, and the fallback for processors
+//! without vector instructions.
 
 use super::format::{ESCAPE, FROM_REFERENCE, granule};
 use super::kernels::{
@@ -58,14 +58,14 @@ pub(super) fn codes_of(common: &[u8; 16]) -> [u8; 256] {
 #[inline(always)]
 pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
     let reach = |least: i16| counts.iter().map(|&count| i16::from(count as i16 >= least)).sum::<i16>();
-    // The highest count that more than sixteen reach, or zero, determined bit by bit.
+    // The highest count that more than sixteen literals reach, or zero, determined bit by bit.
     let mut edge = 0;
     for bit in (0..bits_of_edge(total)).rev() {
         if reach(edge + (1 << bit)) > 16 {
             edge += 1 << bit;
         }
     }
-    // All above it, and some with exactly that count, to make sixteen.
+    // All above it, and enough with exactly that count to make sixteen.
     let (mut common, mut len) = ([0; 16], 0);
     let mut wanted = 16 - reach(edge + 1);
     for (literal, &count) in counts.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! The working memory of both directions, laid out in the caller's scratch.
 //!
 //! Everything is plain bytes and numbers, for which any content is valid: no call relies on previous content.
-//! Rows are longer than their content by what a vector may write or read past the end.
+//! Rows are longer than their content by as much as a vector may write or read past the end.
 
 use core::ptr::NonNull;
 
@@ -9,9 +9,8 @@ use super::format::{GRANULES, MAX_DISTANCES, SEGMENT, WORDS};
 pub(super) use super::rows::SLACK;
 use super::rows::{BitRow, ByteRow, Misses, Places};
 
-/// The most bytes that a coded segment can take before it is known whether it pays: 4 + distances 32 +
-/// changes 18 + indices 64 + table 18
-/// + misses 72 + codes 256 + escapes 576 + literals 18 + 512 + 4096 + tail 31.
+/// The most bytes that a coded segment can take before it is known whether it pays: 4, distances 32, changes
+/// 18, indices 64, table 18, misses 72, codes 256, escapes 576, literals 18 + 512 + 4096, tail 31.
 pub(super) const OUT: usize = 5760;
 
 /// What the compressor finds for each granule and word of a segment.
@@ -26,7 +25,7 @@ pub(super) struct Choice {
     pub symbols: [u16; 4 + WORDS + SLACK / 2 - 4],
     /// The guess for each symbol.
     pub guesses: [u16; WORDS + SLACK / 2],
-    /// Which of them are wrong, a bit each, and the symbols of those.
+    /// Which guesses are wrong, a bit each, and the symbols of those words.
     pub missed: BitRow,
     pub misses: Misses,
     /// Zero, then the index of the distance of each granule.
@@ -60,7 +59,7 @@ pub(super) struct Compressor {
     pub vote: Vote,
 }
 
-/// A distance that leads to before any block.
+/// A distance that reaches before the start of any block.
 pub(super) const NOWHERE: usize = usize::MAX / 2;
 
 /// The decompressor's memory.
@@ -73,7 +72,7 @@ pub(super) struct Decompressor {
     /// The symbols, after two granules of zeros.
     pub symbols: [u16; 8 + WORDS + SLACK / 2 - 8],
     /// The masks of the symbols that were guessed wrongly, and 0xFF for each of them that starts from the
-    /// reference; a path that needs both joined makes `misses` of them.
+    /// reference; a path that needs both joined builds `misses` from them.
     pub miss_masks: ByteRow,
     pub miss_flags: ByteRow,
     pub misses: Misses,
@@ -89,9 +88,9 @@ pub(super) struct Decompressor {
     pub counts: [u8; WORDS],
     /// The distances, followed by [`NOWHERE`].
     pub distances: [usize; MAX_DISTANCES],
-    /// For each distance: the first granule of its guesses, as a number of granules before the granule,
-    /// counted from the first of the two before the segment; and the control that selects the guesses from
-    /// that granule and the next.
+    /// For each distance: how many granules back its guesses begin, where granules are counted from the first
+    /// of the two before the segment; and the control that selects the guesses from that granule and the
+    /// next.
     pub guesses: [[u64; 2]; MAX_DISTANCES],
 }
 
@@ -105,10 +104,10 @@ pub(super) fn compress_size(len: usize) -> usize {
     if len == 0 { 0 } else { size_of::<Compressor>() + 2 * counters(len) }
 }
 
-/// The compressor's memory and counters in `memory`.
+/// Places the compressor's memory and counters in `memory`.
 ///
 /// # Safety
-/// `memory` must be aligned to 64 bytes, hold `compress_size(len)` initialised bytes, and belong to nobody
+/// `memory` must be aligned to 64 bytes, hold `compress_size(len)` initialised bytes, and be used by nothing
 /// else as long as the result lives.
 pub(super) unsafe fn compressor<'a>(memory: NonNull<u8>, len: usize) -> (&'a mut Compressor, &'a mut [u16]) {
     // SAFETY: as the caller guarantees; both types are valid for any bytes, the first has an alignment of 64
@@ -120,11 +119,11 @@ pub(super) unsafe fn compressor<'a>(memory: NonNull<u8>, len: usize) -> (&'a mut
     }
 }
 
-/// The decompressor's memory in `memory`.
+/// Places the decompressor's memory in `memory`.
 ///
 /// # Safety
-/// `memory` must be aligned to 64 bytes, hold as many initialised bytes as a [`Decompressor`], and belong to
-/// nobody else as long as the result lives.
+/// `memory` must be aligned to 64 bytes, hold as many initialised bytes as a [`Decompressor`], and be used by
+/// nothing else as long as the result lives.
 pub(super) unsafe fn decompressor<'a>(memory: NonNull<u8>) -> &'a mut Decompressor {
     // SAFETY: as the caller guarantees; the type is valid for any bytes.
     unsafe { memory.cast().as_mut() }

@@ -1,8 +1,8 @@
 //! Constant tables: how bytes and 16-bit lanes are spread and gathered by a
 //! mask.
 //!
-//! An entry is a control for a byte shuffle: an index, or [`NONE`] for a byte
-//! that becomes zero, which is also how x86's `pshufb` reads it.
+//! Entries are controls for a byte shuffle: an index, or [`NONE`] for a byte that becomes zero. x86's
+//! `pshufb` reads them in the same way.
 
 /// A control byte for "nothing is put here".
 pub(super) const NONE: u8 = 0x80;
@@ -64,8 +64,8 @@ const fn lanes() -> [[u8; 8]; 16] {
     table
 }
 
-/// The same pointer, which the compiler does not know to be the same. It would merge two adjacent reads into
-/// one; and a read of bytes that were just written is fast only if one write wrote all of them.
+/// The same pointer, hidden from the compiler, which would otherwise merge two adjacent reads into one: a
+/// read of recently written bytes is fast only if a single write wrote all of them.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn apart<T>(mut pointer: *const T) -> *const T {

@@ -71,7 +71,7 @@ fn paths() -> impl Iterator<Item = Path> {
 fn compress(codec: &Stride, path: Path, src: &[u8], scratch: &mut Scratch<'_>) -> Vec<u8> {
     // As in `decompress`.
     let size = codec.compress_scratch(src.len());
-    // SAFETY: that much was taken, and nobody else has it.
+    // SAFETY: `take` returned that many bytes, and nothing else uses them.
     unsafe { scratch.take(size).write_bytes(0xA5, size) };
     let mut dst = vec![0xC5; codec.bound(src.len())];
     let Compressed::Fits(size) = codec.compress_on(path, src, &mut dst, scratch) else {
@@ -90,7 +90,7 @@ fn decompress(
 ) -> Result<Vec<u8>, Malformed> {
     // Nothing may depend on the previous content of the scratch.
     let size = codec.decompress_scratch(len);
-    // SAFETY: that much was taken, and nobody else has it.
+    // SAFETY: `take` returned that many bytes, and nothing else uses them.
     unsafe { scratch.take(size).write_bytes(0xA5, size) };
     let mut dst = vec![0x5A; len];
     codec.decompress_on(path, src, &mut dst, scratch).map(|()| dst)

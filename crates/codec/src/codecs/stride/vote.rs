@@ -1,8 +1,8 @@
 //! Finds the distances at which a segment repeats itself.
 //!
 //! Places of the segment are sampled; each one looks up the last occurrence of its six bytes and gives the
-//! distance to it a vote. The distances with the most votes win. Distances are in bytes: a row of a database
-//! or a text repeats at any. Sampling a word at every place would cost more than everything else, and
+//! distance to it a vote. The distances with the most votes win. Distances are in bytes, since rows of a
+//! database or texts repeat at any distance. Sampling every place would cost more than everything else, and
 //! sampling only multiples of eight would miss unaligned data. So the content selects the places (see
 //! [`Kernels::samples`]); repeated data are then sampled at the same places in both copies.
 
@@ -17,7 +17,7 @@ pub(super) struct Sampling {
     pub density: u8,
     /// The places of a line that are sampled whatever their content.
     pub always: u64,
-    /// How many sixteenths of a segment are sampled, from its start: a half shows nearly as much as the
+    /// How many sixteenths of a segment are sampled, from its start: half of it shows nearly as much as the
     /// whole.
     pub share: usize,
 }
@@ -153,7 +153,8 @@ impl<'a> Voter<'a> {
         // wins a tie.
         let mut best = [0_u32; MAX_DISTANCES];
         let mut len = 0;
-        // Most have a single vote. They are dropped first, without a branch, which would be unpredictable.
+        // Most distances have a single vote. They are dropped first, without a branch, which would be
+        // unpredictable.
         let mut several = 0;
         for i in 0..voted {
             let distance = self.vote.voted[i];
@@ -166,7 +167,7 @@ impl<'a> Voter<'a> {
         for &distance in &self.vote.voted[..several] {
             let count = core::mem::take(&mut self.counts[usize::from(distance)]);
             let key = u32::from(count) << 16 | u32::from(!distance);
-            // A place may have found itself, in a table that has not been written yet.
+            // A place may have found itself, in a table entry that was not written yet.
             if distance == 0 || key <= best[most - 1] {
                 continue;
             }

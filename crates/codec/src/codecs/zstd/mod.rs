@@ -1,7 +1,7 @@
-//! `zstd:LEVEL`: the dense tier. A Zstandard frame by the reference C library.
+//! `zstd:LEVEL`: the dense tier. It writes a Zstandard frame with the reference C library.
 //!
-//! The library works in static contexts that live in the caller's scratch, so it never allocates. A context
-//! is kept there between calls: setting one up costs more than compressing a page with it.
+//! The library works in static contexts in the caller's scratch, so it never allocates. A context stays there
+//! between calls, since setting one up costs more than compressing a page with it.
 //!
 //! ```text
 //! scratch of a compressor             scratch of a decompressor
@@ -39,8 +39,7 @@ use zstd_sys::{ZSTD_CCtx, ZSTD_DCtx, ZSTD_format_e};
 use crate::scratch::Kept;
 use crate::{Codec, CodecId, Compressed, Malformed, Scratch, room};
 
-/// The fastest level. Zstandard knows faster ones, down to -131072; beyond this one they find next to nothing
-/// in a page.
+/// The fastest level. Zstandard has faster ones, down to -131072, but they find next to nothing in a page.
 pub(crate) const MIN_LEVEL: i32 = -50;
 
 /// The densest level.
@@ -79,8 +78,8 @@ pub(crate) fn level(level: i32) -> Option<&'static Zstd> {
 
 #[cfg(zstd_untraced)]
 mod untraced {
-    //! Brings `untraced.c` into every program that this crate is linked into: the library refers to the
-    //! functions there weakly, which is not enough.
+    //! Links `untraced.c` into every program that this crate is linked into: the library's weak references to
+    //! its functions do not suffice for that.
     // SAFETY: declared as in `untraced.c`; it is never called from here.
     unsafe extern "C" {
         fn ZSTD_trace_compress_begin();
@@ -96,8 +95,8 @@ pub(crate) fn result(code: usize) -> Result<usize, Malformed> {
     if unsafe { zstd_sys::ZSTD_isError(code) } == 0 { Ok(code) } else { Err(Malformed) }
 }
 
-/// For calls that can only fail if this module passes the library parameters that it does not have. Such a
-/// failure must not pass for a block that does not compress.
+/// For calls that can fail only if this module passes parameters that the library does not accept. Such a
+/// failure must not look like a block that does not compress.
 #[track_caller]
 pub(crate) fn must(code: usize) {
     assert!(result(code).is_ok(), "zstd refuses its parameters");
@@ -125,15 +124,15 @@ impl Zstd {
         size
     }
 
-    /// Makes a context for blocks of `len` bytes in `memory`. The library returns where it is: at the
-    /// beginning, but not under AddressSanitizer.
+    /// Makes a context for blocks of `len` bytes in `memory`. The library returns its address: the beginning
+    /// of `memory`, except under AddressSanitizer.
     ///
     /// # Safety
     /// `memory` is aligned to 64 bytes and has `context_size(len)` bytes, which
     /// are borrowed exclusively.
     unsafe fn set_up_context(&self, memory: NonNull<u8>, len: usize) -> NonNull<u8> {
-        // The size must be exact: the library reports an error if a static context is much too large for long
-        // enough.
+        // The size must be exact: the library reports an error if a static context stays much too large for
+        // some time.
         let size = self.context_size(len);
         // SAFETY: as the caller guarantees.
         let context = unsafe { zstd_sys::ZSTD_initStaticCCtx(memory.as_ptr().cast(), size) };
@@ -167,9 +166,9 @@ impl Zstd {
     }
 }
 
-/// The length by which blocks of `len` bytes share a context, which is costly to set up: Zstandard's
-/// parameters are the same up to the next power of two, and the library accepts a context that is less than
-/// twice too large.
+/// The length for which the context of blocks of `len` bytes is set up. Setting up a context is costly, so
+/// blocks of similar lengths share one: Zstandard's parameters are the same up to the next power of two, and
+/// the library accepts a context that is less than twice too large.
 fn shared_len(len: usize) -> usize {
     len.checked_next_power_of_two().filter(|_| len > 0).unwrap_or(len)
 }
@@ -188,8 +187,8 @@ pub(crate) fn decompress_context(scratch: &mut Scratch<'_>) -> *mut ZSTD_DCtx {
         must(unsafe { zstd_sys::ZSTD_DCtx_setParameter(context.as_ptr(), format, magicless) });
         context.cast()
     };
-    // At the end, where it serves alone and in any pipeline: setting it up takes two CPUID instructions, each
-    // of which exits a virtual machine.
+    // The context is at the end of the scratch, where the codec alone and all pipelines share it: setting it
+    // up takes two CPUID instructions, each of which exits a virtual machine.
     scratch.keep_last(kept, size, set_up).as_ptr().cast()
 }
 

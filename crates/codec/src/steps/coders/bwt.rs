@@ -1,5 +1,5 @@
 //! `bwt`: the transform of M. Burrows and D. Wheeler. All suffixes of the block are sorted, and each byte is
-//! put at the rank of the suffix after it; so bytes that precede similar data come together.
+//! put at the rank of the suffix that follows it, which brings bytes that precede similar data together.
 //!
 //! ```text
 //! +------------------+----------------------------------------+
@@ -8,12 +8,11 @@
 //!  2 bytes, or 4 if the block has more than 65535
 //! ```
 //!
-//! The empty suffix is the first of all. The row of the whole block, which has no byte before it, is stored
-//! instead.
+//! The empty suffix comes first. The whole block has no byte before it; its row is stored instead.
 //!
-//! Sorting is N. Larsson's and K. Sadakane's: first by two bytes, in linear time; then suffixes that are
-//! equal so far are sorted by the rank of what follows these bytes, which doubles the number of bytes
-//! compared each time. It takes n log n steps even for the worst blocks, and no recursion.
+//! The sort is that of N. Larsson and K. Sadakane: first by two bytes, in linear time; then suffixes that are
+//! equal so far are sorted by the rank of the suffixes after those bytes, which doubles the number of
+//! compared bytes each time. It takes n log n steps even for the worst blocks, and does not recurse.
 
 use crate::scratch::parts::{Parts, part};
 use crate::steps::Step;
@@ -22,7 +21,7 @@ use crate::{Malformed, Scratch};
 /// The step `bwt`.
 pub(crate) struct Bwt;
 
-/// The inverse has a row and a byte in 32 bits.
+/// The inverse packs a row and a byte into 32 bits.
 const MOST: usize = (1 << 24) - 1;
 
 const fn head(len: usize) -> usize {
@@ -74,7 +73,7 @@ impl Step for Bwt {
         if whole == 0 || whole > src.len() {
             return Err(Malformed);
         }
-        // For each row, the row of the suffix that is one byte shorter, and the byte.
+        // For each row: the row of the suffix that is one byte shorter, and the byte by which it is shorter.
         let next = Parts::new(scratch.bytes(self.backward_scratch(dst.len()))).take::<u32>(src.len() + 1);
         next[0] = (whole as u32) << 8;
         let mut starts = [0_u32; 256];
@@ -122,7 +121,7 @@ fn sort(src: &[u8], ends: &mut [u32], ranks: &mut [u32], spare: &mut [u32]) {
             if last > at {
                 sorted = false;
                 let group = &mut ends[at..=last];
-                // Suffixes shorter than the known length are alone in their groups.
+                // A suffix shorter than the known length is alone in its group.
                 let key = |&end: &u32| ranks.get(end as usize + known).copied().unwrap_or(0);
                 group.sort_unstable_by_key(key);
                 let places = &mut spare[at..=last];
@@ -163,7 +162,7 @@ fn count_by(key: impl Fn(u32) -> usize, from: impl Iterator<Item = u32> + Clone,
     }
 }
 
-/// Gives all suffixes of a group of equal ones the rank of the last.
+/// Gives all suffixes of a group of equals the rank of its last one.
 fn rank(ends: &[u32], ranks: &mut [u32], same: impl Fn(u32, u32) -> bool) {
     let mut of = ends.len() - 1;
     for i in (0..ends.len()).rev() {

@@ -1,6 +1,6 @@
-//! `jbe`: J-bit encoding (I. Suarjaya, 2012). Zero bytes are left out, and a bit for each byte says which.
+//! `jbe`: J-bit encoding (I. Suarjaya, 2012). Zero bytes are left out, and a bit for each byte marks them.
 //! `jbe2` (zBeWalgo) first puts the high halves of eight bytes together, and likewise the low ones: numbers
-//! below 16, of which move-to-front makes many, leave zero bytes.
+//! below 16, which move-to-front produces often, leave zero bytes.
 //!
 //! ```text
 //! +-----------------------+------------------------+
@@ -11,8 +11,8 @@
 //! becomes                 el al  fl bl  gl cl  hl dl  eh ah  fh bh  gh ch  hh dh
 //! ```
 //!
-//! Bit i of a byte of bits belongs to the i-th of eight bytes; it is one where there is no such byte any
-//! more. `jbe2` leaves the last bytes as they are if they are fewer than eight.
+//! Bit i of a byte of bits belongs to the i-th of eight bytes; it is one where no such byte exists. `jbe2`
+//! leaves the last bytes unchanged if they are fewer than eight.
 
 use crate::bytes::Out;
 use crate::scratch::parts::{Parts, part};

@@ -1,5 +1,5 @@
-//! Coders: the steps of zBeWalgo and of compll's chapter on coding, made for small blocks. None has a larger
-//! table than necessary, each handles data that it cannot make smaller, and none stores what the caller knows.
+//! Coders: the steps of zBeWalgo and of compll's chapter on coding, designed for small blocks. None has a
+//! larger table than necessary, all handle incompressible data, and none stores what the caller knows.
 
 pub(crate) mod bwt;
 pub(crate) mod huffman;

@@ -1,5 +1,5 @@
-//! `mtf`: move to front. A byte becomes its position in a list of all bytes, and moves to the front of the
-//! list; so recent bytes become small numbers. The list begins as 0 to 255.
+//! `mtf`: move to front. Each byte is replaced by its position in a list of all bytes, and moves to the front
+//! of the list. So recent bytes become small numbers. The list begins as 0 to 255.
 
 use crate::steps::Step;
 use crate::{Malformed, Scratch};

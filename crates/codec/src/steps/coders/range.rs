@@ -1,8 +1,8 @@
 //! `range`: range coding. Each bit narrows the interval of numbers, at first 0 to 2^32 - 1, to the share of
 //! its probability; leading bytes that all remaining numbers have in common are written. The probabilities
-//! are learned from the block itself (there is no table to store, which a small block would not earn back): a
-//! byte is eight bits, and each of the 255 places in the tree of its bits has a probability of its own, which
-//! adapts more and more slowly.
+//! are learned from the block itself, so there is no table to store, which would not pay for a small block. A
+//! byte is coded as eight bits, and each of the 255 nodes in the tree of its bits has its own probability,
+//! which adapts more and more slowly.
 //!
 //! ```text
 //! +---+-----------------------------+
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! At the end it writes the fewest bytes, at least one, that denote a remaining number if zeros follow. The
-//! reader knows how many these are.
+//! reader can compute how many these are.
 
 use crate::bytes::Out;
 use crate::steps::Step;
@@ -23,7 +23,7 @@ pub(crate) struct Range;
 const RAW: u8 = 0;
 const CODED: u8 = 1;
 
-/// After this many bits, a probability adapts no more slowly.
+/// After this many bits, the rate of adaptation stays constant.
 const SLOWEST: u32 = 126;
 
 /// 65536 / (n + 1.5), the rate at which the n-th bit moves a probability.
@@ -39,7 +39,7 @@ const fn speeds() -> [u16; SLOWEST as usize + 1] {
     speeds
 }
 
-/// The tree: the probability of a one at each place, and how many bits were seen.
+/// The tree: the probability of a one at each node, and how many bits were seen there.
 struct Model {
     /// A probability of 22 bits, then a count of 10.
     places: [u32; 256],
@@ -78,7 +78,7 @@ impl Interval {
         Interval { low: 0, high: u32::MAX }
     }
 
-    /// The last number that stands for a one.
+    /// The last number of the part that stands for a one.
     #[inline(always)]
     fn middle(&self, one: u32) -> u32 {
         let range = u64::from(self.high - self.low);

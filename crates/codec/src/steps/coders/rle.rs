@@ -12,7 +12,7 @@ use crate::{Malformed, Scratch};
 /// The step `rle`.
 pub(crate) struct Rle;
 
-/// The shortest run that is worth two bytes among literals.
+/// The shortest run worth two bytes among literals.
 const SHORTEST: usize = 3;
 const LONGEST: usize = SHORTEST + 0x7F;
 /// The most bytes after one control byte.

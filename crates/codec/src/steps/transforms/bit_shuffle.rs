@@ -1,9 +1,9 @@
 //! `bitshuffle:W`: puts bits of equal rank together, in 8 W rows. Where the byte shuffle leaves a row whose
-//! upper half varies little, this makes four rows that do not vary at all.
+//! upper half varies little, this makes four rows that hardly vary.
 //!
-//! Only groups of eight words take part, so that a row has whole bytes; the rest at the end stays unchanged.
-//! Bit i of a byte belongs to the i-th of eight words, and the rows begin with the lowest bit of the lowest
-//! byte.
+//! Only whole groups of eight words take part, so that a row has whole bytes; the rest at the end stays
+//! unchanged. Bit i of a byte belongs to the i-th of eight words, and the rows begin with the lowest bit of
+//! the lowest byte.
 //!
 //! It is done in three passes over a block that stays in the first cache:
 //!
@@ -105,8 +105,8 @@ unsafe fn transpose_avx2(bytes: &mut [u8]) {
     transpose_each(bytes);
 }
 
-/// Three times, squares beside the diagonal are exchanged: of 1, 2 and 4 bits a side. It is a loop without
-/// branches, which the compiler vectorises.
+/// Exchanges squares beside the diagonal in three rounds: of 1, 2 and 4 bits a side. The compiler vectorises
+/// this branchless loop.
 #[inline(always)]
 fn transpose_each(bytes: &mut [u8]) {
     for bytes in bytes.chunks_exact_mut(8) {

@@ -1,5 +1,5 @@
 //! `delta:WxN` and `xor:WxN`: each word of W bytes minus (or xor) the one before it, N times over. Data that
-//! change evenly become small, or zero; the words before the first count as zero. Words are little endian;
+//! change evenly become small or zero. The words before the first count as zero. Words are little endian;
 //! bytes that fill no word stay unchanged.
 //!
 //! Forward, a piece of the block is loaded with the N words before it, and the differences are taken N times
@@ -58,7 +58,7 @@ macro_rules! words {
             #[inline(always)]
             fn bits(self) -> u32 {
                 let folded = self << 1 ^ (self as $signed >> (<$word>::BITS - 1)) as $word;
-                // Of a number that is not zero: one instruction on every x86-64.
+                // `leading_zeros` of a nonzero number is one instruction on every x86-64.
                 <$word>::BITS - (folded | 1).leading_zeros() - u32::from(folded == 0)
             }
         }

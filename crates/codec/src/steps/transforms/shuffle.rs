@@ -1,5 +1,5 @@
 //! `shuffle:W`: puts bytes of equal rank together. Bytes that are alike in neighbouring numbers, for example
-//! sign and exponent, come to be in a row.
+//! sign and exponent, become adjacent.
 //!
 //! ```text
 //! words of 4     a0 a1 a2 a3 | b0 b1 b2 b3 | c0 c1 c2 c3 | d0
@@ -11,7 +11,7 @@
 //! The fast version takes 16 words at a time, whose bytes have indices of 4 + log2 W bits: word, then byte.
 //! Moving the word bits to the low end means rotating the index four times; one rotation means interleaving
 //! the first half of the bytes with the second, which the `unpack` instructions do. The inverse takes log2 W
-//! rotations. SSE2, which every x86-64 processor has, suffices for that; AVX2 does two such groups in
+//! rotations. SSE2, which every x86-64 processor has, suffices for this; AVX2 processes two such groups in
 //! parallel.
 
 use crate::steps::Step;
@@ -64,7 +64,7 @@ impl<const W: usize> Step for Shuffle<W> {
     }
 }
 
-/// Into rows. Both have the same length.
+/// Shuffles `src` into rows. Both slices have the same length.
 pub(super) fn shuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
     assert_eq!(src.len(), dst.len());
     let words = src.len() / W;
@@ -80,7 +80,7 @@ pub(super) fn shuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
     dst[words * W..].copy_from_slice(&src[words * W..]);
 }
 
-/// Out of rows. Both have the same length.
+/// The inverse of [`shuffle`]. Both slices have the same length.
 pub(super) fn unshuffle<const W: usize>(src: &[u8], dst: &mut [u8]) {
     assert_eq!(src.len(), dst.len());
     let words = src.len() / W;
@@ -111,9 +111,8 @@ mod x86 {
             done = unsafe { shuffle_avx2::<W>(src.as_ptr(), dst.as_mut_ptr(), words) };
         }
         while done + 16 <= words {
-            // SAFETY: 16 words from `done` on are in the source, and 16 bytes
-            // from `done` on in each of the W rows of the destination, each of
-            // which has `words` bytes. SSE2 is there on every x86-64.
+            // SAFETY: 16 words from `done` on are in the source, and 16 bytes from `done` on in each of the W
+            // rows of the destination, each of which has `words` bytes. Every x86-64 has SSE2.
             unsafe {
                 let from = src.as_ptr().add(done * W).cast::<__m128i>();
                 let mut r = [_mm_setzero_si128(); W];
@@ -166,8 +165,7 @@ mod x86 {
     fn rotate<const W: usize>(r: [__m128i; W]) -> [__m128i; W] {
         let mut out = r;
         for i in 0..W / 2 {
-            // SAFETY: SSE2 is there on every x86-64. The pointers are to the
-            // arrays' own elements.
+            // SAFETY: Every x86-64 has SSE2. The pointers are to the arrays' own elements.
             unsafe {
                 let (a, b) = (*r.as_ptr().add(i), *r.as_ptr().add(i + W / 2));
                 out[2 * i] = _mm_unpacklo_epi8(a, b);

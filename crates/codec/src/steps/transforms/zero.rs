@@ -1,5 +1,5 @@
-//! `zerosup`: leaves out zero bytes. A bit for each byte says whether it is zero. Where this pays, the masks
-//! of these bits are mostly zero themselves, and the zero ones are left out in the same manner.
+//! `zerosup`: leaves out zero bytes. A bit for each byte says whether it is zero. Where this pays, most of
+//! the masks of these bits are zero themselves, so zero masks are left out in the same way.
 //!
 //! ```text
 //! +--------------------+---------------------+-----------------+
@@ -11,7 +11,7 @@
 //! Bit i of a mask belongs to the i-th of its eight bytes. The last masks have ones for bytes that do not
 //! exist, so that a block of another length is detected.
 //!
-//! [`masks_of`], [`squeeze`] and [`expand`] do one level of that, and serve `jbe` as well. AVX2 has no
+//! [`masks_of`], [`squeeze`] and [`expand`] do one such level, and serve `jbe` as well. AVX2 has no
 //! instruction that moves selected bytes together, but it permutes eight bytes in any order, and there are
 //! only 256 masks.
 
@@ -124,7 +124,7 @@ fn masks_each(src: &[u8], masks: &mut [u8]) {
     }
 }
 
-/// Writes the bytes of `src` whose bits are set in `masks`; `None` if they do not fit.
+/// Writes the bytes of `src` whose bits in `masks` are set; `None` if they do not fit.
 pub(crate) fn squeeze(src: &[u8], masks: &[u8], out: &mut Out<'_>) -> Option<()> {
     either!(squeeze_avx2(src, masks, out), squeeze_each(src, masks, out))
 }
@@ -172,8 +172,8 @@ unsafe fn squeeze_avx2(src: &[u8], masks: &[u8], out: &mut Out<'_>) -> Option<()
     squeeze_each(pieces.remainder(), masks.as_slice(), out)
 }
 
-/// Fills `dst`: where a bit of `masks` is set, the next byte of `src`, zero elsewhere. Returns the rest of
-/// `src`.
+/// Fills `dst` with the next byte of `src` where a bit of `masks` is set, and with zero elsewhere. Returns
+/// the rest of `src`.
 pub(crate) fn expand<'a>(src: &'a [u8], masks: &[u8], dst: &mut [u8]) -> Result<&'a [u8], Malformed> {
     let last = if dst.len().is_multiple_of(8) { 0xFF } else { there(dst.len() % 8) };
     let ones: usize = masks.iter().map(|mask| mask.count_ones() as usize).sum();
@@ -197,7 +197,7 @@ fn expand_each(mut src: &[u8], masks: &[u8], dst: &mut [u8]) {
     }
 }
 
-/// Into bytes that are zero before.
+/// The same, into bytes that are already zero.
 #[inline(always)]
 fn expand_one<'a>(mut src: &'a [u8], mask: u8, to: &mut [u8]) -> &'a [u8] {
     let mut mask = u32::from(mask);
@@ -233,11 +233,11 @@ unsafe fn expand_avx2(mut src: &[u8], masks: &[u8], dst: &mut [u8]) {
     expand_each(src, &masks[done..], &mut dst[8 * done..]);
 }
 
-/// For each place, which byte is moved there when those with a set bit move together.
+/// For each place, which byte moves there when the bytes with a set bit move together.
 #[cfg(target_arch = "x86_64")]
 static TOGETHER: [[u8; 8]; 256] = orders(true);
 
-/// For each place, which byte is moved there when bytes move apart to the set bits. 0x80 makes a zero.
+/// For each place, which byte moves there when bytes move apart to the set bits; 0x80 makes a zero.
 #[cfg(target_arch = "x86_64")]
 static APART: [[u8; 8]; 256] = orders(false);
 

@@ -1,4 +1,4 @@
-//! Windows on the screen: at their natural size, or as large as there is room for.
+//! Windows on the screen: at their natural size, or as large as the screen allows.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -132,7 +132,7 @@ fn question(buffer: &mut Buffer, colours: Colours, delete: &Delete) {
     let text = |buffer: &mut Buffer, y, text: &str| {
         put(buffer, inside, inside.x, inside.y + y, text, colours.style(Part::Text, false))
     };
-    // The answers must be on the screen, however few lines it has; the name comes second.
+    // The answers must be visible even on a screen of few lines; the name has lower priority.
     let mut y = 0;
     if inside.height > 2 {
         text(buffer, y, "Are you sure you want to delete");
@@ -159,7 +159,7 @@ fn question(buffer: &mut Buffer, colours: Colours, delete: &Delete) {
     let mut answers = &Answer::ALL[..];
     let mut x = inside.x + inside.width.saturating_sub(38) / 2;
     if inside.height == 1 {
-        // The name precedes them and takes as much of the line as it needs.
+        // The name precedes the answers, and takes as much of the line as it needs.
         let all = inside.width.saturating_sub(columns(answers)) >= ALONE - 10;
         answers = if all { answers } else { std::slice::from_ref(&delete.answer) };
         let room = inside.width.saturating_sub(columns(answers) + 4);
@@ -183,11 +183,11 @@ fn position(answers: &[Answer], answer: Answer) -> usize {
     answers.iter().position(|other| *other == answer).unwrap_or(0)
 }
 
-/// Columns that a question takes on a single line, and on several.
+/// The columns that a question needs on a single line, and on several.
 const ALONE: u16 = 24;
 const SEVERAL: u16 = 14;
 
-/// Whether the question before a deletion is visible on a screen of this size: a part of the name, and the
+/// Whether a screen of this size shows enough of the question before a deletion: a part of the name, and the
 /// answer.
 pub(crate) fn is_question_seen(size: Size) -> bool {
     match size.height {

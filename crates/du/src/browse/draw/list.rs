@@ -8,7 +8,8 @@
 //!    Total disk usage:   5.7 MiB  Apparent size:   4.0 MiB  Items: 825
 //! ```
 //!
-//! If there are too few columns for everything, the name comes first, then the columns that were asked for first.
+//! If there are too few columns for everything, the name has priority, then the columns that were requested
+//! first.
 
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
@@ -74,7 +75,7 @@ impl Columns {
     }
 }
 
-/// A part in thousandths of the whole, rounded to nearest, at most 1000.
+/// The part in thousandths of the whole, rounded to nearest, at most 1000.
 fn thousandths(part: u64, all: u64) -> u64 {
     if all == 0 {
         0
@@ -121,7 +122,7 @@ impl Browser<'_, '_> {
         }
         let text = self.style(Part::Text);
         put(buffer, area, 0, 1, &"-".repeat(area.width.into()), text);
-        // The line shows at both ends that it is one.
+        // The path is at most so long that the line stays visible at both its ends.
         let path = cut(&self.path.1, usize::from(area.width).saturating_sub(8));
         if !path.is_empty() {
             let x = put(buffer, area, 3, 1, " ", text);

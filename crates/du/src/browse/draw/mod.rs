@@ -1,4 +1,4 @@
-//! What is on the screen: the [`list`], the [`boxes`] in front of it, and the [`theme`] of both.
+//! Draws the screen: the [`list`], the [`boxes`] in front of it, and the [`theme`] of both.
 
 pub(crate) mod boxes;
 mod list;
@@ -8,7 +8,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// Writes a text at a position, as far as the area has room; returns where it ends.
+/// Writes a text at a position, as far as it fits into the area; returns where it ends.
 fn put(buffer: &mut Buffer, area: Rect, x: u16, y: u16, text: &str, style: Style) -> u16 {
     let area = area.intersection(buffer.area);
     if y < area.y || y >= area.bottom() || x < area.x || x >= area.right() {

@@ -1,17 +1,18 @@
-//! The colours: those that every terminal with colours has, and bright ones where bold is bright.
+//! The colours: the basic ones that every colour terminal has, and their bright versions where bold is
+//! bright.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::browse::options::Colours;
 
-/// A part of what is shown.
+/// A kind of text on the screen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Anything else.
     Text,
     /// The first and the last line.
     Head,
-    /// A number in these.
+    /// A number in the first or the last line.
     HeadNumber,
     /// A window's title.
     Title,

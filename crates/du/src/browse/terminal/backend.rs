@@ -1,8 +1,8 @@
-//! Converts what is drawn to the bytes for a terminal.
+//! Converts the drawn screen to bytes for a terminal.
 //!
 //! Colours are the eight of ECMA-48 (`ESC [ 31 m`), written as ncurses does for terminals with 8, 16 or 256
-//! colours. crossterm writes `ESC [ 38;5;1 m`, which terminals with eight colours take apart: 5 blinks, and 1 is
-//! bold. Everything except colours and attributes is crossterm's.
+//! colours. crossterm writes `ESC [ 38;5;1 m`, which terminals with eight colours interpret number by number:
+//! 5 is blinking, and 1 is bold. Everything except colours and attributes is crossterm's.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -24,7 +24,8 @@ impl<W: Write> Plain<W> {
     }
 }
 
-/// The number of a colour among the eight. Others do not look the same everywhere, so nothing here uses them.
+/// The number of a colour among the eight. Other colours look different on different terminals, so nothing
+/// here uses them.
 fn number(colour: Color) -> Option<u8> {
     Some(match colour {
         Color::Black => 0,

@@ -1,14 +1,14 @@
 //! Decodes keys from the bytes that a terminal sends.
 //!
-//! crossterm could do that, too. But it loses keys that arrive together with a change of size, and reads for ever
-//! from a terminal that is gone.
+//! crossterm also has a decoder, but it loses keys that arrive together with a change of size, and reads for
+//! ever from a terminal that is gone.
 
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-/// A sequence must be complete within this time, otherwise it stands alone: the escape key sends the byte with
-/// which other keys begin.
+/// A sequence must be complete within this time; otherwise its first byte is a key of its own: the escape key
+/// sends the byte with which the sequences of other keys begin.
 pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 /// The most bytes of a key.
 const LONGEST: usize = 32;
@@ -22,7 +22,7 @@ pub(crate) struct Keys {
     came: Option<Instant>,
 }
 
-/// What is at the beginning of some bytes.
+/// The result of decoding the beginning of some bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Found {
     /// A key, and its length in bytes.
@@ -128,7 +128,7 @@ fn sequence(bytes: &[u8]) -> Found {
     };
     let (text, end) = (&bytes[2..2 + len], bytes[2 + len]);
     if !(b'@'..=b'~').contains(&end) {
-        // It was broken off: this byte belongs to what follows.
+        // The sequence was broken off: this byte belongs to the next key.
         return Found::Other(2 + len);
     }
     let mut numbers =
@@ -213,7 +213,7 @@ mod tests {
         let mut together = Vec::new();
         for (bytes, code, modifiers) in TABLE {
             assert_eq!(all(bytes), [KeyEvent::new(*code, *modifiers)], "{}", bytes.escape_ascii());
-            // In pieces, and followed by another key.
+            // The bytes arrive in pieces, followed by another key.
             let mut keys = Keys::default();
             for len in 1..bytes.len() {
                 keys.push(&bytes[len - 1..len]);
@@ -271,7 +271,7 @@ mod tests {
         keys.push(b"\x1b[");
         keys.push(&[b'1'; LONGEST]);
         assert_eq!((keys.take(false), keys.is_empty()), (None, true));
-        // Any bytes at all.
+        // Arbitrary bytes.
         for first in 0..=u8::MAX {
             for second in 0..=u8::MAX {
                 for bytes in [[first, second, b'q'], [ESCAPE, first, second]] {

@@ -7,7 +7,7 @@ use crate::browse::Step;
 use crate::browse::text::format::{number, size};
 use crate::browse::text::{cut, shown, width};
 
-/// How often the line is written.
+/// The interval between updates of the line.
 const FAST: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(2);
 /// The width if it is unknown.
@@ -25,7 +25,7 @@ pub struct ProgressLine<W: Write> {
 }
 
 impl ProgressLine<io::Stderr> {
-    /// On standard error; None if that is not a terminal.
+    /// A line on standard error; `None` if that is not a terminal.
     pub fn stderr(si: bool, slow: bool) -> Option<Self> {
         let columns = crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
         io::stderr().is_terminal().then(|| Self::new(io::stderr(), columns, si, slow))
@@ -33,13 +33,13 @@ impl ProgressLine<io::Stderr> {
 }
 
 impl<W: Write> ProgressLine<W> {
-    /// With this many columns.
+    /// A line of this many columns.
     pub fn new(to: W, columns: usize, si: bool, slow: bool) -> Self {
         let every = if slow { SLOW } else { FAST };
         ProgressLine { to, si, columns: columns.max(2), every, last: None, shown: 0 }
     }
 
-    /// Shows the progress, unless it is too early.
+    /// Shows the progress, unless it is too early for another update.
     pub fn show(&mut self, step: impl FnOnce() -> Step) {
         if self.last.is_some_and(|last| last.elapsed() < self.every) {
             return;
@@ -63,7 +63,7 @@ impl<W: Write> ProgressLine<W> {
         // Erases the rest of a longer text.
         let rest = self.shown.saturating_sub(columns);
         self.shown = columns;
-        // Failures to show progress do not matter.
+        // Failing to show progress does not matter.
         let _ = write!(self.to, "\r{text}{:rest$}", "").and_then(|()| self.to.flush());
     }
 

@@ -1,7 +1,7 @@
 //! The terminal while it shows the browser or the progress of an operation.
 //!
-//! However the program ends, the terminal is restored: [`Screen`] does it when it is dropped, a panic hook does
-//! it after a panic, and signals end the program in the same way as keys.
+//! The terminal is restored however the program ends: [`Screen`] restores it when dropped, a panic hook does
+//! so after a panic, and signals end the program in the same way as keys.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, stdin, stdout};
@@ -27,9 +27,9 @@ use crate::browse::draw::boxes;
 use crate::browse::options::{Colours, Options};
 use crate::browse::{Control, Step};
 
-/// How long a signal may wait.
+/// The longest time until a signal is noticed.
 const WAIT: Duration = Duration::from_millis(200);
-/// How often progress is shown.
+/// The interval between displays of progress.
 const FAST: Duration = Duration::from_millis(100);
 const SLOW: Duration = Duration::from_secs(2);
 
@@ -48,7 +48,7 @@ pub enum Input {
 pub struct Screen {
     terminal: Terminal<Plain<BufWriter<Stdout>>>,
     signals: Signals,
-    /// The source of keys, if not standard input.
+    /// The source of keys, if that is not standard input.
     tty: Option<File>,
     keys: Keys,
     colours: Colours,
@@ -92,14 +92,14 @@ fn suspends(key: KeyEvent) -> bool {
 }
 
 impl Screen {
-    /// Takes over the terminal. Only the options about the look matter.
+    /// Takes over the terminal. Only the options about the appearance matter.
     pub fn new(options: &Options) -> Result<Self, Error> {
         if !stdout().is_terminal() {
             let text =
                 "standard output is not a terminal: use --json or another output that is not full-screen";
             return Err(Error::Terminal(io::Error::other(text)));
         }
-        // For other terminals, sequences that nearly all understand are good enough.
+        // For other terminals, sequences that nearly all of them understand suffice.
         let term = std::env::var_os("TERM").unwrap_or_default();
         if ["", "unknown", "dumb"].iter().any(|known| term == *known) {
             let text = match term.is_empty() {
@@ -219,14 +219,14 @@ impl Screen {
         }
     }
 
-    /// Gives the terminal to something else meanwhile.
+    /// Runs `f` while the terminal is released to another program.
     pub(crate) fn without<R>(&mut self, f: impl FnOnce() -> R) -> io::Result<R> {
         leave();
         let result = f();
         self.signals.forget_keys();
         enter()?;
-        // The screen is empty, and its remembered contents must be, too. Clearing it would ask the terminal for
-        // its cursor position, and not all terminals answer.
+        // The screen is empty, so its remembered contents must be empty, too. `clear` would query the
+        // terminal for the cursor position, and not all terminals answer.
         self.terminal = Terminal::new(Plain::new(BufWriter::new(stdout())))?;
         Ok(result)
     }
@@ -255,7 +255,7 @@ impl Screen {
             draw(frame);
             boxes::progress(frame.buffer_mut(), colours, si, title, &step, seconds);
         });
-        // A terminal that is gone stops it as well.
+        // The loss of the terminal also stops the operation.
         if drawn.is_ok() { self.asked_to_stop() } else { Control::Stop }
     }
 
@@ -264,7 +264,7 @@ impl Screen {
         self.without(signals::sleep)?
     }
 
-    /// The signal that arrived and ends the program.
+    /// The signal that arrived, and that ends the program.
     pub fn signal(&self) -> Option<i32> {
         self.signals.came()
     }
@@ -285,8 +285,7 @@ impl Screen {
         }
     }
 
-    /// Shows the progress of a scan or an import; returns whether to continue. It may be called whenever there is
-    /// something new.
+    /// Shows the progress of a scan or an import; returns whether to continue. It may be called at any rate.
     pub fn progress(&mut self, title: &str, step: impl FnOnce() -> Step) -> bool {
         let colours = self.colours;
         let draw = |frame: &mut Frame<'_>| {

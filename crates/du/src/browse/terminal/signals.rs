@@ -1,5 +1,5 @@
-//! Signals. Those that end the browser are checked between keys, so that the terminal can be restored; so is the
-//! signal for a change of the terminal's size.
+//! Signals. Those that end the browser are checked between keys, so that the terminal can be restored. So is
+//! the signal for a change of the terminal's size.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -11,12 +11,13 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGWINCH};
 use signal_hook::flag::{register, register_conditional_default, register_usize};
 use signal_hook::low_level::unregister;
 
-/// The handlers' state. The handlers are never removed, because the signals would then have no effect at all.
+/// The handlers' state. The handlers are never removed, because without them the signals would have no effect
+/// at all.
 #[derive(Debug, Clone)]
 struct Hooks {
     /// The signal that arrived.
     came: Arc<AtomicUsize>,
-    /// Nobody checks: signals have their default effect.
+    /// Nothing checks for signals, so they have their default effect.
     is_default: Arc<AtomicBool>,
     /// The size of the terminal has changed.
     resized: Arc<AtomicBool>,
@@ -56,7 +57,7 @@ impl Signals {
         }
     }
 
-    /// Whether there is anything to handle.
+    /// Whether any signal must be handled.
     pub fn any(&self) -> bool {
         self.0.resized.load(Relaxed) || self.came().is_some()
     }
@@ -66,7 +67,7 @@ impl Signals {
         self.0.resized.swap(false, Relaxed)
     }
 
-    /// Signals from keys were meant for the program that had the terminal.
+    /// Forgets signals from keys, which were meant for the program that had the terminal.
     pub fn forget_keys(&self) {
         if matches!(self.came(), Some(SIGINT | SIGQUIT)) {
             self.0.came.store(0, Relaxed);
@@ -80,8 +81,8 @@ impl Drop for Signals {
     }
 }
 
-/// How long stopping may take. If the program has not stopped by then, it cannot, for example because there is no
-/// shell to continue it.
+/// How long stopping may take. If the program has not stopped by then, it cannot be stopped, for example
+/// because there is no shell to continue it.
 const SLEEPS: Duration = Duration::from_millis(200);
 
 /// Stops the program and its process group until the shell continues them.
@@ -90,7 +91,7 @@ pub(crate) fn sleep() -> io::Result<()> {
     let hook = register(SIGCONT, woken.clone())?;
     let asked = Instant::now();
     let sent = kill_current_process_group(Signal::TSTP);
-    // Another thread may receive the signal, a little later.
+    // Another thread may receive the signal slightly later.
     while sent.is_ok() && !woken.load(Relaxed) && asked.elapsed() < SLEEPS {
         std::thread::sleep(Duration::from_millis(1));
     }

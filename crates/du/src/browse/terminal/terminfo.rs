@@ -18,14 +18,14 @@ const COLOURS: usize = 13;
 /// The number of colours of the terminal in TERM; `None` if it is unknown.
 pub(crate) fn colours() -> Option<u32> {
     let name = std::env::var_os("TERM")?;
-    // The name becomes a part of paths.
+    // The name becomes a component of paths.
     if name.is_empty() || name.as_bytes().contains(&b'/') || name.as_bytes()[0] == b'.' {
         return None;
     }
     places().iter().find_map(|place| colours_of(&read(place, &name)?))
 }
 
-/// The places to search, in the order of ncurses.
+/// The directories to search, in the order of ncurses.
 fn places() -> Vec<PathBuf> {
     let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let mut places: Vec<PathBuf> = of("TERMINFO").into_iter().map(PathBuf::from).collect();

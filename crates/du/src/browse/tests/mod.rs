@@ -1,4 +1,4 @@
-//! Trees for the browser's tests, and screens.
+//! Trees and screens for the browser's tests.
 
 mod order;
 mod screens;
@@ -109,7 +109,7 @@ impl<'s, 'h> Test<'s, 'h> {
         self.terminal.draw(|frame| self.browser.draw(frame)).unwrap();
     }
 
-    /// Another size.
+    /// Changes the size of the screen.
     fn resize(&mut self, Size { width, height }: Size) {
         self.terminal.backend_mut().resize(width, height);
         self.draw();

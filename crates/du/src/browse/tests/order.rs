@@ -25,7 +25,7 @@ impl Chance {
     }
 }
 
-/// The natural order, as its definition says.
+/// The natural order, straight from its definition.
 fn natural(a: &[u8], b: &[u8]) -> Ordering {
     let (mut x, mut y) = (a, b);
     loop {
@@ -144,10 +144,6 @@ fn views_are_in_order_whatever_is_asked_for() {
                     hidden: bits & 8 != 0,
                 };
                 let mut expected = naive(&tree, sort);
-                if column == Column::Name && sort.descending {
-                    // Names decide twice there: what is equal to the first is turned as well.
-                    assert_eq!(expected.len(), naive(&tree, Sort { descending: false, ..sort }).len());
-                }
                 let view = View::open(&order, &tree, 0, sort).unwrap();
                 let slots: Vec<_> = (0..view.len()).map(|at| view.slot(at).unwrap()).collect();
                 assert_eq!(slots, expected, "{count} entries, {sort:?}");

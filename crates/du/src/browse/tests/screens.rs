@@ -156,7 +156,7 @@ fn it_moves_and_comes_back_to_where_it_was() {
     assert_eq!((test.selected(), test.names()[0].clone()), ("d987".into(), "/d987".into()));
     test.press([KeyCode::Down, KeyCode::Right]);
     assert_eq!((test.names(), test.selected()), (vec!["/..".into(), "f".into()], "..".into()));
-    // There is nothing to be opened.
+    // There is no directory to open.
     test.press([KeyCode::Down, KeyCode::Enter]);
     assert_eq!(test.selected(), "f");
     assert_eq!(test.browser.directory(), 989);

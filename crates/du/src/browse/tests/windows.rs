@@ -38,7 +38,7 @@ fn a_file_s_names_are_shown_and_can_be_gone_to() {
     };
     with(fill, |test| {
         test.keys("ni");
-        // It follows the selection.
+        // The window follows the selection.
         assert_eq!(inside(test)[0], "Name: a");
         test.keys("j");
         let expected = [
@@ -230,7 +230,7 @@ fn after_a_change_the_next_entry_is_selected() {
             test.browser.refreshed(&test.actions, b"c".to_vec(), Ok(()));
             test.draw();
             assert_eq!(test.selected(), "c");
-            // A vanished entry leaves its row to another one.
+            // If the selected entry has vanished, the one in its row is selected.
             test.browser.refreshed(&test.actions, b"gone".to_vec(), Err(Error::Stopped));
             test.draw();
             assert_eq!((test.selected(), inside(test).len()), ("c".into(), 0));
@@ -251,14 +251,14 @@ fn what_would_be_deleted_is_seen() {
             let asks = matches!(test.browser.window, Window::Delete(_));
             assert_eq!(asks, has_room, "{what}");
             if !asks {
-                // The message instead.
+                // The message replaces the question.
                 test.keys(" ");
                 assert!(matches!(test.browser.window, Window::None), "{what}");
-                // Without a question, too.
+                // Nothing is deleted without a question, either.
                 test.browser.options.confirm_delete = false;
                 assert_eq!(test.keys("d "), Act::Nothing, "{what}");
                 test.browser.options.confirm_delete = true;
-                // Nor if there was room when the question was shown.
+                // Nor if the question fitted when it was shown.
                 test.resize(Size { width: 80, height: 24 });
                 test.keys("d");
                 test.resize(Size { width, height });

@@ -26,7 +26,7 @@ pub fn size(bytes: u64, si: bool) -> String {
         unit += 1;
     }
     let width = if si { 2 } else { 3 };
-    // A sum that has reached the maximum may be larger.
+    // The true value of a sum that has reached the maximum may be larger.
     let more = if bytes >= MOST_BLOCKS * BLOCK { "≥" } else { "" };
     format!("{:>1$}", format!("{more}{value:.1} {:>width$}", units[unit]), SIZE)
 }
@@ -56,12 +56,12 @@ pub fn time(seconds: i64, zone: &TimeZone) -> String {
         Ok(time) => {
             format!("{:>1$}", time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S %z").to_string(), TIME)
         }
-        // No calendar contains it.
+        // The time is outside of the calendar.
         Err(_) => format!("{:>1$}", format!("@{seconds}"), TIME),
     }
 }
 
-/// The time that something has taken so far.
+/// The duration of an operation so far.
 pub fn elapsed(seconds: u64) -> String {
     let (minutes, seconds) = (seconds / 60, seconds % 60);
     match minutes / 60 {

@@ -1,4 +1,4 @@
-//! The width of texts on the screen, and cutting them to fit.
+//! Computes the width of texts on the screen, and cuts them to fit.
 
 pub(crate) mod format;
 pub(crate) mod paths;

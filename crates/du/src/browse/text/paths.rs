@@ -1,14 +1,14 @@
-//! Shortens paths for display: a tree may be a million levels deep, a screen is not.
+//! Shortens paths for display: a tree may be a million levels deep.
 
 use super::{cut, shown, width};
 use crate::Error;
 use crate::source::{ROOT, Source};
 
-/// The least width of a component with its slash, so a width allows no more names than this.
+/// The least width of a component with its slash; it bounds the number of names that fit into a width.
 const LEAST: usize = 2;
 
-/// The path of a directory, followed by `last` if that is not empty, in this many columns. The middle of a long
-/// path is not even read.
+/// The path of a directory, followed by `last` if that is not empty, in this many columns. The middle of a
+/// long path is not read.
 pub fn path(source: &dyn Source, mut directory: u32, last: &[u8], columns: usize) -> Result<String, Error> {
     let mut names = Vec::new();
     let mut taken = 0;
@@ -33,6 +33,6 @@ pub fn path(source: &dyn Source, mut directory: u32, last: &[u8], columns: usize
         }
         path.push_str(name);
     }
-    // If names were left out, it is still too long, and they are in the middle.
+    // If names were left out, the path is still too long, so it is cut in the middle, where they were.
     Ok(cut(&path, columns))
 }

@@ -71,7 +71,7 @@ impl Item {
         }
     }
 
-    /// A text that says why what is below it is incomplete.
+    /// A text that says why the contents of a directory are incomplete.
     pub fn trouble(&self) -> Option<String> {
         let of_row = |row: &Row| match row.flags {
             flag if flag & flags::FAILED != 0 => Some(format!("not read: {}", reason(row.error))),
@@ -93,7 +93,7 @@ impl Item {
 
     /// The kind of entry in a word.
     pub fn what(&self) -> &'static str {
-        // The system's type, if it is known.
+        // The type from the file's mode, if that is known.
         let mode = self.entry.extended.map_or(0, |extended| extended.mode & 0o170_000);
         match (self.entry.kind, mode) {
             (Kind::Directory(_) | Kind::OtherFileSystem | Kind::KernelFileSystem, _) => "Directory",
@@ -115,7 +115,7 @@ fn reason(error: u16) -> String {
         return String::from("the reason is not known");
     }
     let text = std::io::Error::from_raw_os_error(error.into()).to_string();
-    // The number adds nothing.
+    // The number adds no information.
     match text.split_once(" (os error") {
         Some((text, _)) => text.into(),
         None => text,
@@ -144,7 +144,7 @@ pub fn modified(entry: &Entry<'_>, row: Option<&Row>) -> Option<i64> {
     Some(own.max(below))
 }
 
-/// Whether it is shown only with all others: it has a hidden name, or was left out.
+/// Whether the entry is shown only with the hidden ones: its name is hidden, or it was left out of the scan.
 pub fn is_hidden(entry: &Entry<'_>, row: Option<&Row>) -> bool {
     entry.name.starts_with(b".")
         || entry.name.ends_with(b"~")

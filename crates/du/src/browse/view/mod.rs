@@ -10,10 +10,10 @@
 //!     by names       | the same, 128 bits | the name in natural order | 0 | slot, 32 |
 //! ```
 //!
-//! Lists are made in order ([`sorter`](sorter)). Slots are in the order of the names' bytes. So a list
-//! sorted by numbers also has equal entries in the order of their names; a list sorted by names is needed only
-//! for natural order. If the largest value comes first, a list contains the complement of the sort key. Only
-//! descending names are read from the list's end, each group separately.
+//! Lists are made in order ([`sorter`](sorter)). Slots are in the order of the names' bytes. So a list sorted
+//! by numbers also has equal entries in the order of their names; a list sorted by names is needed only for
+//! natural order. If the largest value comes first, a list contains the complement of the sort key. Only for
+//! descending names is the list read backwards, each group separately.
 
 pub(crate) mod item;
 mod natural;
@@ -54,7 +54,7 @@ pub enum Column {
 pub struct Sort {
     /// The main key. Equal entries are ordered by another size, then by name.
     pub column: Column,
-    /// The largest comes first, or the last name.
+    /// The largest value, or the last name, comes first.
     pub descending: bool,
     /// Directories come before all others.
     pub directories_first: bool,
@@ -92,7 +92,7 @@ struct Ranked {
 /// Takes an entry's rank, its name and its slot.
 type Add<'a> = dyn FnMut(Rank, &[u8], u32) -> Result<(), Error> + 'a;
 
-/// The bit of a rank that is set outside of the group that comes first.
+/// The bit of a rank that is set for entries that are not in the group that comes first.
 const BEHIND: u64 = 1 << 63;
 
 enum Order<'s> {
@@ -115,8 +115,8 @@ pub struct View<'s> {
 }
 
 impl Sort {
-    /// What is compared before names. Equal sizes are ordered by the other kind of size, everything else by disk
-    /// usage, as in ncdu.
+    /// The keys that are compared before names. Equal sizes are ordered by the other kind of size, other
+    /// equal keys by disk usage, as in ncdu.
     pub(crate) fn rank(&self, entry: &Entry<'_>, row: Option<&Row>) -> Rank {
         let sum = sum(entry, row);
         let values = match self.column {
@@ -201,12 +201,12 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether no entries are shown.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Converts a position to the number of an element, and back.
+    /// Converts a position to the index of an element, and back.
     fn turned(&self, number: u64) -> u64 {
         if self.sort.column != Column::Name || !self.sort.descending {
             number
@@ -260,7 +260,7 @@ impl<'s> View<'s> {
         Ok((!numbers.is_empty()).then(|| self.turned(numbers.start)))
     }
 
-    /// The position of the entry with a name, if there is one and it is shown. Searches all of them.
+    /// The position of the entry with a name, if there is one and it is shown. Searches all entries.
     pub fn find(&self, source: &dyn Source, name: &[u8]) -> Result<Option<u64>, Error> {
         let mut found = None;
         source.each(self.contents, &mut |slot, entry| {

@@ -1,6 +1,6 @@
 //! Names in natural order: `a9` before `a10`.
 //!
-//! A name is converted to bytes whose order is that of the names, so that a list of bytes can keep them:
+//! A name is converted to bytes that sort as the names do, so that a list of bytes can keep them:
 //!
 //! ```text
 //!   img010.png      i m g | 0, 2, 1 0 | . p n g
@@ -9,10 +9,10 @@
 //!                           └──────── stands where the digits stand among other bytes
 //! ```
 //!
-//! Names that differ only in leading zeros have the same bytes: code that needs an order of them must look
+//! Names that differ only in leading zeros have the same bytes: code that needs to order them must compare
 //! further.
 
-/// How many digits a byte can announce; four more bytes announce a longer number.
+/// The most digits that one byte can announce; for a longer number, four more bytes follow.
 const FEW: usize = 255;
 
 /// Appends the bytes of a name.

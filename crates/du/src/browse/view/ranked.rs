@@ -1,10 +1,10 @@
-//! Directories down to a level, all in one order wherever they are: for lists that are printed.
+//! Directories down to a level, all in one order regardless of their place in the tree: for printed lists.
 //!
 //! ```text
 //!   what is sorted by, 128 bits, as in a view | the path | 0 | number, 32
 //! ```
 //!
-//! In a path, a slash sorts before all other bytes: so a directory is followed by its subdirectories.
+//! In a path, a slash sorts before all other bytes, so that a directory is followed by its subdirectories.
 
 use memfold::collections::SlabList;
 use memfold::heap::Session;
@@ -16,7 +16,7 @@ use crate::Error;
 use crate::source::{ROOT, Source};
 use crate::tree::below::{Below, Step};
 
-/// The most bytes of a path that count.
+/// The most bytes of a path that are compared.
 const COUNTED: usize = 8 << 10;
 /// Stands for a slash.
 const SLASH: u8 = 1;

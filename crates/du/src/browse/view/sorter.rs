@@ -1,12 +1,12 @@
-//! Sorts elements that may exceed what plain memory should hold.
+//! Sorts more elements than plain memory should hold.
 //!
 //! ```text
 //!   elements ──> plain memory, until it is full ──> sorted runs in the heap ──> merged: a sorted list
 //!                      └───────────── all of them ──────────────────────────────────^
 //! ```
 //!
-//! A sorted list also takes elements in any order, but then each of its leaves changes again and again and must
-//! be compressed as often.
+//! A sorted list also takes elements in any order, but then each of its leaves changes repeatedly and must be
+//! compressed each time.
 
 use std::borrow::Borrow;
 use std::cmp::Reverse;
@@ -18,7 +18,7 @@ use memfold::heap::Session;
 
 use crate::Error;
 
-/// The elements that are sorted in plain memory, or the bytes of those that vary in length.
+/// The number of elements that are sorted in plain memory, or of bytes if elements vary in length.
 const RUN: usize = if cfg!(test) { 100 } else { 64 << 10 };
 const RUN_BYTES: usize = 2 << 20;
 
@@ -83,7 +83,7 @@ fn text(bytes: &[u8], (from, to): (u32, u32)) -> &[u8] {
 }
 
 impl Texts {
-    /// Adds what `put` appends.
+    /// Adds the bytes that `put` appends as an element.
     pub fn push(&mut self, put: impl FnOnce(&mut Vec<u8>)) {
         let from = self.bytes.len();
         put(&mut self.bytes);

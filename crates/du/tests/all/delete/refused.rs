@@ -1,4 +1,4 @@
-//! What is not deleted: what changed, was not shown, is mounted, or can't be.
+//! Checks what is not deleted: entries that have changed, were not shown, are mounted, or cannot be deleted.
 
 use super::*;
 
@@ -108,7 +108,7 @@ fn what_was_written_in_place_is_not_deleted() {
         fs::write(at.join("a/future"), "1").unwrap();
         let later = SystemTime::now() + Duration::from_secs(1000);
         fs::File::open(at.join("a/future")).unwrap().set_modified(later).unwrap();
-        // What is written in the very tick in which it was read can't be told from what was made in it.
+        // A write in the same clock tick as the scan cannot be told from one just before the scan.
         std::thread::sleep(Duration::from_millis(20));
         scanned(at, |tree| {
             change(at);
@@ -118,7 +118,7 @@ fn what_was_written_in_place_is_not_deleted() {
                 Err(failure) => {
                     assert!(is_change && matches!(failure, Failure::Changed(_)), "{what}: {failure}");
                     assert!(everything(at) == before, "{what}: something was deleted");
-                    // What was written just now can be deleted when it was read again.
+                    // Files that were just written can be deleted after reading again.
                     scan::rescan(tree, ROOT, &options(), &Progress::default(), |_| true).unwrap();
                     remove(tree, "a").expect(what);
                 }
@@ -128,7 +128,7 @@ fn what_was_written_in_place_is_not_deleted() {
     }
 }
 
-/// `mv target link` puts the file in the link's place, with all that is known of it.
+/// `mv target link` puts the file in the link's place, with all attributes that the tree knows.
 #[test]
 fn what_took_the_place_of_a_link_that_was_followed_is_not_deleted() {
     for (target, names) in [("a/b/100", 1), ("keep/file", 2)] {
@@ -158,7 +158,7 @@ fn what_is_mounted_is_not_deleted() {
         fs::create_dir(at.join("copy")).unwrap();
         fs::write(at.join("copy").join(OsStr::from_bytes(b"\xff\n")), "odd").unwrap();
         fs::write(at.join("100"), vec![1; 100]).unwrap();
-        // What was mounted before all was read: in it, and it itself.
+        // Something that was mounted before the scan: deleting it, or a directory above it.
         let mounted = at.join("a/b/d");
         tmpfs(&mounted);
         fs::write(mounted.join("q"), "q").unwrap();
@@ -173,13 +173,13 @@ fn what_is_mounted_is_not_deleted() {
                 );
                 assert!(everything(at) == before);
             }
-            // But what is in it was shown.
+            // Its contents were shown, so they can be deleted.
             remove(tree, "a/b/d/q").unwrap();
             assert!(!mounted.join("q").exists() && mounted.join("r").exists());
         });
         unmount(&mounted, rustix::mount::UnmountFlags::empty()).unwrap();
 
-        // What was mounted later, with the same names.
+        // Something that was mounted after the scan, with the same names.
         type Change<'a> = (&'static str, &'static str, Box<dyn Fn(&Path) + 'a>);
         let changes: [Change<'_>; 3] = [
             ("another file system", "a/b/d", Box::new(tmpfs)),
@@ -203,7 +203,7 @@ fn what_is_mounted_is_not_deleted() {
             });
         }
 
-        // Above what is to be deleted.
+        // A mount above the entry to be deleted.
         scanned(at, |tree| {
             tmpfs(&at.join("a"));
             fs::create_dir_all(at.join("a/b/d")).unwrap();
@@ -213,7 +213,7 @@ fn what_is_mounted_is_not_deleted() {
             unmount(at.join("a"), rustix::mount::UnmountFlags::empty()).unwrap();
         });
 
-        // And when all had been looked at.
+        // A mount that appears after the examination.
         let options = options();
         scanned_with(at, &options, |tree| {
             let (mut is_mounted, mut failures) = (false, Vec::new());
@@ -237,7 +237,7 @@ fn what_is_mounted_is_not_deleted() {
     });
 }
 
-/// What can't be deleted by a user who may not: how it is asked about, and what is left then.
+/// Entries that the user may not delete: the questions about them, and what is left afterwards.
 #[test]
 fn what_cannot_be_deleted_may_be_ignored() {
     let options = scan::Options { extended: true, ..options() };
@@ -296,7 +296,7 @@ fn what_cannot_be_deleted_may_be_ignored() {
             });
             thread.join().unwrap();
         });
-        // So that they can be deleted; some are no more.
+        // Makes the directories deletable; some no longer exist.
         for path in ["a/two", "a/b/d"] {
             let _ = fs::set_permissions(at.join(path), fs::Permissions::from_mode(0o777));
         }

@@ -1,4 +1,4 @@
-//! Trees from exports and exports from trees, and what an export says, read by another reader.
+//! Makes trees from exports and exports from trees, and reads exports with an independent reader.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -9,7 +9,7 @@ use memfold_du::scan::Progress;
 use memfold_du::tree::Tree;
 use serde_json::{Map, Value};
 
-/// A heap of so many MiB.
+/// A heap with a limit in MiB.
 pub fn heap(mebibytes: u64) -> Heap {
     Heap::new(Options::new().limit(Limit::Bytes(mebibytes << 20))).unwrap()
 }
@@ -18,7 +18,7 @@ pub fn tree<'s>(from: impl Read, heap: &'s Heap, session: &'s Session<'_>) -> Re
     read(from, &Import::default(), heap, session, &Progress::default(), |_| true)
 }
 
-/// Reads an export and lets `look` look at the tree.
+/// Reads an export and calls `look` with the tree.
 pub fn with_tree<T>(from: impl Read, look: impl FnOnce(&Tree<'_>) -> T) -> Result<T, ReadError> {
     let heap = heap(16);
     let session = heap.session().unwrap();
@@ -36,10 +36,10 @@ pub fn again(from: &[u8]) -> Vec<u8> {
     with_tree(from, export).unwrap_or_else(|error| panic!("{error}: {}", from.escape_ascii()))
 }
 
-/// Everything that an export says of entries, in no order: path, whether it is a directory, fields. What no
-/// reader can know from it is left out.
+/// The entries of an export, as a set: path, whether it is a directory, fields. Fields that cannot be
+/// compared between programs are left out.
 pub fn entries(export: &[u8]) -> BTreeSet<String> {
-    // Bytes for characters: names need not be UTF-8, and no escape stands for a byte beyond 0x7f.
+    // Each byte becomes a character: names need not be UTF-8, and no escape stands for a byte above 0x7f.
     let text: String = export.iter().map(|byte| char::from(*byte)).collect();
     let value: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let top = value.as_array().unwrap();
@@ -63,19 +63,19 @@ fn add(value: &Value, above: &str, to: &mut BTreeSet<String>) {
     below.iter().for_each(|value| add(value, &path, to));
 }
 
-/// Only fields that each side tells, and alike.
+/// Keeps only fields that both programs write in the same way.
 fn common(own: &mut Map<String, Value>) {
-    // memfold's own.
+    // memfold's own fields.
     own.remove("errno");
     own.remove("loop");
     if let Some(excluded) = own.get_mut("excluded") {
         if excluded == "othfs" {
             *excluded = "otherfs".into();
         }
-        // ncdu says what it has looked at by then, which is no more than chance.
+        // ncdu writes the fields that it has read by then, which is arbitrary.
         own.retain(|key, _| ["name", "excluded", "ino", "hlnkc", "nlink"].contains(&key.as_str()));
     }
-    // ncdu has none for what it could not look at, and 0 here.
+    // The extended fields of an entry that could not be examined are missing in ncdu's export, and zero here.
     if own.get("read_error").is_some() && own.get("mode") == Some(&0.into()) {
         own.retain(|key, _| !["uid", "gid", "mode", "mtime"].contains(&key.as_str()));
     }

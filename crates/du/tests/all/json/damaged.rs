@@ -1,4 +1,5 @@
-//! What is no export, or a damaged one, or one that was made to do harm: an error that says where and what to do.
+//! Files that are not exports, damaged exports, and malicious ones: each results in an error that says where
+//! it is and what to do.
 
 use memfold_du::json::{LONGEST_PATH, ReadError, Wrong};
 use memfold_du::part::LONGEST_NAME;
@@ -24,7 +25,7 @@ fn refused(bytes: &[u8]) -> (u64, Wrong, String) {
 #[test]
 fn damage_is_told_with_its_place_and_what_to_do() {
     assert_eq!(BEGIN.len(), 24);
-    // What comes; how many bytes are before what is wrong; what is said.
+    // The input; the offset of the error; the message.
     let table: &[(&[u8], u64, &str)] = &[
         (b"", 0, "did the program that writes it fail?"),
         (b"\x1f\x8b\x08\0", 0, "zcat FILE | memfold du -f -"),
@@ -140,10 +141,10 @@ fn too_long_too_deep_and_too_many() {
     let root = |len| format!("[1,2,{{}},[{{\"name\":\"{}\"}}]]", "/".repeat(len)).into_bytes();
     assert!(again(&root(LONGEST_PATH)).len() > LONGEST_PATH);
     assert!(matches!(refused(&root(LONGEST_PATH + 1)).1, Wrong::Name(..)));
-    // A name that is not cut in an escape.
+    // A long name must not be cut within an escape.
     let escapes = with(format!("{{\"name\":\"{}\"}}", "\\u00e9".repeat(LONGEST_NAME / 2)));
     assert_eq!(again(&again(&escapes)), again(&escapes));
-    // Keys and values that nobody knows may be as long as they like, and as deep as is sensible.
+    // Unknown keys and values may have any length, and a sensible depth.
     let unknown = |text: String| with(format!("{{\"name\":\"a\",\"{text}}}"));
     again(&unknown(format!("{}\":\"{}\"", "k".repeat(2_000_000), "v".repeat(2_000_000))));
     again(&unknown(format!("x\":{}{}", "[".repeat(1000), "]".repeat(1000))));

@@ -1,4 +1,4 @@
-//! What is in an export is in the tree, and comes out again.
+//! The content of an export is in the tree, and is exported again.
 
 use std::io::{self, Read};
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::common::{again, export, heap, tree, with_tree};
 use super::large::deep;
 
-/// Everything that can be said, as memfold writes it.
+/// Every field and value, as memfold writes it.
 const ALL: &str = r#"[1,2,{"progname":"memfold","progver":"VERSION","timestamp":1},
 [{"name":"/all","asize":4096,"dsize":8192,"dev":18446744073709551615,"uid":1,"gid":2,"mode":16877,"mtime":3},
 {"name":"a file","asize":1,"dsize":512},
@@ -105,28 +105,31 @@ fn other_ways_to_write_the_same_are_read() {
         r#"[1,2,{},[{"name":"/r"},{"name":"a/","asize":5,"dsize":512,"mtime":-7}]]"#.replace("a/", "a😀");
     let plain = String::from_utf8(again(plain.as_bytes())).unwrap();
     for other in [
-        // White space, order, escapes, unknown keys of all kinds, parts of seconds, sizes that are no blocks.
+        // White space, order, escapes, unknown keys of all kinds, fractions of seconds, sizes that are not
+        // whole blocks.
         " [ 1 , 2 , { \"a\" : [ 1 , { } , [ ] ] } ,\r\n\t[ { \"name\" : \"\\/r\" } , { \"mtime\" : -7.25 , \"dsize\" : 1 , \"asize\" : 5 , \"name\" : \"a\\uD83D\\ude00\" } ] ] \n",
         r#"[1,10000,{"timestamp":1e9},[{"name":"/r","what":{"a":[{"b":"]}\"","c":-1.5e+7}],"":null}},{"n\u0061me":"a😀","asize":5,"dsize":512,"mtime":18446744073709551609,"hlnkc":false,"a key that nobody knows":true}]]"#,
-        // No number, so it is counted for itself.
+        // There is no inode number, so the file is counted by itself.
         r#"[1,0,{},[{"name":"/r"},{"name":"a😀","asize":5,"dsize":512,"mtime":-7,"hlnkc":true}]]"#,
     ] {
         assert_eq!(String::from_utf8(again(other.as_bytes())).unwrap(), plain);
     }
-    // A linked file of another file system than its directory: it is that of the same number there, and no other.
+    // A linked file on another file system than its directory: it is the file with the same number there, and
+    // no other.
     let files = r#"[1,0,{},[{"name":"/r","dev":1},{"name":"a","asize":5,"dev":3,"ino":4,"nlink":3},{"name":"b","asize":7,"ino":4,"nlink":2},[{"name":"c","dev":3},{"name":"d","asize":5,"ino":4,"nlink":3}]]]"#;
     let sizes = |tree: &Tree<'_>| (tree.row(0).unwrap().size, tree.row(0).unwrap().shared_size);
     assert_eq!(with_tree(files.as_bytes(), sizes).unwrap(), (12, 12));
     let written = String::from_utf8(again(files.as_bytes())).unwrap();
     assert!(written.contains(r#"{"name":"a","asize":5,"dev":3,"#), "{written}");
     assert_eq!(String::from_utf8(again(written.as_bytes())).unwrap(), written);
-    // Halves of pairs stand for themselves, and a directory of another file system counts if there is
-    // something in it.
+    // Halves of surrogate pairs stand for themselves, and a directory of another file system counts if it has
+    // contents.
     let halves = again(br#"[1,2,{},[{"name":"/"},{"name":"\ud83dx\ude00\ud83d\ud83d\ude00"},[{"name":"o","excluded":"othfs"},{"name":"in"}]]]"#);
     assert!(halves.ends_with(b"{\"name\":\"\xed\xa0\xbdx\xed\xb8\x80\xed\xa0\xbd\xf0\x9f\x98\x80\"},\n[{\"name\":\"o\"},\n{\"name\":\"in\"}]]]\n"));
 }
 
-/// Whatever ncdu 1 takes: a field twice, a zero byte in a name, anything in the place of who wrote it.
+/// Everything that ncdu 1 accepts: a repeated field, a zero byte in a name, any value in place of the
+/// writer's name.
 #[test]
 fn what_ncdu_takes_is_read() {
     let plain = String::from_utf8(again(br#"[1,2,{},[{"name":"/r"},{"name":"a","asize":5}]]"#)).unwrap();
@@ -141,14 +144,14 @@ fn what_ncdu_takes_is_read() {
     }
 }
 
-/// Names of objects in a store, snapshots under one name, and what later versions may add.
+/// Names of objects in a store, snapshots under one name, and additions of later versions.
 #[test]
 fn what_others_export_is_read() {
     let text = r#"[1,2,{"progname":"others"},[{"name":"s3://bucket","x":[{}]},{"name":"a/b","dsize":512},{"name":"a/b","asize":7,"dsize":512},
         [{"name":"a"},{"name":"."}],[{"name":"a"},{"name":".."},{"name":".."}],{"name":"a"},5,null,"x",[],[[]],[1,{"name":"no"}],
         {"name":"z","asize":1}],{"more":[1]},null]"#;
     let read = String::from_utf8(again(text.as_bytes())).unwrap();
-    // What is written is read, and the same.
+    // The written export reads back as the same tree.
     assert_eq!(String::from_utf8(again(read.as_bytes())).unwrap(), read);
     for (name, times) in [("a/b", 2), (".", 1), ("..", 2), ("a", 3), ("z", 1), ("no", 0)] {
         assert_eq!(read.matches(&format!("{{\"name\":\"{name}\"")).count(), times, "{name}: {read}");
@@ -209,7 +212,7 @@ fn frames_that_say_nothing_may_come_first() {
     }
 }
 
-/// Gives one byte, or so, at a time, and is interrupted.
+/// A reader that returns a few bytes at a time, and is interrupted.
 struct Slow<'b>(&'b [u8], usize, bool);
 
 impl Read for Slow<'_> {
@@ -263,7 +266,7 @@ fn compressed_by_zstd_is_read_as_it_is() {
     for at in 4..bytes.len() {
         let mut other = bytes.clone();
         other[at] ^= 0x10;
-        // There is a bit that means nothing, and a size that may be larger than is needed.
+        // One bit has no meaning, and one size may be larger than needed.
         if let Ok(read) = with_tree(&other[..], export) {
             assert!(read == all.as_bytes(), "damage at {at}");
         }
@@ -290,7 +293,7 @@ fn without_extended_information_if_nobody_wants_it() {
     assert!(!export(&read).windows(7).any(|key| key == b"\"mtime\""));
 }
 
-/// An export that has no end: how many entries there were, and what comes next.
+/// An endless export: the number of entries so far, and the pending bytes.
 #[derive(Default)]
 struct Endless(u64, Vec<u8>);
 
@@ -329,7 +332,7 @@ fn who_reads_may_stop_it_and_sees_how_far_it_is() {
 
 #[test]
 fn who_writes_may_stop_it() {
-    /// Takes its time.
+    /// A slow writer.
     struct Slow;
     impl io::Write for Slow {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -368,7 +371,7 @@ fn what_fails_is_told() {
     let mut room = [0; 10];
     let result = with_tree(all().as_bytes(), |tree| write(tree, &mut room[..], &options, |_| true)).unwrap();
     assert!(matches!(result, Err(WriteError::Io(_))), "{result:?}");
-    // More than there is room for, in the heap.
+    // More entries than the heap has room for.
     let heap = Heap::new(Options::new().block_size(4 << 10).limit(Limit::Bytes(1 << 20))).unwrap();
     let session = heap.session().unwrap();
     let error = tree(Endless::default(), &heap, &session).map(|_| ()).unwrap_err();

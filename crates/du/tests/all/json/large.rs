@@ -4,7 +4,7 @@ use memfold_du::source::{ROOT, Source};
 
 use super::common::{again, export, heap, tree, with_tree};
 
-/// `{"name":"<number>"}` in a directory, then one in it, and so on.
+/// Nested directories, each with `beside` more entries.
 pub fn deep(depth: usize, beside: usize) -> Vec<u8> {
     let mut bytes = Vec::from(&b"[1,2,{},[{\"name\":\"/\"}"[..]);
     for level in 0..depth {
@@ -38,8 +38,8 @@ fn a_tree_may_be_a_million_levels_deep() {
     assert!(written.iter().rev().skip(1).take(depth + 2).all(|byte| *byte == b']'));
 }
 
-/// Directories that are not at hand any more are gone on with where they were left: in the middle of a part,
-/// and at its end.
+/// Directories whose entries are no longer in memory are resumed where they were left: in the middle of a
+/// part, and at its end.
 #[test]
 fn directories_are_gone_on_with_behind_deep_ones() {
     for beside in [1, 30, 62, 63, 64, 65, 130] {
@@ -75,7 +75,8 @@ fn a_directory_may_have_more_entries_than_plain_memory() {
         })
         .unwrap()
     };
-    // Of four numbers the first and the third may be names of one file: both are, unless one is a directory.
+    // Of every four numbers, the first and the third are names of one file, unless one of them is a
+    // directory.
     let pairs = (0..5_000_u64).filter(|file| file * 4 % 3 != 0 && (file * 4 + 2) % 3 != 0).count() as u64;
     let links = 10_000 - (0..20_000_u64).filter(|number| number % 6 == 0).count() as u64;
     assert_eq!(sums(&bytes), (200_000, 200_000 - pairs, links - 2 * pairs));
@@ -83,7 +84,7 @@ fn a_directory_may_have_more_entries_than_plain_memory() {
     assert_eq!(again(&first), first);
 }
 
-/// What is written at the ends of what there can be is read again, and sums end there, too.
+/// The largest values are read back, and sums are clamped to them, too.
 #[test]
 fn the_largest_numbers_come_back() {
     let most = i64::MAX;

@@ -1,5 +1,4 @@
-//! ncdu's JSON export: as ncdu writes and reads it, whatever names and trees there are, and whatever is wrong
-//! with it.
+//! ncdu's JSON export: compatible with ncdu, with all kinds of names and trees, and with all kinds of damage.
 
 pub mod common;
 mod damaged;

@@ -1,4 +1,4 @@
-//! Both ways against the real ncdu.
+//! Imports and exports, compared with the real ncdu.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::common::{again, entries, export, heap, with_tree};
 
-/// Who may not read everything.
+/// The ID of a user who may not read everything.
 const NOBODY: u32 = 65534;
 
 fn ncdu(arguments: &[&OsStr], input: &[u8], is_nobody: bool) -> Vec<u8> {
@@ -50,7 +50,7 @@ fn ncdu_scan(path: &Path, options: &[&str], is_nobody: bool) -> Vec<u8> {
     ncdu(&arguments, b"", is_nobody)
 }
 
-/// What ncdu makes of an export.
+/// An export, imported and exported by ncdu.
 fn ncdu_again(export: &[u8]) -> Vec<u8> {
     ncdu(&["-e", "-f", "-", "-o", "-"].map(OsStr::new), export, false)
 }
@@ -58,7 +58,7 @@ fn ncdu_again(export: &[u8]) -> Vec<u8> {
 fn memfold_scan(path: &Path, options: &scan::Options, is_nobody: bool) -> Vec<u8> {
     let scan = || {
         if is_nobody && rustix::process::geteuid().is_root() {
-            // Of this thread only, and of those that it starts.
+            // This affects only this thread, and those that it starts.
             let nobody = rustix::fs::Uid::from_raw(NOBODY);
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
         }
@@ -69,7 +69,7 @@ fn memfold_scan(path: &Path, options: &scan::Options, is_nobody: bool) -> Vec<u8
     thread::scope(|scope| scope.spawn(scan).join().unwrap())
 }
 
-/// A directory that is gone afterwards.
+/// A directory that is removed afterwards.
 struct Scratch(TempDir);
 
 impl Scratch {
@@ -80,7 +80,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // So that it can be removed by who is not root.
+        // Without this, only root could remove it.
         let _ = fs::set_permissions(self.path().join("closed"), fs::Permissions::from_mode(0o755));
     }
 }
@@ -131,7 +131,7 @@ fn scratch() -> Scratch {
     fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o000)).unwrap();
     let old = std::time::UNIX_EPOCH - std::time::Duration::from_secs(86_400);
     fs::File::open(root.join("nothing")).unwrap().set_modified(old).unwrap();
-    // Longer than any path may be.
+    // A path longer than the system accepts.
     let mut directory = openat(CWD, root, OFlags::DIRECTORY, Mode::empty()).unwrap();
     for _ in 0..25 {
         let name = [b'd'; 200];
@@ -226,7 +226,7 @@ fn same_small(left: &[u8], right: &[u8]) {
     assert_eq!(entries(left), entries(right));
 }
 
-/// ncdu 1 takes them for numbers less than 0, and does not read what it wrote itself.
+/// ncdu 1 writes them as negative numbers, and does not read its own files.
 #[test]
 fn owners_from_2_31_on_are_read_and_written() {
     for (written, user) in

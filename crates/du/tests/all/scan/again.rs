@@ -24,7 +24,7 @@ fn directories_may_come_and_go_meanwhile() {
                 for number in directories(tree) {
                     let (mut sum, mut items) = (Sum::default(), 0);
                     tree.each(tree.row(number).unwrap().contents(), &mut |_, entry| {
-                        // What counts once is beside the point here.
+                        // Linked files, which count once, are not checked here.
                         sum = sum.plus(if entry.link.is_some() { Sum::default() } else { entry.sum() });
                         items += 1;
                         if let Kind::Directory(below) = entry.kind {
@@ -66,7 +66,7 @@ fn a_directory_is_read_again() {
             scan::rescan(tree, b, &options(), &Progress::default(), |_| true).unwrap();
             compare_with_du(tree);
         }
-        // The root, too, and what is stopped.
+        // The root is read again, and reading is stopped.
         fs::remove_dir_all(at.join("a")).unwrap();
         scan::rescan(tree, ROOT, &options(), &Progress::default(), |_| true).unwrap();
         compare_with_du(tree);
@@ -84,7 +84,7 @@ fn a_directory_is_read_again() {
     });
 }
 
-/// Names that don't compress.
+/// Makes files whose names do not compress.
 fn make_many(at: &Path, count: u64) {
     fs::create_dir(at).unwrap();
     let mut state = 1_u64;
@@ -129,7 +129,7 @@ fn what_does_not_fit_leaves_the_tree_as_it_was() {
     let before = sums(&tree);
     let (limit, count) = (1 << 20, 20_000);
     heap.set_limit(Limit::Bytes(heap.stats().memory_bytes().max(used) + limit)).unwrap();
-    // As it is, it fits twice.
+    // The present contents fit twice.
     rescan(&mut tree, ROOT).unwrap();
     assert_eq!(sums(&tree), before);
     let nodes = heap.stats().nodes;
@@ -140,7 +140,7 @@ fn what_does_not_fit_leaves_the_tree_as_it_was() {
         assert!(matches!(failure, Error::NoRoom), "{failure}");
         assert!(failure.to_string().contains("do not fit into the limit beside the old ones"));
         assert_eq!(sums(&tree), before);
-        // Rows that were added and are free again stay with the table, in few nodes.
+        // Rows that were added and freed again stay in the table, in few nodes.
         assert!(heap.stats().nodes <= nodes + 40, "{} of {nodes}", heap.stats().nodes);
     }
     fs::remove_dir_all(at.join("wide/many")).unwrap();
@@ -154,7 +154,7 @@ fn what_does_not_fit_leaves_the_tree_as_it_was() {
     compare_with_du(&tree);
 }
 
-/// Whenever it stops, nothing of what was read stays.
+/// Whenever reading stops, nothing of the new contents stays.
 #[test]
 fn what_is_stopped_leaves_nothing_in_the_heap() {
     let directory = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ fn what_is_stopped_leaves_nothing_in_the_heap() {
         });
         assert!(matches!(stopped, Err(Error::Stopped)), "{last}: {stopped:?}");
         assert_eq!(tree.row(ROOT).unwrap(), row);
-        // Rows of the table stay with it, and are used again.
+        // Freed rows stay in the table, and are reused.
         let now = heap.stats().nodes;
         assert!(now <= nodes + 60, "{last}: {nodes}, now {now}");
         nodes = nodes.min(now);

@@ -23,7 +23,7 @@ fn mounts_are_entered_once_or_not_at_all() {
             let Kind::Directory(a) = kind(tree, ROOT, "a") else { panic!() };
             assert_eq!(row(tree, a, "b").flags, flags::LOOP);
         });
-        // It was asked for: its own names are shown.
+        // The user named it, so its contents are shown.
         scanned(&at.join("proc"), &all, |tree| {
             assert_eq!(tree.row(ROOT).unwrap().flags & flags::KERNEL, 0);
             assert_eq!(row(tree, ROOT, "sys").flags, flags::KERNEL);
@@ -37,7 +37,8 @@ fn mounts_are_entered_once_or_not_at_all() {
     });
 }
 
-/// A file is itself wherever it is mounted, and files of two file systems are two, whatever their numbers.
+/// A file is the same wherever it is mounted, and files of two file systems are different even if their
+/// numbers are equal.
 #[test]
 fn mounted_files_are_those_of_their_own_file_systems() {
     let directory = tempfile::tempdir().unwrap();
@@ -75,7 +76,7 @@ fn mounted_files_are_those_of_their_own_file_systems() {
             let link = link.unwrap();
             let names = tree.names(link.inode, link.device.unwrap()).unwrap();
             assert_eq!(names.len(), 3, "{names:?}");
-            // And as an export that is read again.
+            // The same from an export that is read again.
             let (mut json, export) = (Vec::new(), memfold_du::json::Export { timestamp: 0, extended: false });
             memfold_du::json::write(tree, &mut json, &export, |_| true).unwrap();
             let heap = Heap::new(Options::new()).unwrap();
@@ -91,7 +92,7 @@ fn mounted_files_are_those_of_their_own_file_systems() {
         });
         let one = scan::Options { one_file_system: true, ..options() };
         scanned(at, &one, |tree| assert_eq!(kind(tree, ROOT, "mounted"), Kind::OtherFileSystem));
-        // Of an overlay, files are on the file systems of its layers, and stay with -x.
+        // Files of an overlay are on the file systems of its layers, and are kept with -x.
         for name in ["overlay", "first/lower", "second/lower"] {
             fs::create_dir(at.join(name)).unwrap();
         }

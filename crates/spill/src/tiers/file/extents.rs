@@ -1,4 +1,4 @@
-//! Where the batches of a file are, and which of its space is kept for the next ones.
+//! The positions of the batches in a file, and the space that is kept for the next ones.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -9,13 +9,13 @@ use crate::tiers::space::Space;
 pub struct Kept {
     pub space: Space,
     pub batches: HashMap<u64, Extent>,
-    /// Space in use that no batch has: kept for the next ones, the oldest first.
+    /// Spare extents: space in use that no batch has, kept for the next batches, the oldest first.
     pub spare: VecDeque<Extent>,
-    /// Units of these.
+    /// The units of spare extents.
     pub spare_units: u64,
 }
 
-/// One part in this many of what batches use is kept spare.
+/// Spare extents take at most the space of the batches divided by this.
 pub const SPARE: u64 = 8;
 
 impl Kept {
@@ -41,8 +41,7 @@ impl Kept {
         Some(Extent { first, bytes })
     }
 
-    /// Takes out the oldest spare extent, if there are more than `most` units of them. The caller gives it
-    /// back.
+    /// Removes the oldest spare extent, if there are more than `most` spare units. The caller gives it back.
     pub fn next_spare(&mut self, most: u64) -> Option<Extent> {
         let spare = (self.spare_units > most).then(|| self.spare.pop_front()).flatten()?;
         self.spare_units -= spare.units();

@@ -1,16 +1,16 @@
-//! A file or a block device that nobody else uses.
+//! A file or a block device that nothing else uses.
 //!
 //! ```text
 //!   file    │ batch ────── pad │ batch ─── pad │ hole │ batch ── pad │    each at a multiple of 4096 bytes
 //!   memory    number -> first unit, bytes
 //! ```
 //!
-//! A deleted batch becomes a hole, and its space is used again. Up to an eighth of what is in use is instead
-//! kept for the next batches as it is: to write into a hole, the file system has to allocate blocks for it,
-//! and blocks readers meanwhile. The file is read and written with direct I/O where the system allows that;
-//! otherwise the page cache is told to drop the data, which would be in memory after all. Only its owner may
-//! read the file (0600), and it loses its name as soon as it is open: nothing is left of it, however the
-//! process ends. It is never synchronised with the medium: it ends with the process.
+//! A deleted batch becomes a hole, and its space is reused. Up to an eighth of the space in use is instead
+//! kept allocated for the next batches, because the file system must allocate blocks to write into a hole,
+//! and readers wait meanwhile. The file is read and written with direct I/O where the system allows that;
+//! otherwise the page cache is told to drop the data, since they would just stay in memory. Only its owner
+//! may read the file (0600), and it is unlinked as soon as it is open, so nothing of it remains, however the
+//! process ends. It is never synchronised with the medium, since it ends with the process.
 
 mod extents;
 
@@ -43,13 +43,13 @@ pub struct FileTier {
     makes_holes: AtomicBool,
     kept: Mutex<Kept>,
     buffers: Mutex<Vec<Buffer>>,
-    /// Held while writing through the page cache: the system reports a failed write once, and must not report
-    /// it to another writer.
+    /// Held while writing through the page cache: the system reports a failed write only once, and another
+    /// writer must not get the report.
     cached: Mutex<()>,
 }
 
 impl FileTier {
-    /// Opens a new file in a directory, or a block device that nobody uses.
+    /// Opens a new file in a directory, or an unused block device.
     pub fn open(path: &Path, terms: Terms) -> Result<Self, BadTarget> {
         let bad = |why: &dyn std::fmt::Display| BadTarget(format!("{}: {why}", memfold_escape::path(path)));
         let (file, is_direct, room) = match fs::metadata(path) {
@@ -106,10 +106,10 @@ impl FileTier {
             let mut alone = (!self.is_direct()).then(|| locked(&self.cached));
             match self.file.write_at(buffer, at) {
                 Ok(written) if written == buffer.len() => {}
-                // There was space for a part of it.
+                // There was space only for a part of the data.
                 Ok(_) => return Err(io::ErrorKind::StorageFull.into()),
                 Err(error) if error.raw_os_error() == Some(libc::EINVAL) && self.is_direct() => {
-                    // A file system may allow opening with direct I/O, and then refuse to do it.
+                    // A file system may allow opening with direct I/O, and then refuse to perform it.
                     self.stop_direct();
                     alone.get_or_insert_with(|| locked(&self.cached));
                     self.file.write_all_at(buffer, at)?;
@@ -124,7 +124,7 @@ impl FileTier {
         self.is_direct.load(Relaxed)
     }
 
-    /// Switches to the page cache, which is told to drop the data.
+    /// Switches to the page cache; from then on it is told to drop the data.
     fn stop_direct(&self) {
         self.is_direct.store(false, Relaxed);
         let fd = self.file.as_raw_fd();
@@ -132,22 +132,22 @@ impl FileTier {
         unsafe { libc::fcntl(fd, libc::F_SETFL, libc::fcntl(fd, libc::F_GETFL) & !libc::O_DIRECT) };
     }
 
-    /// Without direct I/O: drops this part from the page cache. Written data are on the medium afterwards, or
-    /// there is an error.
+    /// Without direct I/O: drops this part from the page cache. Afterwards written data are on the medium,
+    /// unless this returns an error.
     fn forget(&self, at: u64, bytes: usize, written: bool) -> io::Result<()> {
         if self.is_direct() {
             return Ok(());
         }
         let (fd, at, bytes) = (self.file.as_raw_fd(), at as i64, bytes as i64);
         if written {
-            // Data that are not on the medium yet can't be dropped.
+            // Data that are not yet on the medium cannot be dropped.
             let all = libc::SYNC_FILE_RANGE_WAIT_BEFORE
                 | libc::SYNC_FILE_RANGE_WRITE
                 | libc::SYNC_FILE_RANGE_WAIT_AFTER;
             // SAFETY: the descriptor is open; no memory is accessed.
             if unsafe { libc::sync_file_range(fd, at, bytes, all) } != 0 {
                 let error = io::Error::last_os_error();
-                // Not every system can do that for a part of a file.
+                // Not every system can synchronise a part of a file.
                 if error.raw_os_error() != Some(libc::ENOSYS) {
                     return Err(error);
                 }
@@ -159,7 +159,7 @@ impl FileTier {
         Ok(())
     }
 
-    /// Takes space for a batch; if there is none, that of spare extents.
+    /// Takes space for a batch; if there is none, it gives back spare extents first.
     fn take(&self, bytes: u32) -> Option<Extent> {
         loop {
             let mut kept = locked(&self.kept);
@@ -172,7 +172,7 @@ impl FileTier {
         }
     }
 
-    /// Keeps an extent that no batch needs any more for the next ones, and gives back what is too much.
+    /// Keeps an unneeded extent for the next batches, and gives back spare extents beyond the bound.
     fn free(&self, extent: Extent) {
         let mut kept = locked(&self.kept);
         kept.spare_units += extent.units();
@@ -186,14 +186,14 @@ impl FileTier {
         }
     }
 
-    /// Gives units back to the file system, and then to the free space.
+    /// Returns units to the file system, and then to the free space.
     fn give_back(&self, extent: Extent) {
         if self.makes_holes.load(Relaxed) {
             let (at, bytes) = (extent.first as i64 * UNIT as i64, extent.units() as i64 * UNIT as i64);
             let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
             // SAFETY: the descriptor is open.
             if unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at, bytes) } != 0 {
-                // Any other error may pass: then the hole is made next time.
+                // Other errors may be temporary; then a later attempt makes the hole.
                 let never = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL, libc::ENODEV];
                 let error = io::Error::last_os_error().raw_os_error();
                 if error.is_some_and(|error| never.contains(&error)) {
@@ -209,7 +209,7 @@ impl Tier for FileTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
         let extent = self.take(bytes.len() as u32).ok_or(Trouble::Full)?;
         if let Err(error) = self.write(extent.first, bytes) {
-            // An extent that can't be written would be the first to be taken again.
+            // An extent that cannot be written would be the first to be taken again, so it is not freed.
             if error.raw_os_error() != Some(libc::EIO) {
                 self.give_back(extent);
             }
@@ -236,7 +236,7 @@ impl Tier for FileTier {
                 io::ErrorKind::UnexpectedEof => Trouble::Lost,
                 _ => Trouble::Away(error.to_string()),
             })?;
-            // Data that stay in the page cache are still right.
+            // Data that stay in the page cache are still correct.
             let _ = self.forget(at, buffer.len(), false);
             into.copy_from_slice(&buffer[from as usize - begin..][..into.len()]);
             Ok(())
@@ -253,7 +253,8 @@ impl Tier for FileTier {
         Ok(())
     }
 
-    /// A file has no name any more. Data on a device stay there until they are discarded.
+    /// A file has no name any more, so it ends with the process. Data on a device stay there until they are
+    /// discarded.
     fn ends_with_process(&self) -> bool {
         self.file.metadata().is_ok_and(|it| it.is_file())
     }
@@ -280,7 +281,7 @@ impl Tier for FileTier {
     }
 }
 
-/// Opens with direct I/O, or without where it is not available.
+/// Opens with direct I/O, or without it where it is not available.
 fn open(path: &Path, flags: i32, create: bool) -> io::Result<(File, bool)> {
     let open = |flags: i32| {
         let mut options = OpenOptions::new();
@@ -291,7 +292,7 @@ fn open(path: &Path, flags: i32, create: bool) -> io::Result<(File, bool)> {
         Ok(file) => Ok((file, true)),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             if create {
-                // It may have been created nevertheless.
+                // The file may have been created in spite of the error.
                 let _ = fs::remove_file(path);
             }
             open(flags).map(|file| (file, false))
@@ -300,11 +301,11 @@ fn open(path: &Path, flags: i32, create: bool) -> io::Result<(File, bool)> {
     }
 }
 
-/// A file without a name, and how many bytes it may take.
+/// An unnamed file, whether it uses direct I/O, and how many bytes it may take.
 fn nameless(directory: &Path) -> io::Result<(File, bool, u64)> {
     let (file, is_direct) = match open(directory, libc::O_TMPFILE, false) {
         Ok(opened) => opened,
-        // Some file systems can't do that.
+        // Some file systems cannot create unnamed files.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
             return new(&directory.join(format!(".memfold-spill-{}", std::process::id())));
         }
@@ -321,7 +322,8 @@ fn new(path: &Path) -> io::Result<(File, bool, u64)> {
     Ok((file, is_direct, room?))
 }
 
-/// Whether a block device is read-only: root may open it for writing nevertheless.
+/// Whether a block device is read-only. Opening it for writing does not show that, because root may do so in
+/// any case.
 fn is_read_only(device: &File) -> bool {
     const BLKROGET: libc::c_ulong = 0x125e;
     let mut answer: libc::c_int = 0;
@@ -331,7 +333,7 @@ fn is_read_only(device: &File) -> bool {
 }
 
 fn device(path: &Path) -> io::Result<(File, bool, u64)> {
-    // A device that is mounted or used for swap is not ours.
+    // `O_EXCL` refuses a device that is mounted or used for swap.
     let (file, is_direct) = open(path, libc::O_EXCL, false)?;
     if is_read_only(&file) {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is read-only"));
@@ -342,7 +344,7 @@ fn device(path: &Path) -> io::Result<(File, bool, u64)> {
 
 fn statfs(file: &File) -> io::Result<libc::statfs> {
     let mut said = std::mem::MaybeUninit::zeroed();
-    // SAFETY: the descriptor is open, and there is room for what the kernel writes.
+    // SAFETY: the descriptor is open, and there is room for the result.
     if unsafe { libc::fstatfs(file.as_raw_fd(), said.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -350,7 +352,7 @@ fn statfs(file: &File) -> io::Result<libc::statfs> {
     Ok(unsafe { said.assume_init() })
 }
 
-/// The free bytes of the file system except for a twentieth of it, which is left to others.
+/// The free bytes of the file system, except for a twentieth, which is left to other users.
 fn free_bytes(file: &File) -> io::Result<u64> {
     let said = statfs(file)?;
     let (free, all) = (said.f_bavail, said.f_blocks);
@@ -360,7 +362,7 @@ fn free_bytes(file: &File) -> io::Result<u64> {
 fn is_in_memory(file: &File) -> bool {
     const TMPFS: u64 = 0x0102_1994;
     const RAMFS: u64 = 0x8584_58f6;
-    // A device node is in a file system of devices, which says nothing about the device.
+    // A device node is in a file system of device nodes, whose free space says nothing about the device.
     let is_file = file.metadata().is_ok_and(|it| it.is_file());
     is_file && statfs(file).is_ok_and(|said| matches!(said.f_type as u64, TMPFS | RAMFS))
 }

@@ -1,4 +1,4 @@
-//! The file tier on a file of its own.
+//! Tests of the file tier on a new file.
 
 use super::*;
 use std::os::unix::fs::MetadataExt;
@@ -84,7 +84,7 @@ fn places_are_used_again_and_little_is_kept_for_that() {
             let mut into = vec![0; size];
             tier.get(number, 0, &mut into).unwrap();
             assert!(into == bytes(number, size));
-            // As another process reads it.
+            // Reads the file as another process does.
             let mut begins = vec![0; 4096.min(size)];
             let at = tier.place(number).unwrap() * 4096;
             tier.with_buffer(4096, |buffer| {
@@ -117,7 +117,7 @@ fn full_is_full_until_something_is_deleted() {
     assert_eq!(tier.room(), Room { used: 1 << 20, most: 1 << 20 });
 }
 
-/// On another file, through the page cache.
+/// A tier on another file, through the page cache.
 fn with(file: File) -> FileTier {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let tier = FileTier::open(directory.path(), terms(1 << 20)).unwrap();
@@ -126,11 +126,11 @@ fn with(file: File) -> FileTier {
 
 #[test]
 fn what_did_not_reach_the_medium_was_not_put() {
-    // It accepts everything, and can't be synchronised.
+    // `/dev/null` accepts everything, and cannot be synchronised.
     let tier = with(OpenOptions::new().read(true).write(true).open("/dev/null").unwrap());
     assert!(matches!(tier.put(1, &bytes(1, 5000)), Err(Trouble::Away(_))));
     assert_eq!(tier.get(1, 0, &mut [0]), Err(Trouble::Lost));
-    // And it can't make holes.
+    // It cannot make holes, either.
     assert!(!tier.makes_holes.load(Relaxed));
 }
 

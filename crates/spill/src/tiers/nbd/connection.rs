@@ -1,7 +1,8 @@
-//! A connection to an NBD server, over libnbd: requests with deadlines, and the outcome of each.
+//! A connection to an NBD server through libnbd: requests with deadlines, and the outcome of each.
 //!
-//! The library is loaded when it is needed; it handles the protocol, URIs and TLS. Only calls that end in
-//! time are used: those that start a request, those that check one, and `nbd_poll` with the remaining time.
+//! The library is loaded when it is needed; it handles the protocol, URIs and TLS. Only calls that cannot
+//! block beyond a deadline are used: those that start a request, those that check one, and `nbd_poll` with
+//! the remaining time.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -11,13 +12,13 @@ use super::super::Trouble;
 
 const LIBRARY: &str = "libnbd.so.0";
 
-/// Why a request was not done.
+/// Why a request failed.
 pub enum Failure {
     /// It was not sent.
     Unsent(Trouble),
     /// The server has refused it.
     Refused(Trouble),
-    /// The server has reported a failure of its medium there.
+    /// The server has reported a failure of the medium at this position.
     Failed(Trouble),
     /// It was sent, and may still be executed.
     Unanswered(Trouble),
@@ -85,7 +86,7 @@ impl Library {
     }
 
     fn load() -> Result<Self, String> {
-        // SAFETY: it is a system library, whose initialisers are made to be run by loading.
+        // SAFETY: it is a system library, whose initialisers are meant to run when it is loaded.
         let library = unsafe { libloading::Library::new(LIBRARY) }.map_err(|_| {
             format!("{LIBRARY}, which connects to NBD servers, is missing; install it (Debian: libnbd0)")
         })?;
@@ -138,7 +139,7 @@ pub struct Connection {
     library: &'static Library,
 }
 
-// SAFETY: libnbd's handles may be used by any thread; they have a lock inside.
+// SAFETY: libnbd's handles may be used by any thread; they contain a lock.
 unsafe impl Send for Connection {}
 
 impl Connection {
@@ -175,7 +176,7 @@ impl Connection {
         u64::try_from(size).map_err(|_| self.library.error())
     }
 
-    /// 0 if the server does not say.
+    /// A block size of the server, or 0 if it does not report one.
     pub fn block_size(&self, which: c_int) -> u64 {
         // SAFETY: the handle is open.
         let size = unsafe { (self.library.get_block_size)(self.handle, which) };
@@ -193,7 +194,7 @@ impl Connection {
         if polled < 0 { Err(self.library.error()) } else { Ok(()) }
     }
 
-    /// Whether nothing unexpected has arrived, above all an end of the connection.
+    /// Whether nothing unexpected has arrived, in particular the end of the connection.
     pub fn is_quiet(&self) -> bool {
         // SAFETY: the handle is open.
         let fd = unsafe { (self.library.aio_get_fd)(self.handle) };
@@ -209,7 +210,7 @@ impl Connection {
             return Err(if self.ask(|lib| lib.aio_is_ready) {
                 Failure::Refused(trouble)
             } else {
-                // Sending began, or the connection was cut before.
+                // Sending may have begun before the failure.
                 Failure::Unanswered(trouble)
             });
         };
@@ -268,7 +269,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // SAFETY: nobody uses the handle any more.
+        // SAFETY: nothing uses the handle any more.
         unsafe { (self.library.close)(self.handle) };
     }
 }

@@ -1,4 +1,4 @@
-//! Where the batches of an export are: after the claim, in whole units.
+//! The positions of the batches in an export: after the claim, in whole units.
 
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
-//! An export of an NBD server, over libnbd.
+//! An export of an NBD server, through libnbd.
 //!
 //! Batches are stored as in a file (see `file`), after the claim of the run (see `claim`), and are trimmed
 //! when they are deleted. A connection to a server that does not answer is dropped, and a new one is made
-//! (see `connection`). Several connections are used if the server says that all see the same data
+//! (see `connection`). Several connections are used if the server guarantees that all see the same data
 //! (multi-conn).
 //!
 //! Invariant: a request that was sent and not answered may still be executed at any time. Its units are not
-//! used again, since it could hit another batch; and the export is not free until the request can be
-//! considered dropped.
+//! reused, since it could overwrite another batch; and the export is not free until the request can no longer
+//! be executed.
 
 mod connection;
 mod extents;
@@ -43,13 +43,13 @@ pub struct NbdTier {
     longest: usize,
     size: u64,
     pool: Mutex<Pool>,
-    /// A connection was put back, or may be made.
+    /// A connection was put back, or a new one may be made.
     free: Condvar,
     kept: Mutex<Kept>,
     claim: Mutex<Claim>,
-    /// The export belongs to another run, or to nobody: nothing is written or trimmed any more.
+    /// The export belongs to another run, or to none. Nothing is written or trimmed any more.
     is_lost: AtomicBool,
-    /// A request was not answered, and may be executed after the end.
+    /// A request was not answered, and may be executed after the run.
     is_in_doubt: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ fn anothers() -> Trouble {
 }
 
 impl NbdTier {
-    /// Opens an export that nobody else uses, for that run.
+    /// Opens an otherwise unused export for that run.
     pub fn open(uri: &str, run: &str, terms: Terms) -> Result<Self, BadTarget> {
         let name = shown(uri);
         let bad = |why: &str| BadTarget(format!("{name}: {why}"));
@@ -123,7 +123,7 @@ impl NbdTier {
                     claim::STALE.as_secs()
                 )),
             }
-            // This counts looks, not time, since this process may be stopped in between.
+            // This counts checks, not time, since this process may be stopped in between.
             for _ in 0..claim::LOOKS {
                 let has_ended = claim::has_ended(&found);
                 if has_ended == Some(false) {
@@ -169,7 +169,7 @@ impl NbdTier {
         self.renew(&mut claim, false)
     }
 
-    /// Stops all writes to the export, which belongs to another run now.
+    /// Stops all writes to the export, which now belongs to another run.
     fn lose(&self) -> Trouble {
         self.is_lost.store(true, SeqCst);
         anothers()
@@ -182,7 +182,7 @@ impl NbdTier {
 
 impl Tier for NbdTier {
     fn put(&self, batch: u64, bytes: &[u8]) -> Result<(), Trouble> {
-        // If the claim has not been renewed for long, the export may belong to another run by now.
+        // If the claim has not been renewed for long, the export may meanwhile belong to another run.
         self.keep_claim(claim::UNSURE)?;
         let deadline = Instant::now() + self.deadline;
         let len = bytes.len() as u32;
@@ -195,7 +195,7 @@ impl Tier for NbdTier {
                 Ok(()) => break first,
                 // Try other units.
                 Err(Failure::Unanswered(_)) if may_repeat && Instant::now() < deadline => may_repeat = false,
-                // Units that can't be written would be the first to be taken again.
+                // Units that cannot be written would be the first to be taken again, so they are not freed.
                 Err(Failure::Unanswered(trouble) | Failure::Failed(trouble)) => return Err(trouble),
                 Err(Failure::Unsent(trouble) | Failure::Refused(trouble)) => {
                     locked(&self.kept).space.give_back(first, units(len));
@@ -223,7 +223,7 @@ impl Tier for NbdTier {
         Ok(())
     }
 
-    /// Adjacent batches are trimmed together. If the server can't be reached, the rest stays, and can be
+    /// Adjacent batches are trimmed together. If the server cannot be reached, the rest stays and can be
     /// deleted later.
     fn delete(&self, batches: &[u64]) -> Result<(), Trouble> {
         match self.keep_claim(claim::UNSURE) {
@@ -272,7 +272,7 @@ impl Tier for NbdTier {
         Ok(())
     }
 
-    /// This also renews the claim, which must not be lost while the run only probes.
+    /// A probe also renews the claim, which must not be lost while the run only probes.
     fn probe(&self) -> Result<(), Trouble> {
         self.keep_claim(Duration::ZERO)
     }
@@ -289,8 +289,8 @@ impl Tier for NbdTier {
         }
     }
 
-    /// Frees the export, unless a request may still be executed there: the next run waits for that if it
-    /// finds a claim.
+    /// Frees the export, unless a request may still be executed there; then the claim stays, for which the
+    /// next run waits.
     fn leave(&self) {
         if self.is_in_doubt.load(SeqCst) {
             self.is_lost.store(true, SeqCst);

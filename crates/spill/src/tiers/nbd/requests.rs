@@ -33,8 +33,8 @@ impl NbdTier {
     }
 
     /// Makes a request over a connection; a failure says whether it may still be executed. If the connection
-    /// was idle before and turns out to be cut, a request that may be executed twice is repeated over a new
-    /// one: the cut may have happened long ago.
+    /// was idle and turns out to be broken, perhaps since long ago, a request that may be executed twice is
+    /// repeated over a new one.
     pub(super) fn with<R>(
         &self,
         deadline: Instant,
@@ -57,7 +57,7 @@ impl NbdTier {
                 self.free.notify_one();
                 return result;
             }
-            // The idle connections are probably cut, too.
+            // The idle connections are probably broken, too.
             let idle = std::mem::take(&mut pool.idle);
             pool.made -= 1 + idle.len();
             drop(pool);
@@ -74,12 +74,12 @@ impl NbdTier {
         }
     }
 
-    /// A connection, and whether it has just been made.
+    /// A connection, and whether it is new.
     fn connection(&self, deadline: Instant) -> Result<(Connection, bool), Trouble> {
         let mut pool = locked(&self.pool);
         loop {
             if let Some(connection) = pool.idle.pop() {
-                // A connection that was cut while idle would accept a request and never answer.
+                // A connection that broke while idle would accept a request and never answer.
                 if connection.is_quiet() {
                     return Ok((connection, false));
                 }
@@ -100,7 +100,7 @@ impl NbdTier {
         drop(pool);
         let made = Connection::open(&self.uri, deadline).and_then(|connection| {
             let size = connection.size()?;
-            // A smaller export is another one, or its data are gone.
+            // A smaller export is a different one, or its data are gone.
             if size < self.size {
                 Err(format!("it has {size} bytes now and had {} before", self.size))
             } else {
@@ -114,7 +114,7 @@ impl NbdTier {
         })
     }
 
-    /// Writes whole units from byte `at` on. If that is not answered, nobody uses these units any more.
+    /// Writes whole units from byte `at` on. If that is not answered, the units are never used again.
     pub(super) fn write(&self, at: u64, padded: &[u8], deadline: Instant) -> Result<(), Failure> {
         self.is_ours().map_err(Failure::Unsent)?;
         self.with(deadline, false, |connection, deadline| {

@@ -5,11 +5,10 @@
 //!   memfold:RUN:trial      the same, once, before the first batch; expires after a minute
 //! ```
 //!
-//! A server that evicts keys to make room would lose batches, so `maxmemory-policy` has to be `noeviction`,
-//! which is its default. That is checked before the first batch, and again every few seconds, on each master
-//! of a cluster. Keys of batches never expire, and are removed when their batches are deleted. Their names
-//! contain the run, so that the keys of a run that was killed together with its supervisor can be found, see
-//! `runs`.
+//! A server that evicts keys to make room would lose batches, so `maxmemory-policy` must be `noeviction`, the
+//! default. This is checked before the first batch, and again every few seconds, on each master of a cluster.
+//! Keys of batches never expire, and are removed when their batches are deleted. Their names contain the run,
+//! so that the keys of a run that was killed together with its supervisor can be found (see `runs`).
 
 mod nodes;
 mod runs;
@@ -26,13 +25,13 @@ use self::runs::Runs;
 use super::display::shown;
 use super::{BadTarget, Room, Terms, Tier, Trouble, locked};
 
-/// How often to check that the server still keeps what it has.
+/// The interval between checks that the server does not evict keys.
 const LOOK: Duration = Duration::from_secs(5);
 /// Keys that one command removes.
 const UNLINKS: usize = 1024;
-/// Batches that are sent without waiting for answers in between.
+/// Batches that are sent without waiting for answers between them.
 const PIPELINED: usize = 4;
-/// How a server's refusal for lack of permission begins.
+/// The start of a server's error for lack of permission.
 const NO_RIGHT: &str = "NOPERM";
 
 /// See the module.
@@ -47,7 +46,7 @@ pub struct RedisTier {
     kept: Mutex<Kept>,
     looked: Mutex<Instant>,
     runs: Mutex<Runs>,
-    /// The last call had no answer.
+    /// The last call was not answered.
     is_away: AtomicBool,
 }
 
@@ -60,7 +59,7 @@ struct Kept {
 }
 
 impl RedisTier {
-    /// Opens a server, or a cluster of which some servers are named.
+    /// Opens a server, or a cluster of which the URLs name some servers.
     pub fn open(urls: &[String], run: &str, terms: Terms) -> Result<Self, BadTarget> {
         let nodes = Nodes::find(urls, terms.deadline)?;
         let tier = RedisTier {
@@ -82,9 +81,9 @@ impl RedisTier {
         Ok(tier)
     }
 
-    /// Tries every needed command once with a key, so that a lack of permission is reported before anything
-    /// relies on it. Other errors may pass, and are dealt with by puts. If the key may not be removed, it
-    /// expires.
+    /// Tries every needed command once with a trial key, so that a lack of permission is reported before
+    /// anything relies on the server. Other errors may be temporary, and puts handle them. If the key cannot
+    /// be removed, it expires.
     fn try_out(&self) -> Result<(), Trouble> {
         const TRIAL: &[u8] = b"trial";
         let key = format!("{}trial", self.prefix);
@@ -97,11 +96,11 @@ impl RedisTier {
                 .and_then(|()| {
                     link.ask::<Vec<u8>>(redis::cmd("GETRANGE").arg(&key).arg(0).arg(TRIAL.len() - 1))
                 });
-            // A server that does not answer is not waited for a second time.
+            // An unresponsive server is not waited for a second time.
             if !is_answered(&read) {
                 return read;
             }
-            // Also after something was refused.
+            // The key is removed even after a refusal.
             let gone = link.ask::<()>(redis::cmd("UNLINK").arg(&key));
             let taken_back = if is_answered(&gone) { runs.take_back(link) } else { Ok(()) };
             let all = read.and_then(|read| gone.and(taken_back).map(|()| read));
@@ -121,7 +120,7 @@ impl RedisTier {
         locked(&self.nodes).clone()
     }
 
-    /// Checks that all servers keep what they have.
+    /// Checks that no server evicts keys.
     fn look(&self) -> Result<(), Trouble> {
         if let Some(others) = self.nodes().look(self.deadline)? {
             *locked(&self.nodes) = Arc::new(others);
@@ -129,7 +128,7 @@ impl RedisTier {
         Ok(())
     }
 
-    /// Everything that has to be checked, and announced, before the first put.
+    /// Does all checks and announcements that must precede a put.
     fn be_ready(&self) -> Result<(), Trouble> {
         let mut looked = locked(&self.looked);
         if looked.elapsed() >= LOOK {
@@ -149,7 +148,7 @@ impl RedisTier {
     }
 
     /// Sends a command over a connection; a failed connection is not used again. A restarted server may have
-    /// closed an idle connection: then the command is sent once more.
+    /// closed an idle connection; then the command is sent again.
     fn ask<R: FromRedisValue>(&self, command: &Cmd) -> Result<R, Trouble> {
         self.with_link(|link| link.ask(command))
     }
@@ -191,7 +190,7 @@ impl RedisTier {
                 });
                 link.ask::<u64>(&command).map(drop)
             }
-            // Keys are on different servers: a command for each, sent together.
+            // Keys are on different servers, so there is a command for each, sent together.
             Link::Cluster(connection) => {
                 let mut commands = redis::cluster::cluster_pipe();
                 batches.iter().for_each(|batch| {
@@ -223,7 +222,7 @@ impl RedisTier {
         kept.bytes = kept.bytes + bytes as u64 - u64::from(before);
     }
 
-    /// Notes puts for which there was no answer, and which may still be executed.
+    /// Notes puts that were not answered and may still be executed.
     fn doubt(&self, batches: impl Iterator<Item = u64>, trouble: Trouble) -> Trouble {
         if matches!(trouble, Trouble::Away(_)) {
             locked(&self.kept).in_doubt.extend(batches);
@@ -231,7 +230,7 @@ impl RedisTier {
         trouble
     }
 
-    /// Sends several over one connection, and reads the answers afterwards.
+    /// Sends several batches over one connection, and reads the answers afterwards.
     fn pipeline(&self, batches: &[(u64, &[u8])]) -> Result<Vec<Result<(), Trouble>>, Trouble> {
         self.be_ready()?;
         self.has_room(batches.iter().map(|(_, bytes)| bytes.len()).sum())?;
@@ -279,7 +278,7 @@ impl Tier for RedisTier {
         self.pipeline(batches).unwrap_or_else(failed)
     }
 
-    /// In a cluster they are sent to different servers.
+    /// In a cluster, batches go to different servers.
     fn puts_at_once(&self) -> usize {
         if self.is_cluster { 1 } else { PIPELINED }
     }
@@ -316,7 +315,7 @@ impl Tier for RedisTier {
     fn tend(&self) -> Result<(), Trouble> {
         let mut runs = locked(&self.runs);
         let nodes = self.nodes();
-        // This run does not depend on that.
+        // Errors are ignored, since this run does not depend on the renewal.
         let _ = self.try_links(|link| runs.renew(link));
         if self.try_links(|link| runs.clean(link, &nodes, self.deadline)).is_err() {
             runs.give_up();
@@ -338,12 +337,12 @@ impl Tier for RedisTier {
             return;
         }
         let is_gone = kept.in_doubt.chunks(UNLINKS).all(|some| self.unlink(some).is_ok());
-        // A late command may be executed even after that: then the next run finds it.
+        // A late command may be executed even after this; the next run then finds its key.
         if is_gone && kept.batches.is_empty() && kept.in_doubt.is_empty() {
             let _ = self.with_link(|link| runs.take_back(link));
         } else if !runs.is_said_here() {
-            // The tier was passed on, but no other process took over: now it belongs to this process, which
-            // is about to end.
+            // The tier was passed on, but no other process took over. So it belongs to this process, which is
+            // about to end.
             let _ = self.with_link(|link| runs.say(link, false));
         }
     }
@@ -367,7 +366,7 @@ impl Drop for RedisTier {
     }
 }
 
-/// Whether a server has answered, even with a refusal.
+/// Whether a server has answered, if only with a refusal.
 fn is_answered<R>(result: &RedisResult<R>) -> bool {
     result.as_ref().err().is_none_or(|error| error.code().is_some())
 }

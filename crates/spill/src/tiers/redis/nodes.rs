@@ -14,14 +14,14 @@ pub enum Nodes {
     One(Client),
     Cluster {
         client: ClusterClient,
-        /// The servers that the user named, and after them all that the cluster named: a named one may end,
-        /// and another become master in its place.
+        /// The servers that the user named, followed by all that the cluster reports: a named server may end,
+        /// and another may become master in its place.
         urls: Vec<String>,
         named: usize,
     },
 }
 
-/// A connection to it.
+/// A connection to one of them.
 pub enum Link {
     One(Connection),
     Cluster(Box<ClusterConnection>),
@@ -37,7 +37,7 @@ impl Link {
 }
 
 impl Nodes {
-    /// Asks the servers what they are, until one answers.
+    /// Asks the servers for their properties, until one answers.
     pub fn find(urls: &[String], deadline: Duration) -> Result<Self, BadTarget> {
         let name = shown(urls.first().map_or("", String::as_str));
         let bad = |why: String| BadTarget(format!("{name}: {why}"));
@@ -69,7 +69,7 @@ impl Nodes {
         }
     }
 
-    /// The masters, each of which has keys of its own.
+    /// The masters, each of which has a part of the keys.
     pub fn masters(&self, deadline: Duration) -> Result<Vec<Client>, Trouble> {
         match self {
             Nodes::One(client) => Ok(vec![client.clone()]),
@@ -81,12 +81,12 @@ impl Nodes {
         }
     }
 
-    /// Checks that all servers keep what they have. Returns the nodes if they have changed.
+    /// Checks that no server evicts keys. Returns the nodes if they have changed.
     pub fn look(&self, deadline: Duration) -> Result<Option<Nodes>, Trouble> {
         match self {
             Nodes::One(client) => {
                 let said = said(client, deadline).map_err(trouble)?;
-                // It may become master again, or its name may soon belong to another.
+                // It may become master again, or its name may soon lead to another server.
                 if said.is_replica() {
                     return Err(Trouble::Away(
                         "it is a replica, which accepts no writes; name its master".into(),
@@ -99,7 +99,8 @@ impl Nodes {
                 for node in known.iter().filter(|node| node.is_master) {
                     let said =
                         client(&node.url).and_then(|client| said(&client, deadline)).map_err(trouble)?;
-                    // A server that has just become a replica takes nothing: the next check finds its master.
+                    // A server that has just become a replica accepts no writes; the next check finds its
+                    // master.
                     if !said.is_replica() {
                         said.keeps().map_err(|why| Trouble::Unfit(format!("{}: {why}", shown(&node.url))))?;
                     }
@@ -129,7 +130,7 @@ impl Said {
         self.of("role") == "slave"
     }
 
-    /// Whether it keeps what it is given; the error says why not.
+    /// Whether it keeps all keys; the error says why not.
     fn keeps(&self) -> Result<(), String> {
         let policy = self.of("maxmemory_policy");
         if policy == "noeviction" {
@@ -147,8 +148,8 @@ fn said(client: &Client, deadline: Duration) -> RedisResult<Said> {
     redis::cmd("INFO").query(&mut connect(client, deadline)?).map(Said)
 }
 
-/// A client that sends no more about itself than it has to: each answer at the start of a connection takes
-/// its own time, and nobody needs these.
+/// A client that sends no optional information about itself: each answer at the start of a connection takes
+/// time, and these answers are not needed.
 fn client(url: &str) -> RedisResult<Client> {
     let info = url.into_connection_info()?;
     let settings = info.redis_settings().clone().set_skip_set_lib_name();
@@ -164,7 +165,7 @@ fn cluster(urls: &[String], deadline: Duration) -> RedisResult<ClusterClient> {
         .build()
 }
 
-/// The setup of a connection (connect, password, database) must not take a deadline for each step.
+/// Connects within one deadline: the steps (connect, password, database) must not each take a deadline.
 pub fn connect(client: &Client, deadline: Duration) -> RedisResult<Connection> {
     let connection = client.get_connection_with_timeout(deadline / 3)?;
     connection.set_read_timeout(Some(deadline))?;
@@ -178,8 +179,8 @@ struct Known {
     is_master: bool,
 }
 
-/// The cluster's servers as reported by the first that answers: those that have not failed, with the user
-/// name and password that the user gave.
+/// The cluster's servers that have not failed, as reported by the first one that answers, with the user name
+/// and password that the user gave.
 fn known(urls: &[String], deadline: Duration) -> Result<Vec<Known>, Trouble> {
     let mut last = Trouble::Away("no server of the cluster answers".into());
     for url in urls {
@@ -207,7 +208,7 @@ fn known(urls: &[String], deadline: Duration) -> Result<Vec<Known>, Trouble> {
     Err(last)
 }
 
-/// A line of CLUSTER NODES, as `host` reported it.
+/// Parses a line of CLUSTER NODES that `host` reported.
 fn node(line: &str, who: &str, host: &str) -> Option<Known> {
     let mut words = line.split(' ').skip(1);
     let (address, flags) = (words.next()?, words.next()?);
@@ -215,7 +216,7 @@ fn node(line: &str, who: &str, host: &str) -> Option<Known> {
     if is("fail") || is("noaddr") || is("handshake") {
         return None;
     }
-    // ip:port@bus port, and perhaps a host name. A server that does not know its own address reports none.
+    // ip:port@bus port, and perhaps a host name. A server that does not know its own address leaves it empty.
     let (ip, port) = address.split('@').next()?.rsplit_once(':')?;
     let ip = if ip.is_empty() { host } else { ip };
     let ip = ip.trim_matches(['[', ']']);

@@ -6,9 +6,9 @@
 //! memfold:RUN:holder    the process that the run belongs to, see `holder`; expires a day after its last renewal
 //! ```
 //!
-//! A run has ended when its process has ended, or when its holder has expired, for example because its
-//! machine never came back. This is checked twice; in the time between, a run that has passed to another
-//! process announces that. Only then are its keys searched for.
+//! A run has ended when its process has ended, or when its holder key has expired, for example because its
+//! machine never came back. This is checked twice; between the checks, a run that has passed to another
+//! process announces that. Only then are the keys of the ended run searched for.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,12 @@ use super::is_answered;
 use super::nodes::{Link, Nodes, connect};
 
 const RUNS: &str = "memfold:runs";
-/// How often a holder is renewed, and how long it is valid.
+/// The interval at which a holder key is renewed, and how long it is valid.
 const RENEW: Duration = Duration::from_secs(60);
 const EXPIRES: Duration = Duration::from_secs(24 * 60 * 60);
-/// Time for a run to announce another process: a run probes a server that did not answer every ten seconds.
+/// The time for a run to announce its new process: a run probes an unresponsive server every ten seconds.
 const WHILE: Duration = Duration::from_secs(15);
-/// Keys that a server scans for one request, and requests in a row.
+/// The keys that a server scans for one request, and the number of consecutive requests.
 const KEYS: usize = 1000;
 const REQUESTS: usize = 8;
 
@@ -32,7 +32,7 @@ pub fn holder_of(run: &str) -> String {
     format!("memfold:{run}:holder")
 }
 
-/// What one run announces, and what it knows of others.
+/// The announcement of this run, and its knowledge of others.
 pub struct Runs {
     run: String,
     is_said: bool,
@@ -43,7 +43,7 @@ pub struct Runs {
 
 enum Others {
     Unknown,
-    /// These runs seemed to have ended at that time.
+    /// These runs seemed to have ended at this time.
     Over(Vec<String>, Instant),
     Removing {
         runs: Vec<String>,
@@ -72,7 +72,7 @@ impl Runs {
     pub fn say(&mut self, link: &mut Link, is_passed_on: bool) -> RedisResult<()> {
         let holder = Holder::this().filter(|_| !is_passed_on);
         let holder = holder.map_or_else(String::new, |holder| holder.to_string());
-        // In this order: a run in the set has a holder, unless it has ended.
+        // The order matters: a run in the set has a holder key, unless it has ended.
         let mut command = redis::cmd("SET");
         command.arg(holder_of(&self.run)).arg(holder).arg("EX").arg(EXPIRES.as_secs());
         link.ask::<()>(&command)?;
@@ -82,8 +82,8 @@ impl Runs {
         Ok(())
     }
 
-    /// Renews the announcement when it is due, even on a full server. Errors are ignored: it is valid for a
-    /// day.
+    /// Renews the announcement when it is due, even on a full server. Errors are ignored, since the
+    /// announcement is valid for a day.
     pub fn renew(&mut self, link: &mut Link) -> RedisResult<()> {
         let is_said_here = self.is_said_here();
         match &mut self.here {
@@ -97,18 +97,18 @@ impl Runs {
         if is_said_here && link.ask::<bool>(&command)? { Ok(()) } else { self.say(link, false) }
     }
 
-    /// This run has ended, and nothing of it is left.
+    /// Removes the announcement of this run, which has ended and left nothing behind.
     pub fn take_back(&mut self, link: &mut Link) -> RedisResult<()> {
         (self.is_said, self.here) = (false, None);
         forget(link, &self.run)
     }
 
-    /// Leaves ended runs to the next run.
+    /// Leaves cleaning up after ended runs to the next run.
     pub fn give_up(&mut self) {
         self.others = Others::Known;
     }
 
-    /// Does a part of the work for ended runs.
+    /// Does a part of the cleaning up after ended runs.
     pub fn clean(&mut self, link: &mut Link, nodes: &Nodes, deadline: Duration) -> RedisResult<()> {
         match &mut self.others {
             Others::Known => {}
@@ -120,7 +120,7 @@ impl Runs {
             }
             Others::Over(runs, since) if since.elapsed() >= WHILE => {
                 let runs = over(link, std::mem::take(runs))?;
-                // A server that can't be asked now is asked when the next run begins.
+                // A server that cannot be reached now is cleaned when the next run begins.
                 self.others = match nodes.masters(deadline) {
                     Ok(masters) if !runs.is_empty() => Others::Removing { runs, masters, cursor: 0 },
                     _ => Others::Known,
@@ -154,7 +154,7 @@ fn named(link: &mut Link) -> RedisResult<Vec<String>> {
     Ok(runs)
 }
 
-/// Those of the runs that have ended.
+/// The runs among these that have ended.
 fn over(link: &mut Link, runs: Vec<String>) -> RedisResult<Vec<String>> {
     let mut over = Vec::new();
     for run in runs {
@@ -170,7 +170,7 @@ fn over(link: &mut Link, runs: Vec<String>) -> RedisResult<Vec<String>> {
     Ok(over)
 }
 
-/// Does each part even if the other is refused.
+/// Removes a run's announcement; each part is tried even if the other is refused.
 fn forget(link: &mut Link, run: &str) -> RedisResult<()> {
     let unlinked = link.ask::<()>(redis::cmd("UNLINK").arg(holder_of(run)));
     if !is_answered(&unlinked) {
@@ -179,7 +179,7 @@ fn forget(link: &mut Link, run: &str) -> RedisResult<()> {
     link.ask::<()>(redis::cmd("SREM").arg(RUNS).arg(run)).and(unlinked)
 }
 
-/// Removes the keys of these runs from one server, continuing where it stopped last time. Returns 0 at the
+/// Removes the keys of these runs from one server, continuing at `cursor`. Returns the next cursor, 0 at the
 /// end.
 fn remove(master: &Client, runs: &[String], mut cursor: u64, deadline: Duration) -> RedisResult<u64> {
     let mut connection = connect(master, deadline)?;

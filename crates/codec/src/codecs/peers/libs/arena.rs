@@ -1,9 +1,9 @@
-//! Memory for C-like libraries that take an allocator: they get consecutive pieces of a scratch, none of
-//! which is freed before the call ends.
+//! An allocator for C-like libraries: it hands out consecutive pieces of a scratch, none of which is freed
+//! before the call ends.
 
 use core::ffi::c_void;
 
-/// What is left of the memory.
+/// The memory that is left.
 pub(super) struct Arena {
     next: *mut u8,
     left: usize,

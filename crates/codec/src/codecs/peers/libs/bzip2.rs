@@ -1,5 +1,5 @@
-//! `bzip2`: a whole bzip2 stream, by libbz2-rs, the port of the library to Rust.
-//! Its blocks of 100 to 900 kB are as small as the block allows.
+//! `bzip2`: a whole bzip2 stream, by libbz2-rs, the port of the library to Rust. The block size, 100 to 900
+//! kB, is the smallest that holds the whole block, if one does.
 
 use core::ffi::{c_int, c_void};
 
@@ -25,7 +25,7 @@ fn block_size(len: usize) -> usize {
     len.div_ceil(UNIT).clamp(1, 9)
 }
 
-/// As documented by the library: 400 kB and eight times a block; plus the rounding of its pieces.
+/// As the library documents it: 400 kB and eight times a block; plus the rounding of its pieces.
 fn compress_memory(len: usize) -> usize {
     (512 << 10) + 8 * UNIT * block_size(len)
 }

@@ -7,9 +7,9 @@
 //! +-----------------+---------+       +---------+
 //! ```
 //!
-//! The library asks for the memory of a context once, through a function that it is given and that cannot
-//! know for whom it allocates: so a thread-local variable holds the memory to hand out. A context has no
-//! other memory, so it is never freed.
+//! The library requests the memory of a context once, through a function that does not learn for which
+//! context it allocates. So a thread-local variable holds the memory to hand out. A context has no other
+//! memory, so it is never freed.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::{NonNull, null_mut};
@@ -42,11 +42,11 @@ macro_rules! levels {
 pub(crate) static LEVELS: [Deflate; 12] = levels![1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
 
 thread_local! {
-    /// Memory to hand out, and how much was asked for last.
+    /// The memory to hand out, and how much was requested last.
     static HANDED: Cell<(*mut u8, usize)> = const { Cell::new((null_mut(), 0)) };
 }
 
-// SAFETY: requires nothing of its caller; `unsafe` is part of the type that the library expects.
+// SAFETY: it requires nothing of its caller; `unsafe` is part of the type that the library expects.
 unsafe extern "C" fn hand_out(size: usize) -> *mut c_void {
     let (memory, there) = HANDED.replace((null_mut(), size));
     if size <= there { memory.cast() } else { null_mut() }
@@ -61,7 +61,8 @@ const OPTIONS: libdeflate_options = libdeflate_options {
     free_func: Some(free),
 };
 
-/// The result of `make` when it is handed `size` bytes of `memory`, and how much it asked for.
+/// Calls `make` while `size` bytes of `memory` can be handed out; returns its result, and how much it
+/// requested.
 fn with<T>(memory: *mut u8, size: usize, make: impl FnOnce() -> *mut T) -> (*mut T, usize) {
     HANDED.set((memory, size));
     let made = make();
@@ -70,7 +71,7 @@ fn with<T>(memory: *mut u8, size: usize, make: impl FnOnce() -> *mut T) -> (*mut
 
 impl Deflate {
     fn make(&self, memory: *mut u8, size: usize) -> (*mut libdeflate_compressor, usize) {
-        // SAFETY: the options are complete, and everything that they name lives for ever.
+        // SAFETY: the options are complete, and everything that they refer to lives for ever.
         with(memory, size, || unsafe { libdeflate_alloc_compressor_ex(self.level, &OPTIONS) })
     }
 
@@ -85,7 +86,7 @@ impl Deflate {
 }
 
 fn make_decompressor(memory: *mut u8, size: usize) -> (*mut libdeflate_decompressor, usize) {
-    // SAFETY: the options are complete, and everything that they name lives for ever.
+    // SAFETY: the options are complete, and everything that they refer to lives for ever.
     with(memory, size, || unsafe { libdeflate_alloc_decompressor_ex(&OPTIONS) })
 }
 
@@ -102,7 +103,7 @@ impl Codec for Deflate {
         if len == 0 {
             return 0;
         }
-        // SAFETY: without a compressor it computes a bound for all levels.
+        // SAFETY: without a compressor the function computes a bound for all levels.
         unsafe { libdeflate_deflate_compress_bound(null_mut(), len) }
     }
 

@@ -1,5 +1,5 @@
-//! `lzo`: the LZO1X format, by the crate `lzokay`, which looks for long matches; the
-//! fast compressor of the original library makes larger blocks in less time.
+//! `lzo`: the LZO1X format, by the crate `lzokay`, which looks for long matches. The fast compressor of the
+//! original library takes less time, and its results are larger.
 
 use lzokay::compress::{Dict, compress_no_alloc, compress_worst_size};
 use lzokay::decompress::decompress;
@@ -49,10 +49,10 @@ impl Codec for Lzo {
         }
         let memory = scratch.bytes(self.compress_scratch(src.len()));
         let (dictionary, staging) = memory.split_at_mut(DICTIONARY);
-        // Its previous content must change nothing.
+        // The result must not depend on its previous content.
         dictionary.fill(0);
-        // SAFETY: of the size of a dictionary, aligned to 64, and borrowed exclusively; it consists of
-        // integers, for which zeros are valid.
+        // SAFETY: the bytes have the size of a dictionary, are aligned to 64, and are borrowed exclusively; a
+        // dictionary consists of integers, for which zeros are valid.
         let dictionary = unsafe { &mut *dictionary.as_mut_ptr().cast::<Dict>() };
         staged(dst, staging, (room, bound, threshold), |to| compress_no_alloc(src, to, dictionary).ok())
     }

@@ -1,5 +1,5 @@
-//! Codecs of libraries, available only if the crate is built with their features: well-known ones to compare
-//! with. The preload library does without them.
+//! Well-known libraries to compare with, available only if the crate is built with their features. The
+//! preload library does without them.
 
 #[cfg(any(feature = "bzip2", feature = "xz"))]
 mod arena;

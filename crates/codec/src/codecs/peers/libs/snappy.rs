@@ -1,5 +1,5 @@
-//! `snappy`: by the crate `snap`. Its encoder keeps a hash table from call to call,
-//! one for each thread, which it allocates itself.
+//! `snappy`, by the crate `snap`. Its encoder keeps a hash table between calls, one for each thread, which it
+//! allocates itself.
 
 use std::cell::RefCell;
 use std::thread_local;

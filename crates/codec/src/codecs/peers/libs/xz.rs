@@ -1,6 +1,6 @@
 //! `xz:LEVEL`: LZMA2, by liblzma, without xz's container. The dictionary is as long as the block, whose
-//! length the reader knows. All large memory is in the scratch; the library may still call `malloc` now and
-//! then.
+//! length the reader knows. All large memory is in the scratch; the library may still call `malloc` for small
+//! pieces.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
@@ -33,7 +33,7 @@ pub(crate) static LEVELS: [Xz; 10] = levels![0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 /// `LZMA_DICT_SIZE_MIN`.
 const SMALLEST: usize = 4096;
 
-/// What the arena loses to alignment, piece by piece, and a reserve.
+/// A reserve, and what the arena loses to the alignment of pieces.
 const SPARE: usize = 64 << 10;
 
 extern "C" fn alloc(opaque: *mut c_void, count: usize, size: usize) -> *mut c_void {
@@ -51,7 +51,7 @@ impl Xz {
     /// The library's options for blocks of `len` bytes.
     fn options(&self, len: usize) -> lzma_options_lzma {
         let mut options = MaybeUninit::<lzma_options_lzma>::zeroed();
-        // SAFETY: fills the options, which are integers and pointers and may be zero.
+        // SAFETY: the call fills the options, which are integers and pointers and may be zero.
         let mut options = unsafe {
             let unknown = lzma_lzma_preset(options.as_mut_ptr(), self.level);
             assert!(unknown == 0, "xz has the levels 0 to 9");
@@ -79,7 +79,7 @@ impl Codec for Xz {
         CodecId::XZ
     }
 
-    /// Incompressible data are stored with three bytes for each 64 KiB; then comes the end marker.
+    /// Incompressible data are stored with three bytes for each 64 KiB, and an end marker.
     fn bound(&self, len: usize) -> usize {
         if len == 0 { 0 } else { len.saturating_add(6 * len.div_ceil(32 << 10) + 16) }
     }
@@ -88,7 +88,7 @@ impl Codec for Xz {
         if len == 0 {
             return 0;
         }
-        // SAFETY: reads the options, which live on this stack.
+        // SAFETY: the call reads the options, which live on this stack.
         let memory = unsafe { lzma_raw_encoder_memusage(filters(&mut self.options(len)).as_ptr()) };
         self.bound(len).next_multiple_of(Scratch::ALIGN) + memory as usize + SPARE
     }
@@ -97,7 +97,7 @@ impl Codec for Xz {
         if len == 0 {
             return 0;
         }
-        // SAFETY: reads the options, which live on this stack.
+        // SAFETY: the call reads the options, which live on this stack.
         let memory = unsafe { lzma_raw_decoder_memusage(filters(&mut self.options(len)).as_ptr()) };
         memory as usize + SPARE
     }

@@ -15,10 +15,10 @@
 //!              half one                       half two
 //! ```
 //!
-//! A half stands for a number of literal words, followed by a number of words copied from `distance` words
-//! back (16 bits, little endian). Either number may be zero; the distance is 0 if nothing is copied. The form
-//! ends when all whole words of the block are decoded; the rest of the block, less than a word, follows
-//! unchanged. The author's format has the block's length in front; here the caller knows it.
+//! A half describes a number of literal words, then a number of words copied from `distance` words back (16
+//! bits, little endian). Either number may be zero; the distance is 0 if nothing is copied. The form ends
+//! when all whole words of the block are decoded; the rest of the block, less than a word, follows unchanged.
+//! The author's format has the block's length in front; here the caller knows it.
 
 use crate::bytes::{self, Out};
 use crate::scratch::parts::{Parts, part};
@@ -174,7 +174,7 @@ fn copy_back(dst: &mut [u8], mut at: usize, distance: usize, mut len: usize) {
     if distance == 0 {
         return;
     }
-    // The existing bytes repeat; each round doubles their number.
+    // The existing bytes are repeated; each round doubles their number.
     let from = at - distance;
     while len > 0 {
         let now = len.min(at - from);

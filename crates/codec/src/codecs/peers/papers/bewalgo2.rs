@@ -15,8 +15,8 @@
 //! Codes have two bytes if the block has at most 512 words, 4 KiB; all are little endian. They end when all
 //! words of the block are decoded; there are as many distinct words as the largest number requires, and the
 //! tail is less than a word. The original looks words up in an AVL tree; the hash table here gives the same
-//! numbers, and is several times faster. It also works from the end of the block to its beginning, and has a
-//! header.
+//! numbers, and is several times faster. The original also works from the end of the block to its beginning,
+//! and has a header.
 
 use crate::bytes::{self, Out};
 use crate::scratch::parts::{Parts, part};
@@ -90,7 +90,7 @@ fn table_size(words: usize) -> usize {
 struct Numbers<'a> {
     words: &'a mut [u64],
     len: usize,
-    /// One more than the number of a word, at its hash or after it.
+    /// An open-addressed hash table of words: their numbers plus one.
     table: &'a mut [u32],
     shift: u32,
 }

@@ -1,5 +1,5 @@
-//! `lzrw1a`: R. Williams' LZRW1-A (1991), with which the CRAMES paper compares its own. LZ77 with one
-//! candidate for each position: the last one looked up whose three bytes have the same hash.
+//! `lzrw1a`: R. Williams' LZRW1-A (1991), with which the CRAMES paper compares its own codec. It is LZ77 with
+//! one candidate for each position: the last looked-up position whose three bytes have the same hash.
 //!
 //! ```text
 //! | 0 | block                                   if the groups would be longer

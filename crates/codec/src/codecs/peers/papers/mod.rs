@@ -1,4 +1,4 @@
-//! Small codecs that papers and the Linux kernel describe, implemented anew: no library offers them.
+//! Small codecs that papers and the Linux kernel describe, reimplemented because no library offers them.
 //!
 //! | codec | whence |
 //! | --- | --- |

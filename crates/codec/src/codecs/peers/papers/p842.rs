@@ -15,9 +15,9 @@
 //! ```
 //!
 //! Bytes are filled from the highest bit on, and numbers are written highest bit first. An index refers to a
-//! piece of 8, 4 or 2 bytes in the data before these eight bytes. It is the piece's position, counted in pieces
-//! of that size, modulo 256, 512 and 256, so it has 8, 9 and 8 bits. The checksum that the kernel appends is
-//! left out: the owner of the block has one.
+//! piece of 8, 4 or 2 bytes in the data before these eight bytes. It is the piece's position, counted in
+//! pieces of that size, modulo 256, 512 and 256, so it has 8, 9 and 8 bits. The checksum that the kernel
+//! appends is left out, since the owner of the block has one.
 
 use crate::bytes::{self, Out};
 use crate::scratch::parts::{Parts, part};
@@ -108,7 +108,7 @@ impl Seen<'_> {
         &mut self.table[(piece.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - TABLE_BITS)) as usize]
     }
 
-    /// The index of a piece, if it occurs before `at`, the position of the eight bytes that it belongs to.
+    /// The index of an equal piece before `at`, the position of the eight bytes that contain the piece.
     #[inline(always)]
     fn find(&mut self, piece: u64, src: &[u8], at: usize) -> Option<u64> {
         let place = (*self.slot(piece) as usize).checked_sub(1)?;
@@ -128,7 +128,7 @@ impl Step for Code842 {
         "842"
     }
 
-    /// Five bits more for each eight bytes; the codes for a tail and the end take two bytes more.
+    /// Five additional bits for each eight bytes; the codes for a tail and the end take two more bytes.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add((len / 8 * 5).div_ceil(8) + 2)
     }

@@ -62,7 +62,7 @@ fn word(values: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([values[at], values[at + 1], values[at + 2], values[at + 3]])
 }
 
-/// Whole groups of codes into exactly as many bytes as they take.
+/// Packs whole groups of codes into exactly as many bytes as they take.
 pub(crate) fn pack_codes(values: &[u8], packed: &mut [u8]) {
     for (group, to) in values.chunks_exact(CODES).zip(packed.chunks_exact_mut(4)) {
         let merged = word(group, 0) | word(group, 4) << 2 | word(group, 8) << 4 | word(group, 12) << 6;
@@ -80,7 +80,7 @@ pub(crate) fn unpack_codes(packed: &[u8], values: &mut [u8]) {
     }
 }
 
-/// Whole groups of indices into exactly as many bytes as they take.
+/// Packs whole groups of indices into exactly as many bytes as they take.
 pub(crate) fn pack_indices(values: &[u8], packed: &mut [u8]) {
     for (group, to) in values.chunks_exact(INDICES).zip(packed.chunks_exact_mut(4)) {
         to.copy_from_slice(&(word(group, 0) | word(group, 4) << 4).to_le_bytes());

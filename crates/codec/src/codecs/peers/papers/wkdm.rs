@@ -1,5 +1,5 @@
 //! `wkdm`: the compressor of P. Wilson and S. Kaplan (The Case for Compressed Caching in Virtual Memory
-//! Systems, 1999), which macOS took up. A word of 32 bits is zero, or is in a direct-mapped dictionary of 16
+//! Systems, 1999), which macOS adopted. A word of 32 bits is zero, or is in a direct-mapped dictionary of 16
 //! words, or shares its 22 high bits with one of these, or is missing there.
 //!
 //! ```text
@@ -10,8 +10,9 @@
 //! ```
 //!
 //! The areas are those of the original, in its order. Its header (where each area begins) is left out, since
-//! that follows from the tags; if the length is no multiple of four, the last bytes follow unchanged. The
-//! hash table is made like the original's, but with another generator. docs/formats/wkdm.md has every byte.
+//! that follows from the tags; if the length is not a multiple of four, the last bytes follow unchanged. The
+//! hash table is made like the original's, but with another random number generator. docs/formats/wkdm.md has
+//! every byte.
 
 use super::pack::{self, Values};
 use crate::bytes::{self, Out};
@@ -124,7 +125,7 @@ impl Step for Wkdm {
             out.put((a | b << LOW | c << (2 * LOW)).to_le_bytes())?;
         }
         out.put_all(tail)?;
-        // Padding that would require data if it stood for words: so a block of another length is detected.
+        // As words, the padding would require data, so a block of another length is detected.
         pack::pack_codes(tags.padded(pack::CODES, MISS), &mut out.all()[..tags_size]);
         Some(out.len())
     }

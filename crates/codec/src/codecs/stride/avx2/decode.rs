@@ -46,7 +46,7 @@ pub(super) fn look_up(
             let pair = |low: *const u8, high: *const u8| {
                 _mm_unpacklo_epi64(_mm_loadl_epi64(low.cast()), _mm_loadl_epi64(high.cast()))
             };
-            // Places that nothing is spread to hold zeros, and the table has a zero for an escape.
+            // Places to which nothing is spread hold zeros, and the table has a zero for an escape.
             let spread = _mm_add_epi8(pair(SPREAD[low].as_ptr(), SPREAD[high].as_ptr()), second);
             let given = pair(masks[escapes..escapes + 8].as_ptr(), masks[between..between + 8].as_ptr());
             let new_masks = _mm_or_si128(_mm_shuffle_epi8(given, spread), _mm_shuffle_epi8(mask_of, codes));
@@ -68,8 +68,8 @@ pub(super) fn look_up(
 /// Byte j has bit j.
 const PLACES: i64 = 0x8040_2010_0804_0201_u64 as i64;
 
-/// 0xFF for each of 32 bits that is set: those of the bytes of `four` that
-/// `which` picks for eight bytes each.
+/// 0xFF for each set bit of 32. For each group of eight, `which` picks the byte of `four` that holds the
+/// bits.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn chosen(four: __m256i, which: __m256i) -> __m256i {
@@ -77,7 +77,7 @@ fn chosen(four: __m256i, which: __m256i) -> __m256i {
     _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(four, which), place), place)
 }
 
-/// How many of `chosen` there are up to and including each byte of each half, as negative numbers.
+/// For each byte of each half, how many of `chosen` there are up to and including it, as a negative number.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn ranks(chosen: __m256i) -> __m256i {
@@ -93,7 +93,7 @@ fn ranks(chosen: __m256i) -> __m256i {
 /// Sixteen bytes from one place and sixteen from another.
 ///
 /// # Safety
-/// They must be there.
+/// Both must be readable.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 unsafe fn two(first: *const u8, second: *const u8) -> __m256i {
@@ -107,7 +107,7 @@ pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) -> bool {
     assert!(bytes.len() >= 64);
     let (mut from, mut zeros) = (0, 0);
     row.fill(0);
-    // Mostly as many as the row is long.
+    // The words that hold stored bytes: mostly as many as the row is long.
     let words = (64 - which.leading_zeros()).div_ceil(8) as usize;
     for (row, mask) in row.chunks_exact_mut(8).zip(which.to_le_bytes()).take(words) {
         // SAFETY: at most 56 bytes come before the eight that are read; eight are written.
@@ -116,7 +116,7 @@ pub(super) fn restore(which: u64, bytes: &[u8], row: &mut BitRow) -> bool {
             let bytes = _mm_loadl_epi64(bytes.as_ptr().add(from).cast());
             let restored = _mm_shuffle_epi8(bytes, spread);
             _mm_storel_epi64(row.as_mut_ptr().cast(), restored);
-            // A zero where the control does not ask for one.
+            // A zero where the control does not select zero.
             let zero = _mm_cmpeq_epi8(restored, _mm_setzero_si128());
             zeros |= _mm_movemask_epi8(_mm_andnot_si128(spread, zero)) & 0xFF;
         }
@@ -252,7 +252,7 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
         };
         let masks: &[u8; 8] = work.masks[8 * g..][..8].try_into().expect("eight bytes");
         let counts = u64::from_le_bytes(work.counts[8 * g..][..8].try_into().expect("eight bytes"));
-        // Byte j becomes the literals up to word j.
+        // Byte j becomes the number of literals up to word j.
         let sums = counts.wrapping_mul(0x0101_0101_0101_0101);
         let start = |words: u32| literals + usize::from((sums >> (8 * words - 8)) as u8);
         let starts = [literals, start(2), start(4), start(6)];
@@ -344,8 +344,8 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
                 let known = _mm_loadl_epi64(work.misses.as_ptr().add(misses).cast());
                 let symbols = _mm_blendv_epi8(_mm_shuffle_epi8(known, spread), guesses, spread);
                 _mm_storel_epi64(row.add(8 + 4 * g).cast(), symbols);
-                // Word by word: bytes that were just written are forwarded quickly only if one write wrote
-                // them.
+                // The reference is read word by word: recently written bytes are forwarded quickly only if a
+                // single write wrote all of them.
                 let pair = |at: usize| {
                     let from = from.add(at);
                     _mm_unpacklo_epi64(
@@ -375,7 +375,7 @@ fn rebuild_guessed(dst: &mut [u8], at: usize, granules: usize, work: &mut Decomp
                 literals = after_c + counts[3];
                 let spread = _mm256_set_m128i(_mm_unpacklo_epi64(sc, sd), _mm_unpacklo_epi64(sa, sb));
                 let new = _mm256_set_m128i(_mm_unpacklo_epi64(lc, ld), _mm_unpacklo_epi64(la, lb));
-                // NONE has its highest bit set: there the start remains.
+                // NONE has its highest bit set, so the start remains there.
                 let made = _mm256_blendv_epi8(new, start, spread);
                 _mm256_storeu_si256(base.add(here).cast(), made);
             }

@@ -71,7 +71,7 @@ pub(super) fn code(
     assert!(count <= WORDS);
     let table = Sets::new(table);
     let byte = _mm_set1_epi16(0xFF);
-    // 0xFF for each escape that starts from the reference.
+    // 0xFF for each escape whose word starts from the reference.
     let mut from_reference = [0_u8; WORDS + 32];
     let mut escapes = 0;
     for i in (0..count).step_by(16) {
@@ -97,7 +97,7 @@ pub(super) fn code(
             }
         }
     }
-    // The gathering left zeros after the last one.
+    // There are zeros after the last escape.
     let bytes = from_reference[..escapes.next_multiple_of(32)].chunks_exact(32);
     for (to, bytes) in flags.chunks_exact_mut(4).zip(bytes) {
         // SAFETY: reads 32 bytes.
@@ -107,8 +107,8 @@ pub(super) fn code(
     escapes
 }
 
-/// A table of symbols as sets: for each value of the lower four bits of a mask,
-/// the codes whose masks have it, for each of the upper four, and for bit 8.
+/// A table of symbols as sets of codes: for each value of a mask's lower four bits, the codes whose masks
+/// have it; the same for the upper four bits, and for bit 8.
 struct Sets {
     /// Codes 0-7 and 8-15, a bit each.
     low: [__m128i; 2],
@@ -226,7 +226,7 @@ pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
             let bit = all & all.wrapping_neg();
             all ^= bit;
             if more & bit == 0 {
-                // The lowest of those with exactly that count, as many as are wanted.
+                // Of those with exactly that count, the lowest ones, as many as are wanted.
                 if wanted == 0 {
                     continue;
                 }
@@ -261,8 +261,8 @@ pub(super) fn split(
     let table = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(common.as_ptr().cast()) });
     let (mut with, mut without) = (0, 0);
     for i in (0..count).step_by(32) {
-        // SAFETY: all rows have room for 64 bytes after `count`, and neither `with` nor `without` is more
-        // than that before the last round ends.
+        // SAFETY: all rows have room for 64 bytes after `count`, and neither `with` nor `without` exceeds it
+        // before the last round ends.
         unsafe {
             let bytes = _mm256_loadu_si256(literals.as_ptr().add(i).cast());
             let flipped = _mm256_xor_si256(bytes, flip);

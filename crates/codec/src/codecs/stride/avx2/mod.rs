@@ -1,6 +1,6 @@
 //! The loops with AVX2: 32 bytes at a time. AVX2 has no instruction that compresses or expands bytes under a
 //! mask; a shuffle with a control from a table does it for the eight bytes of a word. (BMI2 has `pext` and
-//! `pdep` for that, which are slow on some processors that have AVX2.)
+//! `pdep` for this, but they are slow on some processors that have AVX2.)
 
 mod decode;
 mod encode;
@@ -21,8 +21,8 @@ use super::kernels::{
 use super::scratch::{Choice, Compressor, Decompressor};
 use crate::{Compressed, Malformed};
 
-/// The proof that the processor has the instructions of these loops: only functions that are compiled for it
-/// make one.
+/// The proof that the processor has the instructions of these loops: only functions compiled for them create
+/// one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Avx2(());
 

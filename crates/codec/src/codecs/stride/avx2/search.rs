@@ -19,8 +19,8 @@ pub(super) fn ones(bytes: __m256i) -> __m256i {
     _mm256_add_epi8(low, high)
 }
 
-/// Granules that are searched together: the data written for the first of them have left the processor's
-/// store buffer when they are read again.
+/// The number of granules searched together. It is large enough that the data written for the first of them
+/// have left the processor's store buffer when they are read again.
 const BATCH: usize = 8;
 
 /// For each granule of a batch, the bytes that differ with each distance.
@@ -105,7 +105,7 @@ fn search_narrow(src: &[u8], at: usize, granules: usize, distances: &[u16], choi
                 _mm256_madd_epi16(_mm256_maddubs_epi16(least, single), pairs)
             };
             let second = if distances.len() > 8 { costs(8) } else { _mm256_set1_epi32(0x7FFF) };
-            // Packing works on halves, so bring the quarters into order.
+            // Packing works on halves, so put the quarters in order.
             let costs = _mm256_permute4x64_epi64::<0xD8>(_mm256_packus_epi32(costs(0), second));
             last = winner(least(costs) & there_are, last);
             choice.index[1 + g] = last as u8;
@@ -128,7 +128,7 @@ fn search_wide(src: &[u8], at: usize, granules: usize, distances: &[u16], choice
         let [low, high] = [0, 1].map(|half| _mm256_movemask_epi8(_mm256_cmpeq_epi8(a[half], b[half])) as u32);
         u64::from(low) | u64::from(high) << 32
     };
-    // SAFETY: contract of the closure: 64 bytes from `from` on must be there.
+    // SAFETY: callers of the closure guarantee that 64 bytes from `from` on are readable.
     let read = |from: *const u8| unsafe {
         [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast())]
     };
@@ -192,7 +192,7 @@ pub(super) fn symbols(words: usize, choice: &mut Choice) {
             let mask = _mm256_blendv_epi8(nonzero, differs, better);
             _mm256_storeu_si256(choice.mask.as_mut_ptr().add(i).cast(), mask);
             let flags = _mm256_and_si256(better, _mm256_set1_epi8(1));
-            // Interleaving works on halves, so bring the quarters into order.
+            // Interleaving works on halves, so put the quarters in order.
             let (mask, flags) =
                 (_mm256_permute4x64_epi64::<0xD8>(mask), _mm256_permute4x64_epi64::<0xD8>(flags));
             let to = choice.symbols.as_mut_ptr().add(4 + i);

@@ -1,4 +1,4 @@
-//! Which places of a segment ask for the last occurrence of their bytes.
+//! Which places of a segment look up the last occurrence of their bytes.
 
 use core::arch::x86_64::*;
 

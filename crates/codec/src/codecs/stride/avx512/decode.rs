@@ -31,7 +31,8 @@ pub(super) fn look_up(
     let flag_of = _mm512_broadcast_i32x4(_mm_movm_epi8(flag_of));
     let (mut escapes, mut wrong) = (0, 0);
     for i in (0..count).step_by(64) {
-        // SAFETY: the row of codes has 64 bytes after `count`; those rows are written where 64 have room.
+        // SAFETY: the row of codes has 64 bytes after `count`; the other rows are written where they have
+        // room for 64.
         unsafe {
             let codes = _mm512_loadu_si512(codes.as_ptr().add(i).cast());
             let here = low(count - i);
@@ -108,7 +109,7 @@ pub(super) fn join(
     let common = _mm512_broadcast_i32x4(unsafe { _mm_loadu_si128(common.as_ptr().cast()) });
     let (mut with, mut without) = (0, 0);
     for i in (0..count).step_by(64) {
-        // SAFETY: the rows have room for 64 bytes after `count`, and `with` is not more than that before the
+        // SAFETY: the rows have room for 64 bytes after `count`, and `with` does not exceed it before the
         // last round ends.
         unsafe {
             let has = u64::from_le_bytes(bits[i / 8..][..8].try_into().expect("eight bytes"));
@@ -165,8 +166,9 @@ fn interleave(words: usize, work: &mut Decompressor) {
     }
 }
 
-/// A reference is read as the two granules that it touches, each as it was written, since only then are bytes
-/// that were just written forwarded quickly. These numbers select where the reference begins.
+/// A reference is read as the two granules that it touches, each in the way in which it was written: only
+/// then are recently written bytes forwarded quickly. These numbers select the position at which the
+/// reference begins.
 static PICKS: [u8; 2 * WIDE_GRANULE] = {
     let mut picks = [0; 2 * WIDE_GRANULE];
     let mut i = 0;
@@ -217,8 +219,8 @@ fn rebuild_wide(dst: &mut [u8], at: usize, granules: usize, work: &mut Decompres
             let second = _mm512_loadu_si512(apart(from.add(SIZE)).cast());
             let picks = _mm512_loadu_si512(PICKS.as_ptr().add(picks).cast());
             let next = _mm512_loadu_si512(work.literals.as_ptr().add(literals).cast());
-            // The literals are placed before the reference is available: so the dependency from granule to
-            // granule is short.
+            // Placing the literals does not need the reference, which keeps the dependency from granule to
+            // granule short.
             let placed = _mm512_maskz_expand_epi8(mask, next);
             let there = _mm512_maskz_permutex2var_epi8(kept, first, picks, second);
             _mm512_storeu_si512(base.add(here).cast(), _mm512_or_si512(placed, there));

@@ -75,7 +75,7 @@ pub(super) fn code(
     }
     let mut escapes = 0;
     for i in (0..count).step_by(64) {
-        // SAFETY: reads 64 misses, of which the row has 512 and 32 more: the second half is left out if it
+        // SAFETY: reads 64 misses, of which the row has 512 and 32 more: the second half is skipped if it
         // would begin after them.
         let halves = unsafe {
             let from = misses.as_ptr().add(i);
@@ -154,7 +154,7 @@ pub(super) fn common(counts: &[u16; 256], total: usize) -> [u8; 16] {
     let mut all = [0; 4];
     for (i, counts) in rows.into_iter().enumerate() {
         let mut just = _mm512_cmpeq_epu16_mask(counts, edge);
-        // The lowest of those with exactly that count, as many as are wanted.
+        // Of those with exactly that count, the lowest ones, as many as are wanted.
         just = _pdep_u32(low(wanted as usize) as u32, just);
         wanted -= just.count_ones();
         all[i / 2] |= u64::from(just | _mm512_cmpgt_epu16_mask(counts, edge)) << (32 * (i % 2));
@@ -221,7 +221,7 @@ pub(super) fn pack(codes: &Literals, count: usize, out: &mut [u8]) {
     assert!(count + 64 <= codes.len() && count.div_ceil(2) + 64 <= out.len());
     let half = count.div_ceil(2);
     for i in (0..half).step_by(64) {
-        // SAFETY: reads the codes that there are; `out` has room for one vector after them.
+        // SAFETY: reads only existing codes; `out` has room for one vector after them.
         unsafe {
             let from = codes.as_ptr();
             let first = _mm512_maskz_loadu_epi8(low(half - i), from.add(i).cast());

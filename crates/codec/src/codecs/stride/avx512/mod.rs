@@ -1,4 +1,4 @@
-//! The loops with AVX-512: 64 bytes at a time, VBMI2 instructions compress and expand bytes under a mask.
+//! The loops with AVX-512: 64 bytes at a time. VBMI2 instructions compress and expand bytes under a mask.
 
 mod decode;
 mod encode;
@@ -19,8 +19,8 @@ use super::kernels::{
 use super::scratch::{Choice, Compressor, Decompressor};
 use crate::{Compressed, Malformed};
 
-/// The proof that the processor has the instructions of these loops: only functions that are compiled for it
-/// make one.
+/// The proof that the processor has the instructions of these loops: only functions compiled for them create
+/// one.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Avx512(());
 

@@ -7,8 +7,8 @@ use super::super::kernels::{BitRow, Literals};
 use super::super::scratch::Choice;
 use super::low;
 
-/// Lines that are searched together: the data written for the first of them have left the processor's store
-/// buffer when they are read again.
+/// The number of lines searched together. It is large enough that the data written for the first of them have
+/// left the processor's store buffer when they are read again.
 const BATCH: usize = 8;
 
 /// For each line of a batch, the bytes that differ with each distance.
@@ -104,8 +104,8 @@ fn search_lines<const IS_WIDE: bool>(
             };
             let first = costs(0);
             let second = if distances.len() > 8 { costs(8) } else { [_mm_set1_epi16(-1); 2] };
-            // Without a branch, which would be unpredictable. (The second half of the last line may be no
-            // granule: its result is not used.)
+            // Without a branch, which would be unpredictable. (The second half of the last line may not be a
+            // granule; its result is not used.)
             let halves = if IS_WIDE { 1 } else { 2 };
             for half in 0..halves {
                 let least = _mm_minpos_epu16(_mm_min_epu16(first[half], second[half]));

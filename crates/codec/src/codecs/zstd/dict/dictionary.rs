@@ -8,9 +8,9 @@
 //! at most 64 KiB      27 KiB                         40 KiB and more, by level
 //! ```
 //!
-//! All of it is in memory that is allocated when a dictionary is made, so its size is known, and the library
-//! allocates nothing. Tables refer to the content and are read-only from then on, so any number of threads
-//! may share them.
+//! All of it is in memory that is allocated when the dictionary is made, so its size is known, and the
+//! library allocates nothing. From then on the content and the tables, which refer to it, are read-only, so
+//! any number of threads may share them.
 
 use core::ffi::c_int;
 use core::ptr::NonNull;
@@ -27,11 +27,10 @@ use crate::codecs::zstd::{Zstd, decompress_context, is_one_frame, must, result};
 use crate::scratch::Kept;
 use crate::{Codec, CodecId, Malformed, Scratch, ScratchBuf};
 
-/// The sizes that dictionaries are made in.
+/// The sizes of dictionaries.
 pub(super) const SIZES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
 
-/// The library estimates parameters of a dictionary as if blocks had this size; it does the same if asked for
-/// none.
+/// The library chooses a dictionary's parameters as if blocks had this size; this is also its own default.
 const TYPICAL_BLOCK: u64 = 513;
 
 /// The part that decoding needs.
@@ -61,7 +60,7 @@ impl Dictionary {
         let size = unsafe { zstd_sys::ZSTD_estimateDDictSize(0, ZSTD_dictLoadMethod_e::ZSTD_dlm_byRef) };
         let mut memory = ScratchBuf::with_size(size);
         let room = memory.scratch().take(size);
-        // SAFETY: `room` has `size` bytes, aligned to 64, which nobody else uses before `memory` is dropped,
+        // SAFETY: `room` has `size` bytes, aligned to 64, which nothing else uses before `memory` is dropped,
         // nor `content`. Any content is checked before it is used.
         let tables = unsafe {
             zstd_sys::ZSTD_initStaticDDict(
@@ -139,7 +138,7 @@ fn parameters(level: i32, class: usize) -> ZSTD_compressionParameters {
 fn context_size(level: i32, class: usize, len: usize) -> usize {
     // SAFETY: all only compute with numbers.
     let size = unsafe {
-        // The library uses the window of its default level, whatever the dictionary's is.
+        // The library uses the window of its default level, not that of the dictionary.
         let window = zstd_sys::ZSTD_getCParams(0, len as u64, 0).windowLog;
         let mut parameters = zstd_sys::ZSTD_adjustCParams(parameters(level, class), len as u64, 0);
         parameters.windowLog = window;
@@ -167,7 +166,7 @@ impl Encoder {
             unsafe { zstd_sys::ZSTD_estimateCDictSize_advanced(content.len(), parameters, by_reference) };
         let mut memory = ScratchBuf::with_size(size);
         let room = memory.scratch().take(size);
-        // SAFETY: `room` has `size` bytes, aligned to 64, which nobody else uses before `memory` is dropped;
+        // SAFETY: `room` has `size` bytes, aligned to 64, which nothing else uses before `memory` is dropped;
         // the content lives as long, since the dictionary does.
         let tables = unsafe {
             zstd_sys::ZSTD_initStaticCDict(
@@ -215,7 +214,7 @@ impl Encoder {
         };
         let (out, context) = scratch.keep(kept, size, set_up);
         let context: *mut ZSTD_CCtx = context.as_ptr().cast();
-        // SAFETY: the context is set up for this length. It is told of the tables for each block, and they
+        // SAFETY: the context is set up for this length. It gets the tables anew for each block, and they
         // outlive the call, so it never uses those of a dropped dictionary. `out` has `bound` bytes before
         // the context.
         let size = unsafe {

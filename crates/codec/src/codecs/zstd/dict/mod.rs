@@ -8,10 +8,10 @@
 //!   form: version | frame   --decompress--> table of versions, which lives as long as its owner says
 //! ```
 //!
-//! A small block has little to learn from: most of what an entropy coder has to say about it, and what LZ
-//! could refer to, is the same in the next block. A dictionary says it once. It is worth its memory only for
-//! data like those that it was made from, so all decisions are based on **fresh** blocks: a round of blocks
-//! is compressed with and without a dictionary before it is used to train one.
+//! A small block contains little to learn from, but adjacent blocks share most of their statistics and of the
+//! strings that LZ could refer to. A dictionary stores these once. It is worth its memory only for data like
+//! those that it was made from, so all decisions are based on **fresh** blocks: a round of blocks is
+//! compressed with and without a dictionary before it is used to train one.
 //!
 //! # Ownership
 //!
@@ -22,15 +22,16 @@
 //!   longer used to compress, and when their workload is dropped, until **the owner of the blocks** declares
 //!   that no block refers to one any more: [`Dictionaries::release`]. A workload has at most
 //!   [`MOST_VERSIONS`] unreleased versions, and then adopts no more.
-//! - [`Dictionaries::maintain`] decides and trains. A thread that may allocate and has some ten milliseconds
-//!   calls it from time to time. If none does, the codec is `zstd` with one byte more for each block.
+//! - [`Dictionaries::maintain`] decides and trains. A thread that may allocate and can spare some ten
+//!   milliseconds calls it from time to time. If none does, the codec is `zstd` with one more byte for each
+//!   block.
 //!
 //! Invariants:
 //!
-//! - A number stands for one dictionary for ever; a form that refers to an unknown one is refused. So a form
-//!   never decodes with another dictionary than the one that made it.
+//! - A version stands for one dictionary for ever; a form that refers to an unknown version is refused. So a
+//!   form never decodes with another dictionary than the one that made it.
 //! - `compress` and `decompress` allocate nothing. `compress` never waits: while the dictionary is being
-//!   changed, it does without one.
+//!   replaced, it uses none.
 //! - The memory of a workload is bounded, see [`Dictionaries::memory`].
 
 mod dictionary;
@@ -100,9 +101,9 @@ impl Dictionaries {
         self.plain.level()
     }
 
-    /// Decides, by the blocks that were compressed since the last call, whether to adopt or drop a
-    /// dictionary, and trains if that may help. `kept` is how many bytes of blocks, uncompressed, the owner
-    /// keeps: a dictionary must save more on these than it takes itself.
+    /// Decides, by the blocks compressed since the last call, whether to adopt or drop a dictionary, and
+    /// trains if that may help. `kept` is how many uncompressed bytes of blocks the owner keeps: a dictionary
+    /// must save more on these than it takes itself.
     ///
     /// The first call only announces that there will be more: from then on blocks are collected.
     pub fn maintain(&self, kept: u64) -> Step {
@@ -119,9 +120,9 @@ impl Dictionaries {
         self.trainer().versions().map(|there| Version::of(there)).collect()
     }
 
-    /// Forgets a version to which no block refers any more; not the current one. A block whose compression
-    /// began while it was current counts as referring to it until its form is discarded. From now on, forms
-    /// that refer to it nevertheless are refused. `false` if it does not belong to this workload, or is
+    /// Forgets a version to which no block refers any more; it must not be the current one. A block whose
+    /// compression began while it was current counts as referring to it until its form is discarded. From now
+    /// on, forms that still refer to it are refused. `false` if it does not belong to this workload, or is
     /// current.
     pub fn release(&self, version: u32) -> bool {
         let mut trainer = self.trainer();
@@ -159,7 +160,7 @@ impl Dictionaries {
         self.current.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
     }
 
-    /// Waits for blocks that are being compressed right now.
+    /// Replaces the current dictionary. Waits for blocks that are being compressed.
     fn set_current(&self, encoder: Option<Encoder>) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let old = core::mem::replace(&mut *current, encoder);
@@ -191,8 +192,8 @@ pub fn dictionary(version: u32) -> Option<Vec<u8>> {
 }
 
 /// Makes another process's dictionary readable under its version, for the rest of this process's life.
-/// `false` if these bytes are no dictionary, or if that version stands for another one in this process, or
-/// did before it was released: then blocks that refer to it cannot be read here.
+/// `false` if these bytes are not a dictionary, or if this process uses or has used that version for another
+/// one: then blocks that refer to it cannot be read here.
 pub fn load(version: u32, dictionary: &[u8]) -> bool {
     version != form::NONE
         && Dictionary::new(version, dictionary).is_some_and(|there| table::add(Arc::new(there)))

@@ -1,8 +1,8 @@
 //! Blocks that compressing threads leave for training.
 //!
-//! A fixed amount of memory holds a uniform sample of all blocks between two rounds: the first ones fill it,
-//! and the n-th block after that replaces another with a probability that falls like 1/n. No thread waits:
-//! one that finds another at work does not leave its block.
+//! A fixed amount of memory holds a uniform sample of all blocks between two rounds (reservoir sampling): the
+//! first blocks fill it, and the n-th block replaces another with a probability that falls like 1/n. No
+//! thread waits: one that finds another at work does not leave its block.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::vec::Vec;
 /// Bytes of the blocks of a round.
 pub(super) const ROUND: usize = 256 << 10;
 
-/// Longer blocks have enough content of their own, so that a dictionary does not matter.
+/// Longer blocks have enough content of their own; a dictionary hardly helps.
 const LONGEST: usize = 16 << 10;
 
 /// Blocks in sequence.
@@ -96,7 +96,7 @@ impl Blocks {
     }
 }
 
-/// The place where blocks are left.
+/// The place where compressing threads leave blocks.
 #[derive(Debug)]
 pub(super) struct Samples {
     /// Whether they are wanted.
@@ -139,8 +139,8 @@ impl Samples {
         }
     }
 
-    /// Takes the blocks of this round in exchange for an empty set, and begins the next round; nothing if
-    /// there are not enough. Blocks are wanted from the first call on.
+    /// Takes the blocks of this round in exchange for an empty set, and begins the next round. If there are
+    /// not enough, it returns the empty set as an error. Blocks are collected from the first call on.
     pub(super) fn take(&self, empty: Blocks, enough: usize) -> Result<Blocks, Blocks> {
         let mut blocks = self.blocks.lock().unwrap_or_else(PoisonError::into_inner);
         if self.wanted.load(Relaxed) && blocks.bytes.len() < enough {

@@ -1,7 +1,7 @@
 //! The dictionaries of the process by their versions, for decoding any form.
 //!
-//! A version is a number that is given once. When a dictionary is removed its number stays unused: a form
-//! that refers to it is refused, and can never be read with another dictionary than the one that made it.
+//! A version is a number that is assigned once. When a dictionary is removed, its number stays unused: a form
+//! that refers to it is refused, and is never read with another dictionary than the one that made it.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -42,7 +42,8 @@ pub(super) fn likely_next() -> u32 {
 pub(super) fn add(dictionary: Arc<Dictionary>) -> bool {
     let version = dictionary.version;
     let next = |next: u32| (next != 0 && next <= version).then(|| version.wrapping_add(1));
-    // If this one was loaded, later versions follow it. If nothing has to change, that is fine.
+    // If this dictionary was loaded, new versions start after its own. An error only means that nothing has
+    // to change.
     let _ = NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);
     match table.there.binary_search_by_key(&version, |there| there.version) {
@@ -62,7 +63,7 @@ pub(super) fn with<R>(version: u32, work: impl FnOnce(&Dictionary) -> R) -> Opti
     Some(work(&table.there[place]))
 }
 
-/// Removes a version. Waits for threads that are reading a block with any dictionary, but only for that
+/// Removes a version. Waits for each thread that is decoding a block with any dictionary, but only for that
 /// block.
 pub(super) fn remove(version: u32) -> bool {
     let mut table = TABLE.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Training, by the library's fast cover algorithm. This is the only place where it allocates.
+//! Training, by the library's fast cover algorithm. Only here does the library allocate.
 
 use core::ffi::c_uint;
 use std::sync::{Mutex, PoisonError};

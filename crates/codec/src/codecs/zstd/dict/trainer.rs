@@ -1,10 +1,10 @@
 //! Decides, round by round, which dictionary a workload has.
 //!
-//! The **gain** of a dictionary on a round is what it saves on these blocks; forms count including their
-//! versions, and blocks that do not compress count in full. Its **cost** is twice the memory that it takes
-//! while blocks may refer to it: content and decoder tables. It is adopted if the gain exceeds the cost,
-//! after scaling from the round to the dictionary's share of everything that the owner keeps: one part for
-//! each existing version. An adopted one has that cost already; so it is used as long as it saves anything.
+//! The **gain** of a dictionary on a round is what it saves on these blocks. Forms count with their versions,
+//! and blocks that do not compress count in full. Its **cost** is twice the memory that it takes while blocks
+//! may refer to it: content and decoder tables. It is adopted if the gain exceeds the cost, after scaling
+//! from the round to the dictionary's share of everything that the owner keeps: one part for each existing
+//! version. The cost of an adopted dictionary is already paid, so it is used as long as it saves anything.
 
 use std::sync::Arc;
 use std::vec;
@@ -29,7 +29,7 @@ const ENOUGH: usize = ROUND / 2;
 /// A saving below one in this many of the bytes of forms counts as nothing.
 const NOTHING: usize = 256;
 
-/// The most rounds between two trainings that did not help.
+/// The most rounds between two training attempts that did not help.
 const LONGEST_WAIT: u32 = 64;
 
 /// The result of [`Dictionaries::maintain`].
@@ -37,7 +37,7 @@ const LONGEST_WAIT: u32 = 64;
 pub enum Step {
     /// There are not enough fresh blocks yet.
     Waiting,
-    /// Fresh blocks were examined, and nothing has to change.
+    /// Fresh blocks were examined, and nothing changes.
     Kept,
     /// This version is in use from now on: a new dictionary, or an earlier one that suits again.
     Adopted(u32),
@@ -55,9 +55,9 @@ pub(super) struct Trainer {
     versions: Vec<Arc<Dictionary>>,
     /// The recent record of the current dictionary.
     lately: Tally,
-    /// The part that it saved when it was adopted, in 1024ths.
+    /// The share that it saved when it was adopted, in 1024ths.
     at_first: u64,
-    /// Rounds since the last training, and how many there should be.
+    /// Rounds since the last training, and after how many the next one is due.
     since: u32,
     wait: u32,
 }
@@ -74,7 +74,7 @@ impl Tally {
         *self = Tally { plain: self.plain / 2 + plain as u64, with: self.with / 2 + with as u64 };
     }
 
-    /// The part that is saved, in 1024ths.
+    /// The share that is saved, in 1024ths.
     fn saved(self) -> u64 {
         self.plain.saturating_sub(self.with) * 1024 / self.plain.max(1)
     }
@@ -168,7 +168,7 @@ impl Trainer {
         dropped.map_or(Step::Kept, Step::Dropped)
     }
 
-    /// Versions that are not in use are candidates, too: data may become again what they were.
+    /// Versions that are not in use are candidates, too: the data may return to what they were.
     fn recall(&mut self, workload: &Dictionaries, current: Option<u32>, dropped: Option<u32>) {
         let idle = self.versions.iter().filter(|there| ![current, dropped].contains(&Some(there.version)));
         self.candidates.extend(idle.filter_map(|there| Encoder::new(there.clone(), workload.level())));
@@ -185,12 +185,12 @@ impl Trainer {
         let judged = self.candidates.drain(..).filter_map(|candidate| {
             let size = bench.size(fresh, Some(&candidate));
             let saved = baseline.checked_sub(size).filter(|saved| saved * NOTHING > baseline)?;
-            // Blocks that were compressed with older versions keep their forms: a new version can only be for
-            // its share of all blocks.
+            // Blocks that were compressed with older versions keep their forms: a new version serves only its
+            // share of all blocks.
             let share = kept / (1 + self.versions.len() as u64);
             let scaled = saved as u128 * u128::from(share) / fresh.bytes().len() as u128;
-            // An older version takes its memory in any case. The best of several candidates on this round is
-            // less good on others, hence the factor of two.
+            // An older version takes its memory in any case. The best of several candidates on this round
+            // will do worse on other rounds, hence the factor of two.
             let is_new = candidate.version() == form::NONE;
             let cost = if is_new { 2 * candidate.dictionary().memory() } else { 0 };
             let worth = scaled.checked_sub(cost as u128 + 1)?;
@@ -199,7 +199,8 @@ impl Trainer {
         judged.max_by_key(|(worth, ..)| *worth).map(|(_, candidate, size)| (candidate, size))
     }
 
-    /// Gives a new candidate a version, under which every decoder can find it before it is used.
+    /// Gives a new candidate a version and enters it in the table, so that every decoder can find it before
+    /// it is used.
     fn adopt(&mut self, workload: &Dictionaries, candidate: Encoder) -> Option<u32> {
         if candidate.version() != form::NONE {
             let version = candidate.version();
@@ -220,7 +221,8 @@ impl Trainer {
         Some(version)
     }
 
-    /// Takes the blocks into the pool, and trains on it if the data have changed, or now and then.
+    /// Takes the blocks into the pool, and trains on it if the data have changed, and otherwise from time to
+    /// time.
     fn learn(&mut self, workload: &Dictionaries, fresh: &Blocks, changed: bool) {
         self.pool.make_room(fresh.bytes().len(), fresh.len());
         for block in fresh.iter() {
@@ -228,7 +230,7 @@ impl Trainer {
         }
         let worse = workload.current().is_some() && self.lately.saved() * 4 < self.at_first * 3;
         if changed || worse {
-            // Only the latest blocks are of the new kind, but more of them come with each round.
+            // Only the latest blocks are of the new kind, but each round brings more of them.
             self.wait = 1;
             // If training does not help, this is the new normal.
             self.at_first = self.lately.saved();

@@ -1,12 +1,12 @@
-//! Streams of bits, the first in the lowest bit of the first byte.
+//! Streams of bits; the first bit is the lowest of the first byte.
 
 use super::LONGEST;
 
-/// Entries of the reading table, by the next bits: length, then byte. A length of 0 means that no code begins
-/// with these bits.
+/// The decoding table, indexed by the next bits. An entry is a length and a byte; a length of 0 means that no
+/// code begins with these bits.
 pub(super) type Table = [u16; 1 << LONGEST];
 
-/// The number of codes that a full buffer of 56 bits holds at least.
+/// The number of codes that 56 loaded bits are sure to hold.
 const SURE: usize = 56 / LONGEST as usize;
 
 pub(super) struct Writer<'a> {
@@ -16,7 +16,7 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes into bytes, which the codes will fill exactly.
+    /// A writer into bytes that the codes will fill exactly.
     pub(super) fn new(out: &'a mut [u8]) -> Self {
         Writer { out, buffer: 0, bits: 0 }
     }
@@ -86,8 +86,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next byte, from loaded bits. If there is no such code it is an arbitrary byte, and no bits are
-    /// used.
+    /// The next byte, from loaded bits. If no code matches, it is an arbitrary byte and no bits are consumed.
     #[inline(always)]
     fn next(&mut self, table: &Table) -> u8 {
         let entry = table[(self.buffer & ((1 << LONGEST) - 1)) as usize];
@@ -107,14 +106,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether all bits were used, except for less than a byte of zeros, and no others.
+    /// Whether exactly the bits of the stream were consumed, up to less than a byte of zeros.
     pub(super) fn is_at_end(&self) -> bool {
         let used = (8 * self.at).wrapping_sub(self.bits as usize);
         used.div_ceil(8) == self.src.len() && self.buffer & ((1 << (8 * self.src.len() - used)) - 1) == 0
     }
 }
 
-/// Fills the beginnings of all four, while none of them has ended; the rest of each is in its place then.
+/// Fills the beginnings of all four in parallel, as far as the shortest allows, and leaves the unfilled rest
+/// of each in `to`.
 pub(super) fn read_side_by_side(readers: &mut [Reader<'_>; 4], to: &mut [&mut [u8]; 4], table: &Table) {
     let [a, b, c, d] = readers;
     let rounds = to.iter().map(|to| to.len()).min().unwrap_or(0) / SURE;

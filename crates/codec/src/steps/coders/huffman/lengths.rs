@@ -8,11 +8,11 @@ use crate::bytes::Out;
 /// The length of each byte's code, 0 for bytes that do not occur.
 pub(super) struct Lengths(pub [u8; 256]);
 
-/// The total to share, in codes of the longest length.
+/// The code space, in codes of the longest length.
 const ALL: u32 = 1 << LONGEST;
 
 impl Lengths {
-    /// The best lengths, or nearly, for these counts, of which at least two are not zero.
+    /// The optimal lengths, or nearly, for these counts, of which at least two are not zero.
     pub(super) fn of(counts: &[u32; 256]) -> Self {
         // Count, then byte: rare ones first.
         let mut sorted = [0_u64; 256];
@@ -118,8 +118,8 @@ impl Lengths {
         Ok((Lengths(lengths), &src[used.div_ceil(2)..]))
     }
 
-    /// The first code of each length, for all lengths. Codes are as long as the longest here, so that they
-    /// count up evenly. `Malformed` if there are too many.
+    /// The first code of each length, left-aligned to the longest length, so that codes of all lengths count
+    /// up in one sequence. `Malformed` if the lengths need too many codes.
     fn firsts(&self) -> Result<[u32; LONGEST as usize + 1], Malformed> {
         let mut counts = [0_u32; LONGEST as usize + 1];
         for &length in &self.0 {
@@ -148,7 +148,7 @@ impl Lengths {
         codes
     }
 
-    /// Fills the reading table.
+    /// Fills the decoding table.
     pub(super) fn fill(&self, table: &mut Table) -> Result<(), Malformed> {
         let mut next = self.firsts()?;
         table.fill(0);
@@ -196,8 +196,8 @@ fn depths(leaves: &[u64], depths: &mut [u8]) {
     depths.copy_from_slice(&depth[..len]);
 }
 
-/// Cuts lengths, rare bytes first, to the longest allowed, and makes others longer until all codes fit; then
-/// gives back the surplus.
+/// Limits lengths to the longest allowed, and lengthens others, rare bytes first, until all codes fit; then
+/// shortens codes with the code space left over.
 fn shorten(lengths: &mut [u8]) {
     let share = |length: u8| ALL >> length;
     let mut used = 0;

@@ -1,6 +1,5 @@
-//! `lagdelta:W`: each word minus the one a **lag** before it, which is found for each block: the length of a
-//! record, or of a row of a grid. If that is better, it is done twice: the result is then the second
-//! difference at that lag.
+//! `lagdelta:W`: each word minus the one a **lag** before it. The lag is found for each block: the length of
+//! a record, or of a row of a grid. If second differences at that lag are smaller, it takes those.
 //!
 //! ```text
 //!   bits 0-14   15
@@ -10,8 +9,8 @@
 //!  2 bytes, little endian
 //! ```
 //!
-//! A lag of 0 means that the words are unchanged. The words before the first count as zero. How the lag is
-//! found is free to change; see [`search`].
+//! A lag of 0 means that the words are unchanged. The words before the first count as zero. The way in which
+//! the lag is found may change; see [`search`].
 
 mod search;
 
@@ -173,7 +172,7 @@ mod tests {
         let step = LagDelta::<W>;
         for len in (0..200).chain([1000, 4096, 4099]) {
             for period in [0, 3, 24, 27 * 8] {
-                // Records that count up, or noise.
+                // Records with counters, or noise.
                 let block: Vec<u8> = (0..len)
                     .map(|i| {
                         if period == 0 {

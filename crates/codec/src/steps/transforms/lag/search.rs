@@ -1,9 +1,9 @@
-//! Finding the lag of a block: all lags up to [`LAGS`] are judged by some words spread over the block, and
-//! the best of them, with first and second differences, by many more. The shorter the differences, the better
-//! the lag.
+//! Finds the lag of a block. All lags up to [`LAGS`] are judged by a few words spread over the block, and the
+//! best of them, with first and second differences, by many more. The shorter the differences, the better the
+//! lag.
 //!
 //! Words are taken eight at a time from consecutive places, so that the compiler vectorises the loops;
-//! AVX-512 has an instruction for the length of eight numbers at once.
+//! AVX-512 has an instruction that computes the lengths of eight numbers at once.
 
 use super::Lag;
 use crate::cpu::{Path, path};
@@ -24,8 +24,8 @@ const MANY: usize = 64;
 /// How many of the lags are judged by more runs.
 const FINALISTS: usize = 4;
 
-/// The lag with the shortest differences; 0 if none makes them shorter than the words are. It is less than
-/// half the number of words.
+/// The lag with the shortest differences; 0 if no lag makes them shorter than the words themselves. It is
+/// less than half the number of words.
 pub(super) fn find<T: Word>(src: &[u8]) -> Lag {
     #[cfg(target_arch = "x86_64")]
     match path() {
@@ -54,7 +54,8 @@ unsafe fn find_avx512<T: Word>(src: &[u8]) -> Lag {
     find_each::<T, true>(src)
 }
 
-/// `WIDE`: a run costs next to nothing, so checking in between whether a lag is hopeless does not pay.
+/// If `WIDE`, a run costs next to nothing, so it does not pay to check between runs whether a lag is
+/// hopeless.
 #[inline(always)]
 fn find_each<T: Word, const WIDE: bool>(src: &[u8]) -> Lag {
     let none = Lag { words: 0, twice: false };
@@ -75,7 +76,7 @@ fn find_each<T: Word, const WIDE: bool>(src: &[u8]) -> Lag {
                 break;
             }
         }
-        // A short lag is worth no more, but of two equally good ones it is the likelier.
+        // A short lag compresses no better, but of two equally good ones it is the likelier.
         if sum(&bits) < best[FINALISTS - 1].0 {
             best[FINALISTS - 1] = (sum(&bits), lag);
             best.sort_unstable();
@@ -108,7 +109,7 @@ struct Places {
 }
 
 impl Places {
-    /// At most `most` runs, from one word to another. There must be room for at least one.
+    /// At most `most` runs between two words. There must be room for at least one.
     #[inline(always)]
     fn new(from: usize, to: usize, most: usize) -> Self {
         Places { from, room: to - from - RUN, runs: most.min((to - from) / RUN) }

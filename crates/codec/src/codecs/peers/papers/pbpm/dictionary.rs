@@ -1,8 +1,8 @@
 //! The dictionary: 16 recent words, in eight sets of two.
 //!
 //! The third byte of a word selects its set, by a table of 256 random sets. A new word replaces the older
-//! word of its set: the one that was inserted, or matched exactly, longer ago. Encoder and decoder do the
-//! same in the same order, so only indices are stored.
+//! word of its set: the one that was inserted or matched exactly longer ago. Encoder and decoder make the
+//! same updates in the same order, so only indices are stored.
 //!
 //! ```text
 //! index   0   1   2   3   4   5        14  15
@@ -37,7 +37,7 @@ const fn sets() -> [u8; 256] {
     sets
 }
 
-/// How a word matches one of the dictionary, and the index of that.
+/// How a word matches one of the dictionary, and the index of that one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Match {
     Full(u8),
@@ -69,7 +69,7 @@ impl Dictionary {
     pub(crate) fn find(&self, word: u32) -> Match {
         let index = 2 * Self::set(word);
         let differ = [self.words[index] ^ word, self.words[index + 1] ^ word];
-        // The word that matches in more of its high bits is never worse.
+        // The word that agrees in more high bits is never the worse match.
         let which = usize::from(differ[1] < differ[0]);
         let (best, index) = (differ[which], (index + which) as u8);
         match best {
@@ -80,8 +80,7 @@ impl Dictionary {
         }
     }
 
-    /// Whether one of the words that it could match has at least the same third byte: no code stands for
-    /// that.
+    /// Whether a word of its set has the same third byte, whatever the others; no code stands for that.
     pub(crate) fn has_third_byte(&self, word: u32) -> bool {
         let index = 2 * Self::set(word);
         self.words[index..index + 2].iter().any(|there| (there ^ word) & 0xFF_0000 == 0)

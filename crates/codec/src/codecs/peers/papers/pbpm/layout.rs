@@ -16,13 +16,13 @@
 //! The length of `codes` (first halves) follows from the block's length; `second` are the second halves, as
 //! many as there are `LONG` codes. All other lengths follow from these two, and together they must make up
 //! the whole form. The longest tape is written at a fixed place, after the codes, and the others are
-//! appended, as in the paper. At the end all of that is moved to make room for the second halves, which the
-//! paper would append too: so a truncated form is always detected.
+//! appended, as in the paper. At the end all of it is moved to make room for the second halves, which the
+//! paper would append too. This way a truncated form is always detected.
 
 use super::super::pack::{INDICES, Values, indices_size, pack_indices};
 use crate::bytes::Out;
 
-/// The numbers of each sort.
+/// How many items of each kind there are.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Data of four bytes.
@@ -229,7 +229,7 @@ impl<'a> Reader<'a> for TapesReader<'a> {
 }
 
 /// One tape of aligned words, each of which holds data of one size. A word begun with bytes or pairs is
-/// filled further while later ones are written; its unused rest stays zero.
+/// filled further even after later words have been begun; its unused rest stays zero.
 pub(crate) struct Word;
 
 impl Layout for Word {

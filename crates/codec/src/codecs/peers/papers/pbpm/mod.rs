@@ -1,6 +1,6 @@
 //! `pbpm`, `pbpm:tapes`, `pbpm:word`: pattern-based partial match, as L. Yang, R. Dick, H. Lekatsas and S.
-//! Chakradhar published it for CRAMES (ACM TECS 9, 2010). A word of 32 bits is a frequent pattern, or similar
-//! to one of 16 recent words, or stored itself.
+//! Chakradhar published it for CRAMES (ACM TECS 9, 2010). A word of 32 bits is coded as a frequent pattern,
+//! by similarity to one of 16 recent words, or as it is.
 //!
 //! | code | pattern | what follows | bits |
 //! | --- | --- | --- | --- |
@@ -12,14 +12,14 @@
 //! | 1110 | mmmx: the low byte differs | index, one byte | 16 |
 //! | 1111 | zxzx: two bytes, each under a zero | two bytes | 20 |
 //!
-//! Codes, indices and data go to tapes of their own. The second half of a code of four bits has its own tape
-//! as well, so that all are two bits wide and can be packed many at a time ([`pack`]). The three codecs
+//! Codes, indices and data go to tapes of their own. The second halves of four-bit codes have their own tape
+//! as well, so that all codes are two bits wide and can be packed many at a time ([`pack`]). The three codecs
 //! differ in the layout of the data ([`layout`]); docs/formats/pbpm.md has every byte.
 //!
 //! Where the paper leaves a choice: all words are little endian; the *third byte* is the one that holds bits
 //! 16 to 23 (of the paper's patterns only `xmxx` shows it); the dictionary starts as zeros; an exact match
-//! makes an entry the younger one (the paper wants the benefits of LRU; it is worth 2 %); and a partial match
-//! is searched for in both entries of a set, longest first.
+//! makes an entry the younger one (the paper asks for LRU, which saves 2 %); and a partial match is searched
+//! for in both entries of a set, longest first.
 
 mod dictionary;
 mod layout;
@@ -61,8 +61,8 @@ impl<L: Layout> Step for Pbpm<L> {
         L::NAME
     }
 
-    /// Two bits more for each word if all are `xxxx`. The other tapes never take more than they save, except
-    /// for the padding of their last groups and words.
+    /// Two additional bits for each word if all are `xxxx`. The other tapes never take more than they save,
+    /// except for the padding of their last groups and words.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add(pack::codes_size(len / 4) + 16)
     }
@@ -137,7 +137,7 @@ impl<L: Layout> Step for Pbpm<L> {
         }
         dst.copy_within(codes..end, codes + moved);
         pack::pack_codes(second.padded(pack::CODES, 0), &mut dst[codes..codes + moved]);
-        // Padding that would require data if it stood for words: so a block of another length is detected.
+        // As words, the padding would require data, so a block of another length is detected.
         pack::pack_codes(first.padded(pack::CODES, XXXX), &mut dst[..codes]);
         let end = end + moved;
         dst[end..end + tail.len()].copy_from_slice(tail);

@@ -16,7 +16,7 @@ pub const BEFORE: [u32; 3] = [0xFFFF_FFFF, 0xFFFF_FF00, 0xFF00_FF00];
 #[allow(missing_docs)]
 pub const AFTER: [u32; 5] = [0xFFFF_0000, 0xFF00_0000, 0x00FF_FFFF, 0x0000_FFFF, 0];
 
-/// How many words have which pattern, with the dictionary of `pbpm`: 16 words in sets of two, empty at the
+/// The number of words of each pattern, with the dictionary of `pbpm`: 16 words in sets of two, empty at the
 /// start of each page.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Patterns {
@@ -48,7 +48,7 @@ impl Patterns {
         }
     }
 
-    /// Words in all.
+    /// The total number of words.
     pub fn words(&self) -> u64 {
         self.counts.iter().sum()
     }
