@@ -6,6 +6,7 @@
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
+use std::fmt;
 use std::ops::{Range, RangeBounds};
 use std::vec::Vec;
 
@@ -14,6 +15,46 @@ use super::order::{Compare, Natural, Ordered};
 use super::slabs::Making;
 use super::{Owned, SlabList};
 use crate::heap::Error;
+
+/// Why a list could not be converted, and the list, which still has all its elements.
+///
+/// Where the list is not needed any more, `?` makes an [`Error`] of it.
+pub struct Unconverted<L> {
+    list: L,
+    error: Error,
+}
+
+impl<L> Unconverted<L> {
+    /// The error.
+    pub fn error(&self) -> Error {
+        self.error
+    }
+
+    /// The list as it was.
+    pub fn into_list(self) -> L {
+        self.list
+    }
+}
+
+impl<L> From<Unconverted<L>> for Error {
+    fn from(unconverted: Unconverted<L>) -> Self {
+        unconverted.error
+    }
+}
+
+impl<L> fmt::Debug for Unconverted<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unconverted").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<L> fmt::Display for Unconverted<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the list could not be converted: {}", self.error)
+    }
+}
+
+impl<L> std::error::Error for Unconverted<L> {}
 
 /// Bytes of elements that are sorted in plain memory at a time.
 const RUN: usize = if cfg!(test) { 4 << 10 } else { 4 << 20 };
@@ -75,11 +116,15 @@ impl<'s, E: ?Sized + Element, C: Compare<E>> SlabList<'s, E, C> {
     }
 
     /// Converts the list to one in which elements stay where they are put; they keep their present order.
-    pub fn into_ordered(mut self) -> Result<SlabList<'s, E, Ordered>, Error> {
+    pub fn into_ordered(mut self) -> Result<SlabList<'s, E, Ordered>, Unconverted<Self>> {
         let numbers = 0..self.len();
-        let mut list = self.extract_to(numbers, Ordered, false)?;
-        list.many = true;
-        Ok(list)
+        match self.extract_to(numbers, Ordered, false) {
+            Ok(mut list) => {
+                list.many = true;
+                Ok(list)
+            }
+            Err(error) => Err(Unconverted { list: self, error }),
+        }
     }
 }
 
@@ -119,12 +164,14 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
     }
 
     /// Converts the list to a sorted one, in which equal elements are all kept.
-    pub fn into_sorted<C: Compare<E>>(self, order: C) -> Result<SlabList<'s, E, C>, Error> {
+    pub fn into_sorted<C: Compare<E>>(self, order: C) -> Result<SlabList<'s, E, C>, Unconverted<Self>> {
         let mut sorted = SlabList::by(self.session, order).many();
         sorted.making = Making { natural: C::IS_NATURAL, ..self.making };
         let mut list = SlabList::with_order(self.session, Ordered);
         list.making = sorted.making;
-        self.merge_to(&mut list, &sorted.order)?;
+        if let Err(error) = self.merge_to(&mut list, &sorted.order) {
+            return Err(Unconverted { list: self, error });
+        }
         sorted.take_body(&mut list);
         Ok(sorted)
     }

@@ -26,7 +26,8 @@ enum At {
 }
 
 impl<E: ?Sized + Element, C: Compare<E>> SlabList<'_, E, C> {
-    /// Searches for an element to change or add, and calls `look` with it as `Slabs::element` does.
+    /// Searches for the position of `element`, to change or insert it. If the list has an equal element,
+    /// calls `look` with that one, perhaps more than once (see `Slabs::element`).
     pub(super) fn seek_out<R>(
         &mut self,
         element: &E,

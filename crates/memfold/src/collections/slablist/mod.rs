@@ -54,6 +54,7 @@ use std::fmt;
 use std::string::String;
 use std::vec::Vec;
 
+pub use bulk::Unconverted;
 pub use cursor::Cursor;
 use cursor::Cursors;
 pub use format::Element;

@@ -206,3 +206,46 @@ fn failures_leave_lists_of_strings_as_they_were() {
         std::format!("{number}").repeat(if number.is_multiple_of(5) { 300 } else { 3 })
     });
 }
+
+/// A conversion that failed used to drop the list with all its elements.
+#[test]
+fn a_list_that_cannot_be_converted_comes_back() {
+    for (heap, turns) in heaps() {
+        let session = heap.session().unwrap();
+        for len in [1, 61, 500, 1500].into_iter().filter(|len| turns > 10 || *len < 100) {
+            let mut list = SlabList::<u64, _>::ordered(&session);
+            list.push_all((0..len).map(|number| number * 7919 % 100_003)).unwrap();
+            let mut model = all(&list);
+            let mut sorted = until_converted(&session, list, &model, |list| list.into_sorted(Natural));
+            assert_eq!(sorted.check(), Ok(()));
+            model.sort_unstable();
+            sorted.insert(&7).unwrap();
+            model.insert(model.partition_point(|element| *element < 7), 7);
+            let ordered = until_converted(&session, sorted, &model, SlabList::into_ordered);
+            assert_eq!((ordered.check_leaves(), all(&ordered)), (Ok(()), model));
+        }
+    }
+}
+
+/// Converts a list, with a fault at each of its steps until it succeeds.
+fn until_converted<'s, C, D>(
+    session: &Session<'_>,
+    mut list: SlabList<'s, u64, C>,
+    model: &[u64],
+    convert: impl Fn(SlabList<'s, u64, C>) -> Result<SlabList<'s, u64, D>, Unconverted<SlabList<'s, u64, C>>>,
+) -> SlabList<'s, u64, D> {
+    for before in 0.. {
+        match session.with_fault(before, || convert(list)).0 {
+            Ok(converted) => {
+                assert!(before > 0);
+                return converted;
+            }
+            Err(unconverted) => {
+                assert_eq!(unconverted.error(), Error::Pinned);
+                list = unconverted.into_list();
+                assert_eq!((list.check_leaves(), all(&list).as_slice()), (Ok(()), model));
+            }
+        }
+    }
+    unreachable!()
+}
