@@ -228,6 +228,8 @@ mod tests {
     use std::process::Command;
     use std::time::Duration;
 
+    use memfold_shared::page::SLOTS;
+
     use super::*;
     use crate::settings::Settings;
     use crate::settings::shared_page::SharedPage;
@@ -269,6 +271,24 @@ mod tests {
         assert!(
             tree.not_managed().contains(&pid) && tree.scan_is_due(Instant::now() + Duration::from_secs(1))
         );
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// The advice for another reason was harmful: to remove memfold's library from the environment.
+    #[test]
+    fn where_the_table_is_full_that_is_the_reason() {
+        let page = SharedPage::new(&Settings::example()).unwrap();
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let mut tree = Tree::new(page.page);
+        (0..SLOTS as u32 - 1).for_each(|at| drop(page.page.take_slot(5_000_000 + at).unwrap()));
+        for is_full in [false, true] {
+            tree.see(child.id() as i32, Instant::now());
+            let news = tree.judge(Instant::now() + Duration::from_secs(5));
+            assert_eq!((news.len(), news[0].why.contains("1024 processes")), (1, is_full), "{}", news[0].why);
+            tree.members.clear();
+            let _ = page.page.take_slot(6_000_000);
+        }
         child.kill().unwrap();
         child.wait().unwrap();
     }

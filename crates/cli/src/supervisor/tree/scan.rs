@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use memfold_proc::process::{self, Image};
-use memfold_shared::page::Slot;
+use memfold_shared::page::{SLOTS, Slot};
 
 use super::families::Families;
 use super::unmanaged::why_not_managed;
@@ -172,6 +172,9 @@ impl Tree {
                     // It was probably made by a bare system call, because it still runs its parent's image.
                     Some(parent) if member.image.is_known() && is_copy(parent) => {
                         "a copy of its parent that could not be prepared"
+                    }
+                    _ if slot.is_none() && self.shared.live_slots().count() >= SLOTS => {
+                        "at most 1024 processes of a tree can be managed at a time"
                     }
                     _ => why_not_managed(pid),
                 };
