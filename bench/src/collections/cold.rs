@@ -86,7 +86,8 @@ pub fn table(elements: u64, cold: &Cold) -> Result<(), String> {
     Ok(())
 }
 
-/// The elements to find, by their ranks and the positions of those ranks.
+/// The positions of the elements to find. With Zipf's law, a rank is a position, or its position is scattered
+/// over all.
 fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
     let zipf = Zipf::new(len);
     (0..count)
@@ -103,8 +104,8 @@ fn wanted(finds: Finds, is_scattered: bool, len: u64, count: u64) -> Vec<u64> {
 /// Finds elements in a fully resident list and in one that is almost entirely cold; prints nanoseconds of CPU
 /// time per find, and their ratio.
 ///
-/// The most frequently wanted elements are either adjacent (as if recent elements were wanted most) or
-/// anywhere.
+/// With Zipf's law, the most frequently wanted elements are either adjacent (as if recent elements were
+/// wanted most) or scattered.
 pub fn finds(elements: u64, cold: &Cold, finds: Finds, repeats: usize) -> Result<(), String> {
     let finds_made = elements.min(500_000);
     println!(

@@ -1,5 +1,5 @@
-//! Compares structures side by side, each in its own process, one after the other, repeatedly: medians, and the
-//! ratios of memfold's structures to one of the others.
+//! Compares structures: each repeat runs them one after the other, each in its own process. Prints medians,
+//! and the ratios of memfold's structures to some of the others.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use super::{Kind, cpp_peers};
 
 /// A structure to be measured.
 pub struct Peer {
-    /// Its name on the command line, and a part of its name in tables.
+    /// Its name on the command line.
     pub name: &'static str,
     /// Whether it is in `peers.cc`.
     pub cpp: bool,
@@ -258,7 +258,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// Prints the ratios of memfold's structures to those named in the goals, repeat by repeat.
+    /// Prints the ratios of memfold's structures to the peers in [`Kind::bases`], of each repeat.
     fn print_ratios(&self, rows: &[Row]) {
         let by_name: HashMap<&str, &Row> = rows.iter().map(|row| (row.peer.name, row)).collect();
         for base in self.kind.bases().iter().filter_map(|name| by_name.get(name)) {

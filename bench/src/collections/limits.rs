@@ -1,5 +1,5 @@
 //! Measures the cost of random insertions under each kind of heap limit, compared with a BTreeSet and with
-//! redb with a cache of the same size: each in its own process, one after the other, repeatedly.
+//! redb with a cache of the same size. Each repeat runs them one after the other, each in its own process.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -20,7 +20,7 @@ const TABLE: TableDefinition<'_, u64, ()> = TableDefinition::new("set");
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
     BTreeSet,
-    /// A slab list, by the heap's limit.
+    /// A slab list in a heap with this limit.
     List(Limit),
     /// redb with a cache of this many bytes, in one transaction that is never written to disk.
     Redb(u64),
@@ -119,8 +119,8 @@ fn median(mut all: Vec<f64>) -> f64 {
     f64::midpoint(all[(all.len() - 1) / 2], all[all.len() / 2])
 }
 
-/// Runs all and prints a table of user CPU time (other programs may use the machine), with its minimum and
-/// maximum.
+/// Runs all and prints a table. User CPU time, which other programs on the machine affect least, is printed
+/// with its minimum and maximum.
 pub fn table(elements: u64, sizes: &[u64], repeats: usize) -> Result<(), String> {
     let all = Who::all(sizes);
     let mut rows: Vec<Vec<Row>> = all.iter().map(|_| Vec::new()).collect();

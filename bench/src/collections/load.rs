@@ -15,7 +15,7 @@ pub enum Order {
 /// Which elements are looked up.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Finds {
-    /// Each once
+    /// All equally often
     Uniform,
     /// By Zipf's law with an exponent of 0.99: those that came first are wanted most
     Zipf,
@@ -50,7 +50,7 @@ pub struct Load {
     pub per_slab: usize,
 }
 
-/// An element, computed from its index alone, so that this needs no memory access.
+/// An element, computed from its index alone, so that obtaining it needs no memory access.
 pub trait Key: Copy {
     fn at(load: &Load, turn: u64) -> Self;
 }

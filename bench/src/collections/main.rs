@@ -1,8 +1,8 @@
 //! `bench-collections`: slab lists and their peers, each in a process of its own.
 //!
 //! Prints nanoseconds of CPU time per operation and bytes of memory per element, which is the growth of the
-//! process's private anonymous memory. CPU time spent in the second after the removal of half of all elements
-//! counts as removal time.
+//! process's private anonymous memory. Half of the elements are removed; CPU time used within one second
+//! afterwards counts as removal time.
 
 mod cold;
 mod compare;
@@ -65,10 +65,10 @@ enum What {
         elements: u64,
         #[command(flatten)]
         cold: Cold,
-        /// Times finds of this kind instead, compared with a fully resident list
+        /// Measures the time of lookups of this kind instead, compared with a fully resident list
         #[arg(long)]
         finds: Option<Finds>,
-        /// Number of runs; medians are printed
+        /// Number of runs with --finds; medians are printed
         #[arg(long, default_value_t = 3)]
         repeats: usize,
     },
@@ -105,7 +105,8 @@ enum What {
         /// How many elements
         #[arg(long, default_value_t = 1_400_000)]
         elements: u64,
-        /// Frames of the list with few frames; 0: enough for 1/16 of the elements
+        /// Number of frames for the list that does not fit into its frames; 0: enough for 1/16 of the
+        /// elements
         #[arg(long, default_value_t = 0)]
         frames: u32,
         /// Only peers whose names contain one of these
@@ -185,7 +186,8 @@ impl Kind {
         }
     }
 
-    /// The structures with which the goals compare memfold's.
+    /// The peers to which ratios are printed: those with which docs/collections.md compares memfold's
+    /// structures (for maps also the slab list, to show what values cost).
     fn bases(self) -> &'static [&'static str] {
         match self {
             Kind::Integers => &["absl"],

@@ -1,15 +1,15 @@
-//! Measures each codec on each file, as chapter 4 of zBeWalgo's evaluation does with zram: B. Warnke, *zBeWalgo*,
-//! Hamburg 2018.
+//! Measures each codec on each file, as chapter 4 of B. Warnke's *zBeWalgo* (Hamburg 2018), "that evaluation"
+//! below, does with zram.
 //!
 //! The ratio is original bytes per byte of [`memfold_disk::Stats::payload_bytes`]. The second table has two
 //! more ratios: to the growth of the device's memory, which includes the index and the store's headers and
 //! ends; and to all of its memory ([`memfold_disk::Stats::memory_bytes`]), which for files of a few MiB is
-//! mostly working memory. The memory limit for the effective speeds (see `effective.rs`) is what the best
-//! contender needs that compresses when a page is written: data that the background thread makes denser later
-//! need more room at first.
+//! mostly working memory. The memory for the effective speeds (see `effective.rs`) is as large as the best
+//! contender needs. The contender whose data become denser only in the background does not count for this,
+//! because at first its data need more room.
 //!
-//! Unlike there, duplicate pages are kept (the device does not share pages here, so they have no advantage),
-//! and time is the CPU time of the only thread, which never waits.
+//! Unlike in that evaluation, duplicate pages are kept (the device does not share pages here, so they have no
+//! advantage), and time is the CPU time of the only thread, which never waits.
 
 use std::path::{Path, PathBuf};
 
@@ -44,7 +44,7 @@ struct Row {
 
 struct Cell {
     measured: Measured,
-    /// `None` if nothing was left that takes memory.
+    /// `None` if no page of the file takes memory.
     ratio: Option<f64>,
     /// Write, read, and both effective speeds: MiB/s.
     speeds: [f64; 4],
@@ -130,7 +130,7 @@ fn cell(cell: &Cell) -> String {
     format!(" {ratio} {write:.0}/{read:.0} @{effective_write:.0}/@{effective_read:.0} |")
 }
 
-/// Geometric means over all files except the one of zeros, which reach no codec.
+/// Geometric means over all files except the one of zeros, whose pages reach no codec.
 fn means(contenders: &[Contender], rows: &[Row]) {
     println!("\nGeometric means over the {} files:\n", rows.len() - 1);
     println!(

@@ -6,8 +6,8 @@
 //!  effective speed = original / (time + device bytes / speed of the device)
 //! ```
 //!
-//! *packed* are the compressed forms of compressed pages, *room* is *packed* of the codec with the best ratio on
-//! the file, as in `memfold bench`.
+//! *packed* is the size of the compressed forms of compressed pages; *room* is *packed* of the codec with the
+//! best ratio on the file, as in `memfold bench`.
 
 use crate::measure::Measured;
 
@@ -37,8 +37,8 @@ pub fn room<'a>(all: impl IntoIterator<Item = &'a Measured>) -> u64 {
     best.map_or(0, |best| best.written_payload_bytes - best.written_incompressible_bytes)
 }
 
-/// Bytes per second for writing and reading. Writing counts the forms at that time, even if the background
-/// thread makes them denser later.
+/// Bytes per second for writing and reading. For writing, the sizes of the forms right after writing count,
+/// even if the background thread makes them denser later.
 pub fn speeds(one: &Measured, room: u64, device: Device) -> [f64; 2] {
     let original = one.original_bytes as f64;
     let on_device = |payload: u64, raw: u64| {

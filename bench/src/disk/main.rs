@@ -27,16 +27,16 @@ struct Arguments {
 enum Section {
     /// Each codec on each file: ratio, speeds of the device, and the effective speeds of zBeWalgo's evaluation
     Corpora {
-        /// Which codecs; `auto`, with and without what the background does, comes in addition
+        /// The codecs; `auto` is added, without and with the work of the background thread
         #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = corpora::CODECS)]
         codecs: Vec<String>,
-        /// How fast the device is that takes what memory is too small for, in MB (10^6 bytes) a second
+        /// Speed of the device that takes what does not fit into memory, in MB (10^6 bytes) a second
         #[arg(long, value_name = "WRITE,READ", default_value = "141.2,164.2", value_parser = Device::parse)]
         device_speed: Device,
-        /// Writes all figures there, as JSON
+        /// Writes all figures to this file, as JSON
         #[arg(long, value_name = "FILE.json")]
         out: Option<PathBuf>,
-        /// Rows of pages; what is behind the last whole page is left out
+        /// The files, read as rows of pages; bytes after the last whole page are left out
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
     },

@@ -1,7 +1,7 @@
 //! Measures one codec on one file: the file is written to a device and read back.
 //!
-//! It uses one thread, a page at a time, no tier except the requested one, no sharing, and no uncompressed
-//! copies. The result is compared in every pass.
+//! One thread does this, a page at a time. The device has no tier except the requested one, no sharing, and
+//! no uncompressed copies. What was read is compared with the file in every pass.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::PAGE;
 /// The minimum time to measure each direction.
 const AT_LEAST: Duration = Duration::from_millis(300);
 const LEAST_PASSES: usize = 3;
-/// The limit is half of this, which is more than any file here needs.
+/// The memory that the device may assume; its limit is half of it, which is more than any file here needs.
 const MEMORY: u64 = 64 << 30;
 /// The number of passes for dense contenders. Each includes a slow background pass, after which only one read
 /// pass is possible without promotions.
@@ -183,7 +183,7 @@ fn same(written: &[u8], read: &[u8]) -> Result<(), String> {
     }
 }
 
-/// How the background thread treats an idle device: it compresses cold data more densely, and finally
+/// Does what the background thread does to an idle device: it compresses cold data more densely, and finally
 /// everything. Returns the pages promoted so far.
 ///
 /// `condense` alone leaves the pages marked as recently used, because they were just written; then the first

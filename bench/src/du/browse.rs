@@ -83,7 +83,7 @@ impl<'s, 'h, 't> Screen<'s, 'h, 't> {
     }
 }
 
-/// Deletes everything in the root, one entry after the other, in memory; returns the CPU time.
+/// Deletes everything in the root, one entry after the other, in memory; returns the user CPU time.
 pub fn delete_all(tree: &mut Tree<'_>) -> Result<f64, Error> {
     let before = user();
     let slots = tree.row(ROOT)?.contents().slots;

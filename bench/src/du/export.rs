@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use crate::names::{Style, Words};
 use crate::random::Random;
 
-/// The most nested directories.
+/// How deep directories may be nested.
 const DEEP: usize = 40;
 /// One in this many package files has another name.
 const LINKED: usize = 60;

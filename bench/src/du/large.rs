@@ -1,5 +1,5 @@
-//! A tree that is too large for the file systems here: another process exports it, and this one imports and
-//! browses it.
+//! A synthetic tree larger than any file system here: another process generates it as an export, and this one
+//! imports and browses it.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;

@@ -23,7 +23,7 @@ enum Layout {
     Lengths,
     /// Entry by entry, each name with a zero after it.
     Zeros,
-    /// By columns, this many entries at a time, as in the parts of memfold du.
+    /// By columns, this many entries at a time. `memfold du` stores its parts in this layout.
     Columns(usize),
 }
 

@@ -1,12 +1,12 @@
 //! Measures the parts of `memfold du`; bench/du measures the whole command and its peers.
 //!
 //! ```text
-//!   memory       where the memory is that a scan takes
+//!   memory       what the memory of a scan is used for
 //!   operations   the four operations of compll's paper
-//!   large        a tree of 20 million entries that is nowhere: imported, browsed, deleted
-//!   export       that tree, as ncdu would export it
-//!   layouts      what entries take, written in some ways
-//!   walkers      what it costs to read a tree, without keeping it
+//!   large        a synthetic tree of 20 million entries: imported, browsed, and deleted in memory
+//!   export       the same tree in ncdu's export format
+//!   layouts      the size of entries in compressed blocks, for several layouts
+//!   walkers      the cost of reading a tree without keeping it
 //! ```
 
 mod browse;
@@ -38,59 +38,59 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Section {
-    /// Where the memory is that a scan takes
+    /// What the memory of a scan is used for
     Memory {
         /// The directory
         path: PathBuf,
-        /// Threads that read
+        /// Number of threads that read directories
         #[arg(short, long, default_value_t = 1)]
         threads: usize,
-        /// Resident blocks at most
+        /// Maximum number of resident blocks; by default, as many as memfold du allows
         #[arg(long)]
         frames: Option<u32>,
     },
     /// The four operations of compll's paper
     Operations {
-        /// The directory; 'bench-heap tables --tree paper' makes the paper's
+        /// The directory; 'bench-heap tables --tree paper' makes one as in compll's paper
         path: PathBuf,
-        /// Runs of each, in turn
+        /// Number of runs
         #[arg(long, default_value_t = 5)]
         repeats: usize,
-        /// One run, printed raw
+        /// Makes one run, in this process, and prints only its values, one a line
         #[arg(long)]
         once: bool,
     },
-    /// A large tree that is nowhere: imported, browsed, deleted in memory
+    /// A large synthetic tree: imported, browsed, and deleted in memory
     Large {
-        /// Entries, about
+        /// Approximate number of entries
         #[arg(long, default_value_t = 20_000_000)]
         entries: u64,
-        /// Times, owners and permissions too
+        /// With times, owners and permissions
         #[arg(short)]
         extended: bool,
-        /// Resident blocks at most
+        /// Maximum number of resident blocks; by default, as many as memfold du allows
         #[arg(long)]
         frames: Option<u32>,
     },
-    /// That tree, as ncdu would export it
+    /// The tree of 'large' in ncdu's export format
     Export {
-        /// Entries, about
+        /// Approximate number of entries
         #[arg(long, default_value_t = 20_000_000)]
         entries: u64,
-        /// Times, owners and permissions too
+        /// With times, owners and permissions
         #[arg(short)]
         extended: bool,
     },
-    /// What entries take, written in some ways
+    /// The size of entries in compressed blocks, for several layouts
     Layouts {
         /// The directory
         path: PathBuf,
     },
-    /// What it costs to read a tree, without keeping it
+    /// The cost of reading a tree without keeping it
     Walkers {
         /// The directory
         path: PathBuf,
-        /// Runs of each, in turn
+        /// Number of runs of each walker, in turn
         #[arg(long, default_value_t = 5)]
         repeats: usize,
     },

@@ -23,7 +23,7 @@ pub fn cpu() -> f64 {
     user_and_system().iter().sum()
 }
 
-/// Seconds of that spent in the program itself, not in the kernel.
+/// The same without the kernel's part (system time).
 pub fn user() -> f64 {
     user_and_system()[0]
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use memfold::heap::{Heap, Limit, Options};
 use memfold_du::scan::Progress;
 
-/// As in crates/cli/src/du/limit.rs for a scan with this many threads, or with `frames` resident blocks.
+/// A heap limited to `frames` resident blocks; by default, to as many as crates/cli/src/du/limit.rs allows a
+/// scan with this many threads.
 pub fn heap(threads: usize, frames: Option<u32>) -> Result<Heap, String> {
     let frames = frames.unwrap_or(12 + 2 * threads as u32);
     let options = Options::new().block_size(64 << 10).codec("zstd:3").limit(Limit::Blocks(frames));

@@ -13,7 +13,7 @@ use crate::process::cpu;
 /// The number of entries, and their total bytes.
 type Found = (u64, u64);
 
-/// Reads relative to open directories, as scan/directory.rs does.
+/// Reads relative to open directories, as crates/du/src/scan/directory.rs does.
 fn own(path: &Path) -> Result<Found, String> {
     fn below(
         above: BorrowedFd<'_>,

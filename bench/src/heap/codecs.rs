@@ -36,7 +36,9 @@ pub struct Made {
 /// Compresses blocks of one length, one after the other, and decompresses them again; a block that does not
 /// shrink is kept uncompressed.
 ///
-/// # Panics If a block is not restored correctly.
+/// # Panics
+///
+/// If a block is not restored correctly.
 pub fn compress<'b>(codec: &dyn Codec, blocks: impl IntoIterator<Item = &'b [u8]>) -> Made {
     let mut made = Made::default();
     let (mut packed, mut whole, mut count) = (Vec::new(), Vec::new(), 0_u32);

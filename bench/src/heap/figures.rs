@@ -1,9 +1,10 @@
-//! The paper's figures 8.1 to 8.3: the four operations by number of resident blocks, block size, and codec. Each
-//! setting runs in its own process.
+//! The figures 8.1 to 8.3 of compll's paper: ncdu's four operations by number of resident blocks, block size,
+//! and codec. Each setting runs in its own process.
 //!
-//! As in the paper, everything else stays fixed: ten resident blocks of 32 KiB, here with `zstd:1`. Codecs
-//! are compared with a hundred blocks: with ten, sorting a directory of 25,000 entries faults at nearly every
-//! step, which would measure only the codec's speed, and take minutes with slow codecs.
+//! As in the paper, everything else stays fixed: ten resident blocks of 32 KiB, here with `zstd:1`. For the
+//! comparison of codecs, a hundred blocks are resident: with ten, sorting a directory of 25,000 entries
+//! faults at nearly every step, which would measure only the codec's speed, and take minutes with slow
+//! codecs.
 
 use serde_json::{Value, json};
 

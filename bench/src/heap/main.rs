@@ -3,9 +3,10 @@
 //! ```text
 //!   micro        the cost of an operation on a node
 //!   operations   ncdu's four operations over whole directory trees: CPU time and memory
-//!   figures      the same by number of resident blocks, block size and codec: the paper's figures 8.1 to 8.3
+//!   figures      the same by number of resident blocks, block size and codec: the figures 8.1 to 8.3 of
+//!                compll's paper
 //!   tables       size of nodes in blocks, plain and compressed: the paper's tables 4.1, 4.2, 4.4, 4.5
-//!   policies     hit ratios of the policies over traces of blocks
+//!   policies     hit ratios of the eviction policies over traces of blocks
 //!   overhead     space and time for nodes of one size: dalloc's figure 2
 //! ```
 //!
@@ -65,7 +66,7 @@ enum Section {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// The four operations by number of resident blocks, block size, and codec
+    /// ncdu's four operations by number of resident blocks, block size, and codec
     Figures {
         /// A model, or a directory; may be given several times
         #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
@@ -82,7 +83,8 @@ enum Section {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// How much space nodes take in blocks, and how well these compress, stored by node and by element
+    /// How much space nodes take in blocks, and how well the blocks compress: with whole nodes in a block,
+    /// and with each field in blocks of its own
     Tables {
         /// A model, or a directory; may be given several times
         #[arg(long = "tree", value_name = "TREE", default_values = ["/usr", "paper", "million"])]
@@ -93,9 +95,9 @@ enum Section {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Hit ratios of the policies over traces of blocks
+    /// Hit ratios of the eviction policies over traces of blocks
     Policies {
-        /// A model, or a directory, on which operations are recorded; may be given several times
+        /// A model or a directory; the operations on it are recorded as a trace. May be given several times
         #[arg(long = "tree", value_name = "TREE", default_values = ["paper", "million"])]
         names: Vec<String>,
         #[command(flatten)]
@@ -110,7 +112,8 @@ enum Section {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
     },
-    /// Measures the four operations once, in this process; prints JSON objects, of which the last is complete
+    /// Measures the four operations once, in this process; prints partial results as JSON objects, and the
+    /// complete result last
     Once {
         /// The kind of memory
         #[arg(long)]

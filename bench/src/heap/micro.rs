@@ -7,8 +7,8 @@
 //!   malloc, through a table of pointers.
 //! - `two readers`: reads by two threads at once, both over all nodes: throughput relative to one thread.
 //!
-//! Nanoseconds of wall time per operation, medians of several rounds, one thread and one processor except for the
-//! last row.
+//! Prints nanoseconds of wall time per operation, as medians of several rounds in one thread. The last row is
+//! a ratio.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -72,10 +72,10 @@ pub struct Outcome {
     pub open: Operation,
     pub browse: Operation,
     pub delete: Operation,
-    /// The growth of the process up to the end of the scan; its peak so far.
+    /// The process's growth up to the end of the scan, and its peak until then.
     pub memory: Memory,
     pub heap: Option<HeapMemory>,
-    /// The growth since the start after everything but the root was deleted; its peak so far.
+    /// The process's growth up to the deletion of everything but the root, and its peak until then.
     pub left: Memory,
     pub heap_left: Option<HeapMemory>,
     /// All private anonymous memory of the process after the scan, including its initial memory.

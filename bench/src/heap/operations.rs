@@ -1,4 +1,4 @@
-//! The main comparison: ncdu's four operations with malloc and with the heap (by default with its default
+//! The main comparison: ncdu's four operations with malloc and with the heap (see `Settings` for its
 //! options), each measurement in its own process.
 
 use std::process::{Command, Stdio};

@@ -15,8 +15,8 @@ pub fn thread_cpu() -> Duration {
 
 /// User and system time of all threads but the calling one.
 pub fn others_cpu() -> Duration {
-    // In this order, time that the calling thread uses between the two readings is not counted for the
-    // others.
+    // In this order, the difference is never too small: time that the calling thread uses between the two
+    // readings is counted for the others, not subtracted from theirs.
     let own = thread_cpu();
     clock(ClockId::CLOCK_PROCESS_CPUTIME_ID).saturating_sub(own)
 }

@@ -5,8 +5,8 @@
 //! Each contender runs in its own process with the same random sequence. Columns:
 //!
 //! - `RSS/payload`: after the phase; after a deletion, 99 ms later.
-//! - `worst`: while blobs are deleted and for 99 ms after, the resident size at any moment divided by the largest
-//!   payload in the 100 ms before.
+//! - `worst`: while blobs are deleted and for 99 ms after, the largest quotient of the resident size at a
+//!   moment and the largest payload in the 100 ms before it.
 //! - `wall`: wall time of the operations.
 //! - `CPU`: user and system time of the operations, and of all other threads since the phase before: a background
 //!   thread's work is never free.

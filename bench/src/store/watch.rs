@@ -1,5 +1,5 @@
-//! A thread that reads the resident size every few milliseconds, since memory must be returned within 100 ms
-//! after any deletion, at every moment.
+//! A thread that reads the resident size every few milliseconds: memory must be returned within 100 ms after
+//! each deletion, not only at the end of a phase.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -11,8 +11,8 @@ use memfold_codec::{Codec, ScratchBuf, codec};
 use proptest::prelude::*;
 use std::cell::RefCell;
 
-/// Two consecutive forms of these may be a form of a block of twice the length, since they have neither
-/// header nor end.
+/// For these codecs, two forms in a row may also decode as one block of twice the length: nothing in the form
+/// says where it ends.
 const ROWS: [&str; 8] = ["copy", "lzrw1a", "pbpm", "pbpm:tapes", "pbpm:word", "wkdm", "bewalgo", "bewalgo2"];
 
 fn names() -> Vec<&'static str> {
@@ -23,8 +23,8 @@ fn names() -> Vec<&'static str> {
 
 const CAPACITY: usize = 1 << 16;
 
-/// Decoders that detect every form that is truncated, extended, or of a block of another length. Coders that
-/// write no length and no end cannot.
+/// Decoders that detect every form that is truncated, extended, or of a block of another length. The other
+/// pipelines are left out: their coders cannot tell where a form ends.
 fn strict() -> Vec<&'static str> {
     let pipelines = ["delta:8x6+shuffle:8+zstd:1", "delta:2x2+shuffle:2+lz4"];
     names().into_iter().filter(|name| !PIPELINES.contains(name) || pipelines.contains(name)).collect()
@@ -86,7 +86,7 @@ fn truncated_input_is_refused() {
 }
 
 #[test]
-fn input_with_more_behind_it_is_refused() {
+fn trailing_bytes_are_refused() {
     for name in strict() {
         let mut decoder = Decoder::new(name);
         for (src, len) in compressed(decoder.codec) {
@@ -129,7 +129,7 @@ fn every_flipped_bit_is_survived() {
                 decoder.accepts(&src, len);
                 src[bit / 8] ^= 1 << (bit % 8);
             }
-            assert!(decoder.accepts(&src, len).is_some(), "the decoder works on");
+            assert!(decoder.accepts(&src, len).is_some(), "the decoder still works");
         }
     }
 }
@@ -167,14 +167,15 @@ fn damaged_and_random_input_is_survived() {
     }
 }
 
-/// A case that random bytes do not reach: a well-formed Zstandard frame that the encoder here never makes.
+/// Cases that random bytes do not reach: Zstandard frames with features that our encoder never uses, or that
+/// the format forbids.
 #[test]
 fn other_frames_of_zstandard_are_refused() {
     let mut decoder = Decoder::new("zstd:1");
     let frame = |header: &[u8]| [header, &[0x21, 0x00, 0x00], b"abcd"].concat();
     assert_eq!(decoder.accepts(&frame(&[0x00, 0x00]), 4).as_deref(), Some(&b"abcd"[..]));
-    // Single segment with a content size, then a checksum, a dictionary id, the
-    // reserved bit, and a frame with its magic number.
+    // In order: a single segment with a content size; a checksum; a dictionary id; the reserved bit; two
+    // frames with the magic number.
     for header in [
         &[0x20, 0x04][..],
         &[0x04, 0x00],

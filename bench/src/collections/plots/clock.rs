@@ -1,7 +1,7 @@
-//! The clock for single operations: the processor's tick counter if there is one, otherwise the system's clock.
+//! The clock for single operations: on x86-64 the time-stamp counter, elsewhere the system's monotonic clock.
 //!
-//! Reading it waits for all earlier instructions and delays all later ones (`lfence` on both sides), so no
-//! part of an operation falls outside the measurement.
+//! On x86-64, reading it waits for all earlier instructions and delays all later ones (`lfence` on both
+//! sides), so no part of an operation falls outside the measurement.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

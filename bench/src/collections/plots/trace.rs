@@ -4,8 +4,8 @@
 //! removals of half of them. A record has eight bytes, in the machine's byte order:
 //!
 //! ```text
-//! | 0..4                       | 4..8                  |
-//! | nanoseconds, at most 2^32-1 | flags: the constants |
+//! | 0..4                        | 4..8                       |
+//! | nanoseconds, at most 2^32-1 | flags: the constants below |
 //! ```
 //!
 //! The events are determined outside of the timed section, after each operation: allocations by a count; the
@@ -27,7 +27,7 @@ use crate::load::{Key, Load, memory};
 
 /// Memory was allocated.
 pub const ALLOCATED: u32 = 1;
-/// Leaves were repacked without a new one.
+/// Leaves were repacked, and none was added.
 pub const PACKED: u32 = 2;
 /// A block was restored.
 pub const BROUGHT: u32 = 4;
@@ -80,7 +80,7 @@ struct InHeap<'a> {
     heap: &'a Heap,
     list: slablist::Stats,
     blocks: heap::Stats,
-    /// Blocks may be evicted, so the heap is queried each time.
+    /// Whether blocks may be evicted; if so, the heap is queried each time.
     leave: bool,
 }
 

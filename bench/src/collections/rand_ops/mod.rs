@@ -33,22 +33,22 @@ const SHORT: u64 = 2000;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// How long
+    /// Seconds to run
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
-    /// Stops after so many operations
+    /// Stops after this many operations, however long they take
     #[arg(long)]
     operations: Option<u64>,
-    /// Where all choices come from; otherwise from the time
+    /// Seed of all random choices; by default, the time
     #[arg(long)]
     seed: Option<u64>,
-    /// Frames of the heap; 0: as many as blocks
+    /// Number of frames of the heap; 0: enough for all blocks
     #[arg(long, default_value_t = 0)]
     frames: u32,
-    /// Elements of the longest lists
+    /// Approximate number of elements of the longest lists
     #[arg(long, default_value_t = 200_000)]
     longest: usize,
-    /// Compares all with models, and looks at every invariant
+    /// Compares all answers with those of models, and checks all invariants
     #[arg(long)]
     check: bool,
 }
@@ -94,7 +94,8 @@ struct Weights {
 }
 
 impl Weights {
-    /// Chooses the next operation. The first one adds, the second one removes, the third one is always possible.
+    /// Chooses the next operation of a table, in which the first one adds, the second one removes, and the
+    /// third one is always possible.
     ///
     /// The proportions change from time to time, so that lists grow and shrink, and there are periods with
     /// many removals, or only lookups.
@@ -180,7 +181,7 @@ fn games<'s>(session: &'s Session<'_>, args: &Args) -> Vec<Box<dyn Game + 's>> {
     games
 }
 
-/// Runs until the time is over.
+/// Runs until the time is over, or until the requested number of operations was performed.
 pub fn run(args: &Args) -> Result<(), String> {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seed = args.seed.unwrap_or(now.as_nanos() as u64);

@@ -11,7 +11,7 @@ use super::elements::Number;
 use super::{Game, SHORT, Times, Turn, Weights, compare_all};
 use crate::random::Random;
 
-/// The number of elements that are inserted at once, or read if a list is not read to its end.
+/// Fewer elements than this are pushed together, or read in a slice.
 const SOME: usize = 100;
 /// The most cursors that a list has at a time.
 const CURSORS: usize = 8;
@@ -106,7 +106,7 @@ impl<'s, E: ?Sized + Made> InOrder<'s, E> {
         random.below(self.list.len() as usize + 1) as u64
     }
 
-    /// A short range.
+    /// A range of at most about an eighth of the list.
     fn piece(&self, random: &mut Random) -> Range<u64> {
         let from = self.place(random);
         let rest = (self.list.len() - from) as usize;

@@ -9,7 +9,7 @@ use super::elements::Number;
 use super::{Game, SHORT, Times, Turn, Weights, compare_all};
 use crate::random::Random;
 
-/// The number of elements that are read if a list is not read to its end.
+/// Fewer elements than this are read if a list is not read to its end.
 const SOME: usize = 100;
 
 /// The operations on a list: a name, a weight, and a function. Each function performs the operation on the
@@ -45,6 +45,7 @@ pub struct Sorted<'s, T: Number> {
     make: Box<dyn Fn(usize) -> SlabList<'s, T> + 's>,
     list: SlabList<'s, T>,
     model: Option<Model<T>>,
+    /// Whether equal elements are kept.
     many: bool,
     longest: usize,
     operations: Vec<Operation<'s, T>>,

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-/// Background threads that use less than a tenth of this time within it are idle.
+/// Background threads are idle if they use less than a tenth of this time while it passes.
 const REST: Duration = Duration::from_millis(20);
-/// The most times to wait for them.
+/// The maximum number of waits for them, of [`REST`] each.
 const WAITS: usize = 100;
 
 /// Seconds that an operation took.

@@ -4,27 +4,27 @@ use clap::Args;
 use memfold::heap::{Limit, Options, PolicyKind};
 use serde::{Deserialize, Serialize};
 
-/// Options of the heap; where none is given, its defaults. Only the limit is [`Limit::Share`] then, since
-/// small heaps are what is measured.
+/// Options of the heap. Those that are not given have the heap's defaults, except for the limit: it is
+/// [`Limit::Share`], since small heaps are what is measured.
 #[derive(Debug, Clone, Default, PartialEq, Args, Serialize, Deserialize)]
 pub struct Settings {
     /// Bytes of a block: 32K for example
     #[arg(long, value_name = "SIZE", value_parser = size)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub block_size: Option<usize>,
-    /// Resident blocks, as compll counts them
+    /// Limits the number of resident blocks, as in compll
     #[arg(long, value_name = "BLOCKS", conflicts_with = "limit")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resident: Option<u32>,
-    /// Bytes for everything in the heap
+    /// Limits the bytes of everything in the heap
     #[arg(long, value_name = "SIZE", value_parser = size)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
-    /// What compresses
+    /// The codec
     #[arg(long, value_name = "NAME")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub codec: Option<String>,
-    /// Which blocks go: fifo, second-chance, lru, lfu, sieve
+    /// The policy that chooses blocks to evict: fifo, second-chance, lru, lfu, sieve
     #[arg(long, value_name = "NAME", value_parser = policy)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   DIRECTORY/paper/              the tree: files without data, of the sizes and times of the plan
-//!   DIRECTORY/paper.made          written last: what the tree holds, so that one half made is not taken for whole
+//!   DIRECTORY/paper.made          the tree's contents; written last, to recognise an incomplete tree
 //! ```
 //!
 //! Files are sparse: a million of them take no space except their inodes. So their disk usage is not taken

@@ -17,7 +17,7 @@ use names::{File, Style, Words};
 const LINKED: usize = 60;
 /// The most names of a file.
 const NAMES: usize = 5;
-/// Files of the directory that is opened.
+/// Number of files in the directory that is opened.
 pub const LARGE: usize = 25_000;
 
 /// A directory of a plan.
@@ -56,14 +56,14 @@ pub struct Totals {
     pub directories: u64,
     /// Names of anything else.
     pub files: u64,
-    /// Bytes of these, counting each name.
+    /// Bytes of these files, counted once for each name.
     pub bytes: u64,
     /// Bytes of all names.
     pub name_bytes: u64,
 }
 
 impl Model {
-    /// The paper's tree: a hundred directories with 225,000 files, 25,000 of them in one.
+    /// The tree of compll's paper: a hundred directories with 225,000 files, 25,000 of them in one.
     pub fn paper() -> Self {
         let mut random = Random(225);
         let mut model = Model::root();

@@ -34,7 +34,7 @@ pub fn leave(nodes: &mut impl Nodes, node: Link) {
     nodes.set(last, HLNK, if next == last { Link::NONE } else { next });
 }
 
-/// Adds a file's size, `sign` times, to those of its ancestors that have no other name of the file below
+/// Adds `sign` times a file's size to the sizes of those ancestors that have no other name of the file below
 /// them.
 pub fn count(nodes: &mut impl Nodes, node: Link, sign: i64) {
     let [size, asize] = nodes.read(node, SIZES);

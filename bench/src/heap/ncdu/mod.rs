@@ -1,7 +1,7 @@
 //! The operations of ncdu 1 on its nodes: the four that compll's paper measures (chapter 8).
 //!
-//! The struct and the algorithms are ncdu 1's (the struct as of 2018; the source of 1.18 was not available).
-//! Nothing is simplified for one kind of memory: malloc and the heap run the same code, through [`Nodes`].
+//! The struct and the algorithms are ncdu 1's (the struct as of 2018). Nothing is simplified for one kind of
+//! memory: malloc and the heap run the same code, through [`Nodes`].
 //!
 //! ```text
 //!    0 size │ 8 asize │ 16 ino │ 24 dev │ 32 parent │ 40 next │ 48 prev │ 56 sub │ 64 hlnk │ 72 items │ 76 flags │ 78 name, 0
@@ -62,9 +62,9 @@ const _: () = assert!(NAME == 78);
 pub mod flags {
     pub const DIR: u16 = 0x01;
     pub const FILE: u16 = 0x02;
-    /// It could not be read.
+    /// The entry could not be read.
     pub const ERR: u16 = 0x04;
-    /// Something below it could not be read.
+    /// Something below the directory could not be read.
     pub const SERR: u16 = 0x20;
     /// A file with more than one name.
     pub const HLNKC: u16 = 0x40;
@@ -80,7 +80,7 @@ impl<T> Part<T> {
         Part(at, std::marker::PhantomData)
     }
 
-    /// The byte where it begins.
+    /// The part's offset in bytes.
     pub fn begin(&self) -> usize {
         self.0
     }
@@ -110,11 +110,11 @@ pub trait Nodes {
     /// A node that holds these bytes: a [`Dir`], a name and a zero.
     fn make(&mut self, bytes: &[u8]) -> Link;
     fn free(&mut self, node: Link);
-    /// Reads one or several of its fields.
+    /// Reads one or several of the node's fields.
     fn read<T: Plain>(&self, node: Link, part: Part<T>) -> T;
-    /// Changes one or several of its fields in place.
+    /// Changes one or several of the node's fields in place.
     fn change<T: Plain, R>(&mut self, node: Link, part: Part<T>, change: impl FnOnce(&mut T) -> R) -> R;
-    /// Its name, which may be copied to `room`.
+    /// The node's name. The implementation may use `room` as a buffer for it.
     fn name<'a>(&'a self, node: Link, room: &'a mut Vec<u8>) -> &'a [u8];
 
     /// Writes a field.

@@ -32,11 +32,11 @@ pub enum Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Found {
     pub root: Link,
-    /// Its own size and apparent size, without its contents.
+    /// The root's size and apparent size, without what is below it.
     pub own: [i64; 2],
     /// The directory with the most names, and their number.
     pub largest: (Link, usize),
-    /// Names that could not be read.
+    /// Number of entries that could not be examined, or opened.
     pub errors: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Memory for nodes: malloc, the heap, and blocks as the paper lays them out.
+//! Memory for nodes: malloc, the heap, and blocks as compll's paper lays them out.
 
 mod in_heap;
 mod malloc;

@@ -1,4 +1,4 @@
-//! Nodes in uncompressed blocks as laid out in the paper (figure 4.2), to see what blocks consist of.
+//! Nodes in uncompressed blocks as compll's paper lays them out (figure 4.2), to see what blocks consist of.
 //!
 //! ```text
 //!   0 first free │ 2 padding │ 6 size │ 8 node ... │ padding │ size │ node ... │ unused

@@ -1,5 +1,5 @@
-//! Replays a trace in a heap: each block of the trace is one of the heap's, filled by one node, and the faults
-//! that the heap counts are its policy's misses.
+//! Replays a trace in a heap: each block of the trace is one of the heap's blocks, filled by one node, and
+//! the faults that the heap counts are the misses of its policy.
 
 use std::collections::BinaryHeap;
 
@@ -7,7 +7,7 @@ use memfold::heap::{Handle, Heap, Limit, Options, PolicyKind};
 
 use super::trace::{Event, Trace};
 
-/// The smallest block, and a node size of which two do not fit into one.
+/// The smallest block size, and a node size of which two do not fit into a block.
 const BLOCK: usize = 1024;
 const NODE: usize = 700;
 

@@ -1,4 +1,5 @@
-//! Nodes grouped by element, as in section 4.2 of the paper: each field of many nodes in a block of its own.
+//! Nodes grouped by element, as in section 4.2 of compll's paper: each field of many nodes in a block of its
+//! own.
 //!
 //! ```text
 //!   group:   bits │ size... │ asize... │ ino... │ ... │ flags... │ where the name is...

@@ -1,5 +1,6 @@
-//! The paper's tables 4.1, 4.2, 4.4 and 4.5: the size of a directory tree's nodes in blocks, and the size to
-//! which these compress, with whole nodes in blocks, and with each of their elements in its own blocks.
+//! The tables 4.1, 4.2, 4.4 and 4.5 of compll's paper: how much space a directory tree's nodes take in
+//! blocks, and how well the blocks compress: with whole nodes in a block, and with each field ("element") in
+//! blocks of its own.
 //!
 //! The paper filled one block with each setting; here the whole tree is stored, and figures are means over
 //! all full blocks. Each codec compresses at most [`SAMPLES`] blocks, evenly spread.

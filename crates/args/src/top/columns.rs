@@ -2,8 +2,9 @@
 //! and the man page is made from them.
 //!
 //! A new column of processes also needs, in the command's `trees/top`: its value (`look/mod.rs`, from a slot of
-//! the shared page), its cell and its width (`cells.rs`), its place in the order of sorting (`state/mod.rs`), and,
-//! if it is not a rate, a gauge (`prometheus.rs`); and a line in docs/top.md.
+//! the shared page; fields stand in the order of [`COLUMNS`]), its cell, its width and its place among the columns
+//! that narrow screens drop (`cells.rs`), its place in the order of sorting (`state/mod.rs`), and, if it is not a
+//! rate, a gauge (`prometheus.rs`); and a line in docs/top.md.
 
 /// A column: its title, its name in JSON, and its definition.
 pub struct Column {

@@ -10,8 +10,8 @@ use super::table::Table;
 use super::{LIMIT, MIB, alone, check, directory, is_ended_with, on_file};
 use crate::common::{finish, run_with, until};
 
-/// The supervisor's unnamed spill file, opened through `/proc`. (The unnamed file for the statistics is still
-/// empty.)
+/// The supervisor's unnamed spill file, opened through `/proc`. The unnamed file for the statistics is still
+/// empty, so the first file with data is the spill file.
 fn file_of(table: &Table, at: &Path) -> File {
     let fds = std::fs::read_dir(format!("/proc/{}/fd", table.child.id())).unwrap();
     let mut paths = fds.map(|fd| fd.unwrap().path());
@@ -31,7 +31,7 @@ pub fn has_direct(at: &Path) -> bool {
 }
 
 #[test]
-fn other_bytes_in_the_file_are_no_data() {
+fn foreign_bytes_in_the_file_are_detected() {
     let _alone = alone();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
@@ -46,7 +46,7 @@ fn other_bytes_in_the_file_are_no_data() {
 }
 
 #[test]
-fn what_is_not_in_the_file_is_asked_for_and_lost() {
+fn pages_missing_from_the_file_end_the_program() {
     let _alone = alone();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &LIMIT, "150", "64") else { return };
@@ -90,7 +90,7 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_block_device_is_spilled_to_unless_it_takes_nothing() {
+fn a_block_device_is_spilled_to_unless_it_is_read_only() {
     let _alone = alone();
     let at = directory();
     let file = at.path().join("medium");
@@ -110,7 +110,7 @@ fn a_block_device_is_spilled_to_unless_it_takes_nothing() {
 }
 
 #[test]
-fn what_can_not_be_spilled_to_is_refused() {
+fn unsuitable_targets_are_refused() {
     let refused = |options: &[&str], words: &[&str]| {
         let mut all = vec!["--limit", "64M"];
         all.extend(options);

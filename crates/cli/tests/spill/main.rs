@@ -1,5 +1,5 @@
-//! `--spill`: spilled data come back, through forks, execs and the end of the program. Also tests tiers that
-//! are full, gone, or have lost data.
+//! `--spill`: spilled data come back, also in forked children and in processes that outlive the program.
+//! Tiers that are full, gone, or have lost data are tested, too.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -115,7 +115,7 @@ fn what_does_not_compress_goes_to_a_file_and_comes_back() {
 }
 
 #[test]
-fn what_compresses_too_little_does_so_too() {
+fn pages_that_compress_too_little_are_spilled_too() {
     let _alone = alone();
     let at = directory();
     let options = ["--limit", "48M", "--spill-unencrypted"];
@@ -123,7 +123,7 @@ fn what_compresses_too_little_does_so_too() {
         return;
     };
     table.asked("touch 30000");
-    // Even idle fetchers must adopt a changed identity (`setgid`) at once.
+    // Even idle fetchers must adopt a changed identity (`setgid`) immediately.
     let begin = std::time::Instant::now();
     (0..5).for_each(|_| table.asked("identity"));
     assert!(begin.elapsed().as_millis() < 1000, "{:?}", begin.elapsed());
@@ -173,7 +173,8 @@ fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
     let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
     table.asked("lock");
     table.asked("look");
-    // The supervisor deletes batches at intervals. Deletions after the end are not in the statistics.
+    // The supervisor deletes batches at intervals. Deletions after the program's end would not be in the
+    // statistics.
     std::thread::sleep(Duration::from_millis(1500));
     let ended = table.end();
     assert!(ended.status == 0 && ended.err.contains("is restored"), "{}: {}", ended.status, ended.err);
@@ -187,7 +188,7 @@ fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
 }
 
 #[test]
-fn a_full_tier_is_said_and_nothing_is_lost() {
+fn a_full_tier_is_reported_and_nothing_is_lost() {
     let _alone = alone();
     let at = directory();
     let options = ["--limit", "64M", "--spill-limit", "30M"];
@@ -231,7 +232,8 @@ fn everything_is_spilled_all_the_time() {
     assert!(number(&stats["pages_spilled"]) > 10_000 && number(&stats["pages_fetched"]) > 5_000, "{stats:#}");
 }
 
-/// Programs wait for an answer when they begin, but must not do so if there is no server.
+/// When a program begins, it waits for an answer of the supervisor's threads, but must not do so if they
+/// could not be started.
 #[test]
 fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
     if !common::is_root() {
@@ -240,8 +242,8 @@ fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
     let at = directory();
     std::os::unix::fs::chown(at.path(), Some(65534), Some(65534)).unwrap();
     let mut command = Command::new("timeout");
-    // This user may have fewer threads than the service needs; root's threads would not count. The capability
-    // (CAP_SYS_PTRACE) is for userfaultfd.
+    // The limit (`--nproc`) allows fewer threads than the service needs. It does not apply to root, so
+    // another user runs this. The capability (CAP_SYS_PTRACE) is for userfaultfd.
     command.args(["20", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
     command.args(["--inh-caps=+sys_ptrace", "--ambient-caps=+sys_ptrace"]);
     command.args(["prlimit", "--nproc=6", common::MEMFOLD, "run", "--limit", "64M", "--spill"]);
@@ -251,7 +253,8 @@ fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
     assert!(said.err.contains("nothing is spilled"), "{}", said.err);
 }
 
-/// The tier accepts data again after a second. Threads that need more memory wait for that.
+/// The tier stops for more than a second at a time. Threads that need more memory wait until it accepts data
+/// again.
 #[test]
 fn a_tier_that_stops_again_and_again_lets_the_limit_be_held() {
     let _alone = alone();

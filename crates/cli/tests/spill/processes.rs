@@ -12,10 +12,10 @@ use super::table::TABLE;
 use super::{LIMIT, alone, directory, number, on_file};
 use crate::common::{MEMFOLD, compile, finish, is_root, run_with, stats, until};
 
-/// Before the supervisor serves requests, a process would fork or read as if nothing were spilled. So the
-/// program does not start until the supervisor serves, however late that is.
+/// If a process ran before the supervisor serves requests, its forks and reads would proceed as if nothing
+/// were spilled. So the program does not start until the supervisor serves, however late that is.
 #[test]
-fn no_program_begins_before_somebody_serves() {
+fn the_program_does_not_start_before_the_supervisor_serves() {
     let _alone = alone();
     let at = directory();
     let target = at.path().to_str().unwrap();
@@ -31,7 +31,7 @@ fn no_program_begins_before_somebody_serves() {
             let mut fds = std::fs::read_dir(format!("{proc}/fd")).unwrap();
             fds.any(|fd| std::fs::read_link(fd.unwrap().path()).is_ok_and(|to| to.starts_with(at.path())))
         };
-        // Stop the supervisor as soon as the child exists that may become the program. (Earlier children only
+        // Stop the supervisor as soon as there is a child that may become the program. (Earlier children only
         // run trials.)
         while !has_tier() || child().is_empty() {
             std::hint::spin_loop();
@@ -130,7 +130,7 @@ int main(void) {
 }
 
 #[test]
-fn another_program_begins_with_nothing() {
+fn an_executed_program_begins_without_spilled_pages() {
     let _alone = alone();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
@@ -145,7 +145,7 @@ fn another_program_begins_with_nothing() {
 }
 
 #[test]
-fn what_goes_on_in_the_background_is_served() {
+fn a_process_in_the_background_is_served() {
     let _alone = alone();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
@@ -162,7 +162,7 @@ fn what_goes_on_in_the_background_is_served() {
     });
 }
 
-/// How many trees `memfold top` lists that were started with these words.
+/// How many of the trees that `memfold top` lists have these words in their command line.
 fn trees_of(words: &str) -> usize {
     let mut command = Command::new(crate::common::MEMFOLD);
     command.args(["top", "--json", "--count", "1", "--interval", "0.1"]);
@@ -172,9 +172,9 @@ fn trees_of(words: &str) -> usize {
 }
 
 /// A background process is served even if it has not spilled anything when the program ends, or starts only
-/// afterwards.
+/// after that.
 #[test]
-fn what_spills_only_in_the_background_is_served() {
+fn a_process_that_spills_only_in_the_background_is_served() {
     let _alone = alone();
     let at = directory();
     if compile(at.path(), "table", TABLE, &["-pthread"]).is_none() {
@@ -203,7 +203,7 @@ fn what_spills_only_in_the_background_is_served() {
             trees = trees.max(trees_of(&program));
             said().lines().count() == 3
         });
-        assert_eq!(trees, 1, "up to two processes serve the tree, which is one");
+        assert_eq!(trees, 1, "two processes may serve the tree, but it must be listed once");
         assert_eq!(said(), "filled\nright\n0\n", "{before}");
         assert!(most > 20 << 10 && most < 110 << 10, "{before}{most} KiB: most of 150 MiB should be spilled");
     }
@@ -212,7 +212,7 @@ fn what_spills_only_in_the_background_is_served() {
 /// In its own PID namespace, a process may have the PID of another process, and its requests would be
 /// attributed to that one.
 #[test]
-fn in_a_pid_namespace_of_its_own_nothing_is_spilled_and_all_is_there() {
+fn a_process_in_its_own_pid_namespace_does_not_spill_and_loses_nothing() {
     if !is_root() {
         return eprintln!("skipped: needs root");
     }

@@ -78,9 +78,10 @@ fn goes_on_when_it_was_stopped(some: fn(&[Pid]) -> &[Pid]) {
     assert_eq!(ended.status, 0, "{}", ended.err);
 }
 
-/// memfold waits for half a minute to see whether another run claims the export, and starts nothing before.
+/// The export has the claim of a run on another machine. memfold waits for half a minute to see whether that
+/// run renews it, and does not start the program before.
 #[test]
-fn who_waits_for_an_export_can_be_ended() {
+fn a_run_that_waits_for_an_export_can_be_ended() {
     let at = directory();
     let server = lasting(at.path());
     let mut claim = [0; 4096];
@@ -186,11 +187,11 @@ fn patience_ends_with_the_process() {
 }
 
 #[test]
-fn what_is_not_lost_goes_on_without_the_server() {
+fn a_program_with_nothing_spilled_goes_on_without_the_server() {
     let _alone = alone();
     let at = directory();
     let mut server = Nbdkit::start(at.path(), &["memory", "1G"]);
-    // All data fit, so little was spilled, if anything.
+    // Compressed, all data fit into the limit, so nothing is spilled.
     let Some(mut table) = Table::start(at.path(), &server.uri, &["--limit", "100M"], "200", "2") else {
         return;
     };
@@ -260,7 +261,7 @@ fn a_server_that_is_stopped_holds_up_no_end() {
 /// The server may execute unanswered requests late, so the run's name must stay on it. The name must belong
 /// to a process that has ended, so that the next run knows that this run is over.
 #[test]
-fn what_a_redis_that_was_stopped_has_is_nobodys() {
+fn a_redis_that_was_stopped_keeps_the_name_of_the_run() {
     let _beside = beside_others();
     let at = directory();
     let redis = Redis::start(at.path(), &[]);
@@ -305,9 +306,9 @@ fn a_redis_that_evicts_is_refused() {
         .is_refusal(125, &["noeviction"]);
 }
 
-/// Only messages about a server wait for a terminal without a reader.
+/// If nobody reads from the terminal, only the messages about a server are delayed.
 #[test]
-fn words_that_nobody_reads_hold_up_nobody() {
+fn messages_that_nobody_reads_delay_nothing_else() {
     let _beside = beside_others();
     let at = directory();
     let mut server = lasting(at.path());

@@ -9,15 +9,22 @@ use crate::common::{self, compile, run_with, said};
 #[cfg(feature = "servers")]
 use nix::unistd::Pid;
 
-/// Fills `argv[1]` MiB, of which `argv[2]` of 64 words are random (`A/B`: A, but every Bth page has only
-/// equal words), prints "filled", and then obeys lines of input (after `argv[3]` seconds, if that is given).
-/// `look`: checks all memory. `touch N`: changes and checks N pages. `fork N`: N children do both, and drop
-/// half of the memory. `free`: releases every other MiB. `apart`: a thread touches pages until it waits for
-/// one, and a child is forked meanwhile; wrong if that takes seconds. `forks N`: forks N children that end at
-/// once. `stopped N`: N children read all memory repeatedly, and are stopped; `resumed`: they check all of
-/// it. `alone`: like `fork 1`, with the child in its own PID namespace. `lock`: locks all memory. `identity`:
-/// sets its group to the current one. `exec`: executes itself again. `daemon FILE`: continues in the
-/// background, checks, and writes the result to the file.
+/// Sleeps for `argv[3]` seconds, if that is given. Then fills `argv[1]` MiB, of which `argv[2]` of 64 words
+/// are random (`A/B`: A, but every Bth page has only equal words), prints "filled", and obeys lines of input:
+///
+/// - `look`: checks all memory.
+/// - `touch N`: checks N pages, and changes some of them.
+/// - `fork N`: N children touch pages, release half of the memory, and check all of it.
+/// - `forks N`: forks N children, one after the other, that end immediately.
+/// - `free`: releases every other MiB.
+/// - `apart`: a thread checks all memory, and a child is forked meanwhile; wrong if the fork takes seconds.
+/// - `stopped N`: N children read all memory repeatedly, and are stopped.
+/// - `resumed`: those children go on, and check all memory.
+/// - `alone`: like `fork 1`, with the child in its own PID namespace, where it forks once more.
+/// - `lock`: locks all memory.
+/// - `identity`: sets its group to the current one.
+/// - `exec`: executes itself again.
+/// - `daemon FILE`: continues in the background, checks, and writes the result to the file.
 pub const TABLE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>

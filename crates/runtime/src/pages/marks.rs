@@ -19,7 +19,8 @@ pub struct Marks {
     bits: [AtomicU64; PAGES / 64],
     /// Number of marked pages in the block.
     count: AtomicU32,
-    /// Until when the marks are trusted, and how many times in a row they were confirmed.
+    /// Until when the marks are trusted, and how many times in a row they were confirmed, at most
+    /// `DOUBLINGS`.
     until_ms: AtomicU32,
     confirmed: AtomicU32,
 }
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_counted_once_and_go_with_their_range() {
+    fn a_page_marked_twice_counts_once_and_marks_can_be_removed() {
         let marks = none();
         assert!(!marks.any() && !marks.has(3));
         assert_eq!(marks.add(&bits_of(0, 100), 0), bits_of(0, 100));
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_that_were_found_true_last_longer_up_to_a_bound() {
+    fn confirmed_marks_last_longer_up_to_a_bound() {
         let marks = none();
         let start = u32::MAX - 100;
         marks.add(&bits_of(7, 1), start);

@@ -16,7 +16,11 @@
 //! - A slot belongs to the process whose id is in `pid`; only that process writes its gauges, except that the
 //!   supervisor writes `resident` while the process has no keeper. The supervisor frees the slot when the
 //!   process has ended, after adding the counters to the totals.
-//! - The layout never changes under the same [`VERSION`].
+//! - The layout never changes under the same [`VERSION`], and magic number and version stay first in every
+//!   version: commands of other versions read them.
+//!
+//! A new gauge of a slot is also reset in `reset_gauges`, a new counter also listed in `Counters::each`, and a new
+//! setting written by the command's `settings/shared_page.rs`.
 
 mod counters;
 mod histogram;

@@ -26,7 +26,7 @@ impl Random {
     }
 }
 
-/// The content of a field of a record, from one record to the next.
+/// The value that a field of this kind has in record number `record`.
 fn field(kind: u64, record: u64, random: &mut Random) -> u64 {
     match kind % 8 {
         0 => 0,
@@ -186,7 +186,7 @@ fn paths_agree_on_damaged_forms() {
     }
 }
 
-/// A form in which every granule, including the first, changes to another distance, which gives the longest
+/// A form in which every granule, including the first, has its change bit set; this gives the longest
 /// possible list of indices. All granules but the last are literals.
 #[test]
 fn the_last_of_all_changes_counts() {
@@ -197,9 +197,9 @@ fn the_last_of_all_changes_counts() {
     form.extend(&block[..4064]);
     form.extend([0xFF; 2 + 16]); // every granule changes,
     form.extend([0x00, 0x11].repeat(32)); // to 0, 1, 0, ..., 1
-    form.extend([0xFF; 8 + 64]); // no guess is right:
-    form.extend([0x22; 252]); // 0x0FF for each word,
-    form.extend([0x02; 4]); // 0x100 for the last four
+    form.extend([0xFF; 8 + 64]); // every word is a miss:
+    form.extend([0x22; 252]); // code 2 (symbol 0x0FF) for all words but the last four,
+    form.extend([0x02; 4]); // which have code 0 (symbol 0x100)
     let codec = &SETTINGS[0];
     let mut memory = ScratchBuf::for_codecs([codec as &dyn Codec], 4096);
     for path in paths() {

@@ -7,8 +7,8 @@
 //!
 //! A class grows in units. The next unit is requested as soon as `top` exceeds `soft`, which lies below
 //! `committed` by a part of a unit (CRAMES's fill ratio) and, unless slots are large, by at least one slot.
-//! So memory is requested while some is left, and a put that makes room by compressing does not have to wait
-//! for memory.
+//! So a unit is requested while there are still free slots, and a put during reclaim succeeds even if the
+//! system has no memory at that moment.
 
 use core::ptr::NonNull;
 use core::sync::atomic::Ordering;

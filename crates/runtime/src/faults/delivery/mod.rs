@@ -7,7 +7,9 @@
 //! Some code still bypasses the trait, and another implementation has to replace it:
 //! `pages/events/reading.rs` wakes threads while it applies events, `handlers.rs` polls the descriptor,
 //! `spill/gather.rs` and `reclaim/dense.rs` wake the threads that wait for one of their pins, and mappings
-//! are registered and probed in `kernel/uffd.rs`. If the faulting thread itself serves the fault,
+//! are registered and probed in `kernel/uffd.rs`. A search for `uffd()` finds the rest: pages are placed in
+//! `reclaim/incompressible.rs`, and moved or protected in `reclaim/evict/moved.rs`, `reclaim/copies.rs` and
+//! `pages/clean/exchange.rs`. If the faulting thread itself serves the fault,
 //! [`Delivery::next`] returns only changes of mappings. That thread may hold any lock of the program, so the
 //! rule in `../mod.rs` has to be proved anew.
 

@@ -1,14 +1,15 @@
 //! Functions by which a program gets much memory at once. The runtime does not notice that fresh memory is
 //! filled until its mapping is registered. While the limit is near, the thread that gets the memory waits for
-//! the registration; from then on, each page that is filled waits for room (`faults`).
+//! the registration; from then on, a thread that touches a new page waits in its fault until there is room
+//! (see `faults`).
 //!
-//! The allocator enlarges its heap by system calls of its own, in small steps that are filled at once:
+//! The allocator enlarges its heap by system calls of its own, in small steps that are filled immediately:
 //! registration always comes too late. So near the limit small requests are counted as well, and once they
-//! add up to a certain amount, the thread itself waits for room. Two kinds of memory do not count: a block
-//! that was evicted before and not unmapped since, because it is already registered; and, for requests of at
-//! least `LARGE` bytes, a range that was registered for an earlier request, if nothing was unmapped since,
-//! because allocators hand out the same addresses again and again. Far from the limit each request costs one
-//! check.
+//! add up to a certain amount, the thread itself waits for room. Two kinds of memory do not count. A block
+//! that is in the page table and was not unmapped since it was registered needs no registration. Allocators
+//! often hand out the same addresses again, so for requests of at least `LARGE` bytes a range that was
+//! registered for an earlier request does not count until memory is unmapped or moved, or the process forks.
+//! Far from the limit, a small request costs only a few loads and comparisons.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering::*};
@@ -58,8 +59,8 @@ pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX
 /// are its `mark_of`.
 static WATCHED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
 const LENGTH_BITS: u32 = 24;
-/// Ranges of at least this many bytes are not remembered but registered for each request, since only a little
-/// memory may go unnoticed.
+/// Ranges of at least this many bytes are not remembered but registered anew for each request: a false match
+/// (see `mark_of`) must not leave that much memory unregistered.
 const REMEMBERED: usize = 4 << 20;
 
 fn pages_of(at: usize, bytes: usize) -> u64 {
@@ -87,7 +88,8 @@ fn note_watched(at: usize, bytes: usize, changes: u64) {
     }
 }
 
-/// Called when the program has requested memory, which it may fill at once; `at` is 0 if the request failed.
+/// Called when the program has requested memory, which it may fill immediately; `at` is 0 if the request
+/// failed.
 #[inline(always)]
 fn got(at: usize, bytes: usize) {
     if at == 0 {
@@ -209,7 +211,8 @@ macro_rules! maps {
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
                 // SAFETY: the caller upholds the contract.
                 let at = unsafe { $next.call(given) } as usize;
-                // Marks of an earlier mapping at this place do not apply to this one.
+                // What the program requested for an earlier mapping here (lock, DONTFORK, WIPEONFORK) does
+                // not apply to the new one.
                 if flags & FIXED != 0 && at != FAILED && ranges::is_any() {
                     keeping_errno(|| ranges::forget(at, at + bytes.next_multiple_of(PAGE)));
                 }
@@ -257,7 +260,8 @@ fn populate(at: usize, bytes: usize, protection: c_int) {
     for start in (at..at + bytes).step_by(PIECE) {
         // SAFETY: the mapping was just made for the caller, which does not have it yet.
         let _ = unsafe { sys::madvise(start, PIECE.min(at + bytes - start), advice) };
-        // Makes the keeper check after every piece, however busy the machine is.
+        // Asks the keeper, and waits for its answer, so that the keeper keeps up with the filling on a busy
+        // machine.
         if RUNTIME.is_paging() {
             desk::watch_growth();
         }

@@ -9,9 +9,10 @@
 //! The keeper holds the lock during the whole eviction of a block, so that no event is read, and no thread
 //! that sent one continues, between the check of the block and its eviction. But the keeper's own `mremap`
 //! waits until the message about it is read. So while the keeper is inside that call, a handler reads in its
-//! place, once the pages have moved and the message is on its way: see [`Runtime::lock_order`]. This is the
-//! case once the pages' new place is registered. A second userfaultfd, the witness, tests for that: the
-//! kernel refuses to register the place with it while the first one has it registered.
+//! place, once the pages have moved and the message is on its way: see [`Runtime::lock_order`]. Both have
+//! happened once the destination range is registered with our userfaultfd. To find out, the handler tries to
+//! register the range's first page with a second userfaultfd, the witness: the kernel refuses if the first
+//! one has it.
 
 use crate::kernel::addresses::BLOCK;
 use crate::kernel::sys;
@@ -23,8 +24,8 @@ use crate::pages::table::SpareBlocks;
 
 /// Number of remembered discard times; a block's time is at its number modulo this.
 const REMOVED: usize = 4096;
-/// A block is not evicted for this long after its discard event was read: the thread discards only after
-/// that.
+/// For this long after a discard event was read, its block is not evicted, because the thread discards the
+/// pages only after the event is read.
 const REMOVE_GRACE_MS: u32 = 500;
 
 /// A fault to be served.
@@ -40,11 +41,11 @@ pub struct Fault {
 pub struct Order {
     /// Block structures for reuse.
     pub spare: SpareBlocks,
-    /// Blocks taken out of the table whose contents must still be freed.
+    /// Blocks that were removed from the table; their contents must still be freed.
     pub condemned: SpareBlocks,
     pub condemned_count: usize,
     removed_ms: [u32; REMOVED],
-    /// The last time at which no thread was seen discarding.
+    /// The last time at which the number of discarding threads was seen to be zero.
     quiet_ms: u32,
     /// See `late.rs`.
     pub late: Late,

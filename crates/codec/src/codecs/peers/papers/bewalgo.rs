@@ -16,9 +16,9 @@
 //! ```
 //!
 //! A half describes a number of literal words, then a number of words copied from `distance` words back (16
-//! bits, little endian). Either number may be zero; the distance is 0 if nothing is copied. The form ends
-//! when all whole words of the block are decoded; the rest of the block, less than a word, follows unchanged.
-//! The author's format has the block's length in front; here the caller knows it.
+//! bits, little endian). Either number may be zero; the distance is 0 if nothing is copied. The last control
+//! is the one after which all whole words are decoded. The tail, less than a word, follows unchanged. The
+//! author's format has the block's length in front; here the caller knows it.
 
 use crate::bytes::{self, Out};
 use crate::scratch::parts::{Parts, part};
@@ -89,7 +89,8 @@ impl Step for Bewalgo {
         "bewalgo"
     }
 
-    /// A half with a copy saves at least its own size; a half without one is full of literals, or the last.
+    /// A half with a copy saves at least its own size; a half without a copy is full of literals or is the
+    /// last one.
     fn bound(&self, len: usize) -> usize {
         len.saturating_add(4 * (len / 8 / MOST) + 12)
     }

@@ -5,7 +5,7 @@
 //! | 0 | block                                   if the groups would be longer
 //! | 1 | group | group | ...
 //!
-//! group  | control, 16 bits | 16 items, or what is left |
+//! group  | control, 16 bits | 16 items; fewer in the last group |
 //! item   | byte |                                 its bit of the control is 0
 //!        | distance / 256, length - 3 | distance mod 256 |         it is 1
 //!          high half    low half

@@ -3,7 +3,7 @@
 //! before.
 //!
 //! ```text
-//! op, 5 bits
+//! op, 5 bits, in hexadecimal; "index 2" is the index of a piece of 2 bytes, and so on
 //! 00-18   5 * first half + second half; a half is one of
 //!           0  four bytes          1  two bytes, index 2     2  index 2, two bytes
 //!           3  two indices 2       4  index 4
@@ -17,7 +17,7 @@
 //! Bytes are filled from the highest bit on, and numbers are written highest bit first. An index refers to a
 //! piece of 8, 4 or 2 bytes in the data before these eight bytes. It is the piece's position, counted in
 //! pieces of that size, modulo 256, 512 and 256, so it has 8, 9 and 8 bits. The checksum that the kernel
-//! appends is left out, since the owner of the block has one.
+//! appends is left out, since the caller keeps its own checksum of the block.
 
 use crate::bytes::{self, Out};
 use crate::scratch::parts::{Parts, part};

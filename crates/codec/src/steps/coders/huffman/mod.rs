@@ -2,15 +2,23 @@
 //! larger blocks, in four that are read in parallel.
 //!
 //! ```text
-//! | 0 | the block                                                 if it would not shrink
-//! | 1 | lengths | stream                                          below 1 KiB
-//! | 2 | lengths | sizes of three streams | four streams           otherwise
-//! | 3 | byte                                                      one byte, repeated
+//! | 0 | the block                                          if coding would not make it shorter than this
+//! | 1 | lengths | stream                                   below 1 KiB
+//! | 2 | lengths | sizes of three streams | four streams    otherwise
+//! | 3 | byte                                               one byte, repeated
 //! ```
 //!
-//! **Lengths** are the code lengths of bytes 0 to 255, as a sequence of half bytes, the low half first: 1 to
-//! 11 is a length; 12 to 15 repeat the last length 2 to 5 times; 0 and n, below 15, stand for n + 1 bytes that
-//! do not occur, and 0, 15, n, m for 16 + n + 16 m of them. They end with byte 255; an unused half is 0.
+//! **Lengths** are the code lengths of bytes 0 to 255, as a sequence of half bytes, the low half first:
+//!
+//! ```text
+//! 1-11         a length
+//! 12-15        the previous length again, 2 to 5 times
+//! 0, n         n + 1 bytes that do not occur; n is below 15
+//! 0, 15, n, m  16 + n + 16 m such bytes
+//! ```
+//!
+//! The sequence ends with the length of byte 255. If it has an odd number of half bytes, the high half of its
+//! last byte is 0.
 //!
 //! **Codes** count up from zero: shorter codes come first, codes of one length in the order of their bytes.
 //! In a stream the first code is in the lowest bits, its own first bit lowest; the unused bits of the last
