@@ -15,13 +15,16 @@ failed before starting it, 126 if it cannot be executed, 127 if it was not
 found. memfold writes nothing to standard output; its own lines on standard
 error begin with 'memfold: '.
 
-Example: memfold run --limit 512M -- python3 report.py";
+Examples:
+memfold run -- python3 report.py
+memfold run --limit 512M --report run.html -- make -j2
+memfold run --limit 512M --spill /var/tmp -- ./job";
 
 /// `memfold run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The most memory that the program, its children and memfold may use together; auto: as little as possible
-    /// without waiting longer than --stall allows
+    /// The most memory that the program, its children and memfold may use together; auto, the default: less than is
+    /// free, and as little as possible without waiting longer than --stall allows
     #[arg(long, short, value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub limit: Option<String>,
     /// Compress memory that has not been touched for this long, even if there is room (30 seconds if not given)

@@ -9,6 +9,7 @@
 //!   cgroup      /proc/PID/cgroup, and where its directories are mounted
 //!   pagemap     which pages of a process are resident
 //!   memory      /proc/meminfo, and limits and use in the cgroups' directories
+//!   kills       processes that the kernel has killed because memory ran out
 //! ```
 //!
 //! A process can end between any two questions, and a container may hide files, so every function returns
@@ -16,6 +17,7 @@
 //! library.
 
 pub mod cgroup;
+pub mod kills;
 pub mod maps;
 pub mod memory;
 pub mod mounts;

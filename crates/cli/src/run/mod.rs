@@ -8,6 +8,7 @@
 //! Every refusal happens before anything starts. The program finds everything as without memfold, except
 //! three variables of its environment.
 
+mod killed;
 mod page_server;
 mod spawn;
 
@@ -20,6 +21,7 @@ use std::time::Instant;
 
 use memfold_args::RunArgs;
 use memfold_proc::cgroup;
+use memfold_proc::kills::Kills;
 use memfold_shared::page;
 use memfold_spill::Tier;
 
@@ -118,7 +120,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     if let Some(Err(e)) = server.as_ref().map(PageServer::serve) {
         say(&format!("programs that change their user are not managed: cannot start a thread: {e}"));
     }
-    let begin = Instant::now();
+    let (begin, kills) = (Instant::now(), Kills::now());
     let program = match waiting.go() {
         Ok(program) => program,
         Err(failure) => {
@@ -139,6 +141,10 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         write(report_file, "report", report::page::page(page.page, &stats, &records).as_bytes());
     }
     close(&stats, args.quiet);
+    let cgroup_limit = cgroup::own().and_then(|group| group.limit);
+    if let Some(text) = killed::message(Kills::now().since(kills), ending, cgroup_limit, &stats) {
+        say(&text);
+    }
     service.into_iter().for_each(Service::end);
     if let Some(server) = server {
         server.leave(page.page);

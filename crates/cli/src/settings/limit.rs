@@ -21,16 +21,24 @@ pub(super) fn most(whose: Option<i32>) -> Result<u64, Failure> {
     Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
 }
 
+/// The limit of `memfold run` with `auto`, or without a limit: a part of what is free now on the machine, and in
+/// each limited cgroup of this process.
+fn free() -> Result<u64, Failure> {
+    let Some(rooms) = memory::rooms() else { return most(None) };
+    let part = |room: memory::Room| room.available.saturating_sub(room.total / SPARE);
+    Ok(rooms.into_iter().map(part).min().unwrap_or(0).max(page::SMALLEST_LIMIT))
+}
+
 /// The syntax of a limit where it is not an option.
 pub const HOW: &str = "give a size like 512M, 1.5G, a bare number of bytes, or 50%, or auto";
 
 /// The limit of `memfold run`. Prints a warning if something may prevent it from being held.
-pub(super) fn limit(text: Option<&str>) -> Result<u64, Failure> {
+pub(super) fn limit(text: &str) -> Result<u64, Failure> {
     const HOW: &str =
         "give a size like --limit 512M, --limit 1.5G, a bare number of bytes, --limit 50%, or --limit auto";
-    let Some(text) = text else {
-        return Err(Failure::new(format!("no limit is given; {HOW}")));
-    };
+    if text.trim() == AUTO {
+        return free();
+    }
     let limit = read_limit(text, HOW, None)?;
     limit.warning.iter().for_each(|warning| say(warning));
     Ok(limit.bytes)
@@ -97,20 +105,21 @@ mod tests {
     #[test]
     fn limits_that_are_refused() {
         for (text, word) in [
-            (None, "no limit"),
-            (Some("lots"), "not a size"),
-            (Some("0"), "zero"),
-            (Some("0%"), "zero"),
-            (Some("7M"), "at least 8 MiB"),
-            (Some("120%"), "is too large"),
-            (Some("10E"), "more than any machine"),
-            (Some("1152921504606846977"), "more than any machine"),
+            ("lots", "not a size"),
+            ("0", "zero"),
+            ("0%", "zero"),
+            ("7M", "at least 8 MiB"),
+            ("120%", "is too large"),
+            ("10E", "more than any machine"),
+            ("1152921504606846977", "more than any machine"),
         ] {
             let failure = limit(text).unwrap_err();
             assert_eq!(failure.status, FAILED);
             assert!(failure.text.contains(word), "{failure}");
         }
-        assert_eq!(limit(Some("8M")), Ok(8 << 20));
-        assert_eq!(limit(Some("50%")), Ok(memory::usable().unwrap() / 2));
+        assert_eq!(limit("8M"), Ok(8 << 20));
+        assert_eq!(limit("50%"), Ok(memory::usable().unwrap() / 2));
+        let free = limit("auto").unwrap();
+        assert!(free >= 8 << 20 && free < memory::usable().unwrap(), "{free}");
     }
 }

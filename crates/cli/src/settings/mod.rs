@@ -66,7 +66,7 @@ impl Settings {
         Ok(Self {
             limit: match args.limit.as_deref() {
                 None if args.proactive.is_some() => most(None)?,
-                text => limit(text)?,
+                text => limit(text.unwrap_or(AUTO))?,
             },
             proactive: proactive(args)?,
             codecs: codecs::parse(&args.codec)?,
@@ -81,7 +81,7 @@ impl Settings {
 
 fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
     let stall_ppm = stall(&args.stall)?;
-    let is_auto = args.limit.as_deref() == Some(AUTO);
+    let is_auto = args.limit.as_deref().map_or(args.proactive.is_none(), |limit| limit.trim() == AUTO);
     let idle_ms = match args.proactive {
         None => 0,
         Some(_) if is_auto => {

@@ -6,5 +6,6 @@
 mod bounds;
 #[path = "../common/mod.rs"]
 mod common;
+mod container;
 mod growth;
 mod relatives;

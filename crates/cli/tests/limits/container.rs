@@ -1,0 +1,68 @@
+//! In a cgroup with a memory limit, as in a container: a job that the kernel kills ends under memfold, without any
+//! option; and where the kernel kills all the same, memfold says so.
+
+use std::process::Command;
+
+use crate::common::group::Group;
+use crate::common::{MEMFOLD, Said, finish};
+
+const MEMORY: [&str; 2] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
+const VERSION_1: &str = "memory.limit_in_bytes";
+const VERSION_2: &str = "memory.max";
+
+/// 150 MiB of records that compress, and an answer from all of them.
+const JOB: &str = "\
+rows=[{'number':i,'name':'customer %07d'%(i*7919%1000003),'city':'city %d'%(i%97)} for i in range(320000)]
+print(sum(row['number'] for row in rows if row['city']=='city 5'),max(row['name'] for row in rows))
+";
+/// 100 MiB that do not compress.
+const NOISE: &str = "import os;blocks=[os.urandom(1<<20) for i in range(100)];print('all there')";
+
+fn group(name: &str, mib: u64) -> Option<Group> {
+    let limit = mib << 20;
+    let found =
+        [VERSION_1, VERSION_2].into_iter().find_map(|file| Group::limited(&MEMORY, name, (file, limit)));
+    if found.is_none() {
+        eprintln!("skipped: no memory cgroup can be made here");
+    }
+    found
+}
+
+fn python(before: &[&str], program: &str, group: Option<&Group>) -> Said {
+    let words = [before, &["python3", "-c", program]].concat();
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    finish(group.map_or(command, |group| group.enter(&command)))
+}
+
+#[test]
+fn a_job_that_is_killed_plainly_ends() {
+    let Some(group) = group("job", 96) else { return };
+    let right = python(&[], JOB, None);
+    assert_eq!(right.status, 0, "{}", right.err);
+    let killed = python(&[], JOB, Some(&group));
+    // By a signal.
+    assert_eq!(killed.status, -1, "it should need more than the group has: {}", killed.out);
+    let said = python(&[MEMFOLD, "run", "--"], JOB, Some(&group));
+    assert_eq!((said.status, said.out.as_str()), (0, right.out.as_str()), "{}", said.err);
+    assert!(said.err.contains("were kept in") && !said.err.contains("the kernel killed"), "{}", said.err);
+}
+
+#[test]
+fn without_a_limit_nothing_is_needed() {
+    let said = python(&[MEMFOLD, "run"], "print('started')", None);
+    assert_eq!((said.status, said.out.as_str()), (0, "started\n"), "{}", said.err);
+    assert!(said.err.contains("nothing had to be compressed"), "{}", said.err);
+}
+
+#[test]
+fn the_kernel_s_kill_is_told() {
+    let Some(group) = group("noise", 64) else { return };
+    let said = python(&[MEMFOLD, "run", "--limit", "200M", "--"], NOISE, Some(&group));
+    assert_eq!(said.status, 128 + 9, "{}", said.err);
+    let wanted = ["the kernel killed a process in this cgroup", "limit of 64 MiB", "try --limit 48M"];
+    assert!(wanted.iter().all(|word| said.err.contains(word)), "{}", said.err);
+    let program = "import os;os.kill(os.getpid(),9)";
+    let said = python(&[MEMFOLD, "run", "--limit", "200M", "--"], program, Some(&group));
+    assert!(said.status == 128 + 9 && !said.err.contains("the kernel killed"), "{}", said.err);
+}
