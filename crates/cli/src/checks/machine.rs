@@ -29,6 +29,29 @@ pub struct Machine {
     pub filtered: bool,
     /// Signs of a container.
     pub container: Option<Container>,
+    /// Commands that remedies use.
+    pub tools: Tools,
+}
+
+/// Which of the commands in [`Tools::ASKED`] exist here.
+#[derive(Debug, Clone, Default)]
+pub struct Tools(pub Vec<&'static str>);
+
+impl Tools {
+    /// Looks for them.
+    fn new() -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        // Users' paths often lack the last three.
+        let more = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(std::path::PathBuf::from);
+        let directories: Vec<_> = std::env::split_paths(&path).chain(more).collect();
+        let exists = |name: &&str| directories.iter().any(|directory| directory.join(name).is_file());
+        Tools(Self::ASKED.into_iter().filter(exists).collect())
+    }
+
+    /// Whether this one exists.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains(&name)
+    }
 }
 
 /// Kinds of containers whose options differ.
@@ -61,6 +84,7 @@ impl Machine {
             device: device(),
             filtered: field(&status, "Seccomp:") == Some("2"),
             container: container(),
+            tools: Tools::new(),
         }
     }
 }

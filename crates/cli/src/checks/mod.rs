@@ -15,6 +15,7 @@ pub mod machine;
 pub mod preload;
 mod probe;
 pub mod program;
+mod remedies;
 #[cfg(feature = "analyze")]
 pub mod trace;
 mod trials;

@@ -5,18 +5,10 @@
 
 use nix::errno::Errno;
 
-use super::machine::{Container, Machine};
+use super::machine::Machine;
+use super::remedies::{self, Remedy, remedy};
 use super::uffd::{self, DEVICE, Kind, NEEDED, Report, Step, Verdict, Way};
 use crate::output::failure::Failure;
-
-/// A possible remedy: a command, and its effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Remedy {
-    /// The command to type.
-    pub command: String,
-    /// Its effect.
-    pub effect: &'static str,
-}
 
 /// Why userfaultfd does not work, and what would help.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,20 +28,15 @@ pub fn must_work() -> Result<(), Failure> {
     let by_device = uffd::attempt(Way::Device, Kind::Full);
     match diagnose(&by_call, &by_device, &Machine::new()) {
         None => Ok(()),
-        Some(problem) => Err(Failure::new(problem.paragraph())),
+        Some(problem) => Err(Failure::new(problem.line())),
     }
 }
 
 impl Problem {
-    /// The whole message in one paragraph.
-    pub fn paragraph(&self) -> String {
-        let remedies: Vec<String> =
-            self.remedies.iter().map(|remedy| format!("{} ({})", remedy.command, remedy.effect)).collect();
-        format!(
-            "{}, and memfold needs userfaultfd to restore pages when they are touched; what helps: {}; 'memfold doctor' says more",
-            self.what,
-            remedies.join(", or ")
-        )
+    /// The message in one line.
+    pub fn line(&self) -> String {
+        let first = self.remedies.first().map_or("", |remedy| &remedy.command);
+        format!("{}; 'memfold doctor' says what helps, for example: {first}", self.what)
     }
 }
 
@@ -93,23 +80,19 @@ pub fn names(features: u64) -> Vec<&'static str> {
     uffd::FEATURES.iter().filter(|(bit, _)| features & bit != 0).map(|(_, name)| *name).collect()
 }
 
-fn remedy(command: impl Into<String>, effect: &'static str) -> Remedy {
-    Remedy { command: command.into(), effect }
-}
-
+/// What helps; never empty.
 fn remedies(by_call: &Verdict, by_device: &Verdict, machine: &Machine) -> Vec<Remedy> {
     let too_old = |verdict: &Verdict| matches!(verdict, Verdict::Ran(r) if matches!(r.step, Step::Handshake | Step::Features | Step::TakeAway));
     if too_old(by_call) || too_old(by_device) {
         return vec![remedy("install Linux 5.7 or newer", "this kernel's userfaultfd is too old")];
     }
     let (call, device) = (failed_open(by_call), failed_open(by_device));
-    let mut found = for_device(call, device, machine);
+    let mut found = remedies::for_device(call, device, machine);
     if is_filtered(by_call, call, machine) || matches!(by_device, Verdict::Killed(_)) {
-        found.push(for_filter(machine));
+        found.push(remedies::for_filter(machine));
     }
     if call == Some(Errno::EPERM) && !machine.may_trace && machine.unprivileged == Some(false) {
-        let command = "sudo sysctl -w vm.unprivileged_userfaultfd=1";
-        found.push(remedy(command, "for all users, until the next reboot"));
+        found.push(remedies::for_setting(machine));
     }
     if found.is_empty() {
         let command = "run memfold as root, or with the capability CAP_SYS_PTRACE";
@@ -134,69 +117,14 @@ fn is_filtered(by_call: &Verdict, errno: Option<Errno>, machine: &Machine) -> bo
     matches!(by_call, Verdict::Killed(_)) || machine.filtered && by_number
 }
 
-fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine) -> Vec<Remedy> {
-    match device {
-        Some(Errno::EACCES) => {
-            let user = &machine.user_name;
-            let rule = "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' | sudo tee /etc/udev/rules.d/90-userfaultfd.rules && sudo udevadm control --reload && sudo udevadm trigger /dev/userfaultfd";
-            vec![
-                remedy(
-                    format!("sudo setfacl -m u:{user}:rw {DEVICE}"),
-                    "for this user, until the next reboot",
-                ),
-                remedy(rule, "for all users, permanently"),
-            ]
-        }
-        // The device is missing, or forbidden by the container's list of devices.
-        Some(Errno::ENOENT | Errno::EPERM | Errno::ENXIO) if machine.container.is_some() => {
-            vec![for_container(machine.container)]
-        }
-        Some(Errno::ENOENT | Errno::ENXIO) if call == Some(Errno::ENOSYS) && !machine.filtered => {
-            vec![remedy("use a kernel built with CONFIG_USERFAULTFD=y", "this one has no userfaultfd")]
-        }
-        Some(Errno::ENOENT) if machine.kernel_version >= (6, 1) => {
-            let command = "sudo mknod -m 666 /dev/userfaultfd c 10 \"$(awk '$2 == \"userfaultfd\" {print $1}' /proc/misc)\"";
-            vec![remedy(command, "makes the missing device")]
-        }
-        _ => Vec::new(),
-    }
-}
-
-fn for_filter(machine: &Machine) -> Remedy {
-    let command = match machine.container {
-        Some(Container::Docker | Container::Podman) => {
-            "docker run --security-opt seccomp=PROFILE.json, a copy of the default profile with \"userfaultfd\" added to its allowed names"
-        }
-        Some(Container::Kubernetes) => {
-            "securityContext.seccompProfile: a Localhost profile that allows userfaultfd"
-        }
-        _ => {
-            "allow the system call userfaultfd in the seccomp filter that this process runs under (systemd: SystemCallFilter=userfaultfd)"
-        }
-    };
-    remedy(command, "a seccomp filter blocks it")
-}
-
-fn for_container(container: Option<Container>) -> Remedy {
-    match container {
-        Some(Container::Podman) => {
-            remedy("podman run --device /dev/userfaultfd ...", "gives the container the device")
-        }
-        Some(Container::Kubernetes) => remedy(
-            "add a device plugin for /dev/userfaultfd, or securityContext.capabilities.add: [SYS_PTRACE] with a seccomp profile that allows userfaultfd",
-            "gives the pod the device or the right",
-        ),
-        _ => remedy("docker run --device /dev/userfaultfd ...", "gives the container the device"),
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use nix::sys::signal::Signal;
 
+    use super::super::machine::{Container, Tools};
     use super::*;
 
-    fn machine() -> Machine {
+    pub fn machine() -> Machine {
         Machine {
             kernel: "6.1.0".into(),
             kernel_version: (6, 1),
@@ -207,6 +135,7 @@ mod tests {
             device: Some((0o600, 0)),
             filtered: false,
             container: None,
+            tools: Tools(vec!["sudo", "setfacl", "udevadm", "sysctl"]),
         }
     }
 

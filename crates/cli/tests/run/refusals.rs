@@ -29,7 +29,6 @@ fn limits() {
     }
     finish(run_with(&["--limit", "-1"], &["echo", "started"]))
         .is_refusal(125, &["'-1'", "not a size", "512M"]);
-    finish(run_with(&[], &["echo", "started"])).is_refusal(125, &["no limit", "--limit 512M"]);
 }
 
 #[test]
@@ -130,7 +129,7 @@ fn an_ordinary_user() {
     let (memfold, marker) = copy_for_everybody(here.path());
     let mut command = Command::new(memfold);
     command.args(["run", "--limit", "1G", "--", "touch"]).arg(&marker).uid(65534).gid(65534);
-    finish(command).is_refusal(125, &["userfaultfd", "setfacl", "sysctl", "doctor"]);
+    finish(command).is_refusal(125, &["userfaultfd", "for example: ", "/dev/userfaultfd", "doctor"]);
     assert!(!marker.exists());
 }
 

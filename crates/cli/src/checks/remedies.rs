@@ -1,0 +1,193 @@
+//! Commands that give a user, or a container, what memfold needs: only those that exist here.
+//!
+//! What cannot be changed from inside a container is to be typed outside of it, where other commands may exist.
+
+use nix::errno::Errno;
+
+use super::machine::{Container, Machine, Tools};
+use super::uffd::DEVICE;
+
+/// A possible remedy: a command, and its effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remedy {
+    /// The command to type.
+    pub command: String,
+    /// What it does.
+    pub effect: &'static str,
+}
+
+pub fn remedy(command: impl Into<String>, effect: &'static str) -> Remedy {
+    Remedy { command: command.into(), effect }
+}
+
+/// A command that only root may run, as this user types it.
+fn as_root(machine: &Machine, command: &str) -> String {
+    let is_simple = !command.contains(['|', '&', '>', '$', '"', '\'']);
+    let quoted = || {
+        let mut quoted = String::from("\"");
+        for letter in command.chars() {
+            if ['"', '\\', '$', '`'].contains(&letter) {
+                quoted.push('\\');
+            }
+            quoted.push(letter);
+        }
+        quoted + "\""
+    };
+    if machine.user == 0 {
+        return command.to_owned();
+    }
+    for tool in ["sudo", "doas"] {
+        if machine.tools.has(tool) {
+            return if is_simple {
+                format!("{tool} {command}")
+            } else {
+                format!("{tool} sh -c {}", quoted())
+            };
+        }
+    }
+    format!("su -c {}", quoted())
+}
+
+/// Where the device is missing, or may not be opened.
+pub fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine) -> Vec<Remedy> {
+    match device {
+        Some(Errno::EACCES) => for_user(machine),
+        // Missing, or forbidden by the container's list of devices.
+        Some(Errno::ENOENT | Errno::EPERM | Errno::ENXIO) if machine.container.is_some() => {
+            vec![for_container(machine.container)]
+        }
+        Some(Errno::ENOENT | Errno::ENXIO) if call == Some(Errno::ENOSYS) && !machine.filtered => {
+            vec![remedy("use a kernel built with CONFIG_USERFAULTFD=y", "this one has no userfaultfd")]
+        }
+        Some(Errno::ENOENT) if machine.kernel_version >= (6, 1) => {
+            let command = format!(
+                "mknod -m 666 {DEVICE} c 10 \"$(awk '$2 == \"userfaultfd\" {{print $1}}' /proc/misc)\""
+            );
+            vec![remedy(as_root(machine, &command), "makes the missing device")]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The device exists, and this user may not open it.
+fn for_user(machine: &Machine) -> Vec<Remedy> {
+    const RULE: &str = "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' > /etc/udev/rules.d/90-userfaultfd.rules && udevadm control --reload && udevadm trigger /dev/userfaultfd";
+    let user = &machine.user_name;
+    let (for_one, for_all) = match machine.container {
+        None => ("for this user, until the next reboot", "for all users, until the next reboot"),
+        Some(_) => ("for this user, in this container", "for all users of this container"),
+    };
+    let one = match machine.tools.has("setfacl") {
+        true => format!("setfacl -m u:{user}:rw {DEVICE}"),
+        false => format!("chown {user} {DEVICE}"),
+    };
+    let all = match machine.container.is_none() && machine.tools.has("udevadm") {
+        true => remedy(as_root(machine, RULE), "for all users, permanently"),
+        false => remedy(as_root(machine, &format!("chmod 666 {DEVICE}")), for_all),
+    };
+    vec![remedy(as_root(machine, &one), for_one), all]
+}
+
+/// `vm.unprivileged_userfaultfd` is off.
+pub fn for_setting(machine: &Machine) -> Remedy {
+    if machine.container.is_some() {
+        let command = "outside of the container: sudo sysctl -w vm.unprivileged_userfaultfd=1";
+        return remedy(command, "for all users of the machine, until the next reboot");
+    }
+    let command = match machine.tools.has("sysctl") {
+        true => "sysctl -w vm.unprivileged_userfaultfd=1",
+        false => "echo 1 > /proc/sys/vm/unprivileged_userfaultfd",
+    };
+    remedy(as_root(machine, command), "for all users, until the next reboot")
+}
+
+/// A seccomp filter refuses the system call.
+pub fn for_filter(machine: &Machine) -> Remedy {
+    let command = match machine.container {
+        Some(Container::Docker) => {
+            "docker run --security-opt seccomp=PROFILE.json ..., a copy of the default profile with \"userfaultfd\" added to its allowed names"
+        }
+        Some(Container::Podman) => {
+            "podman run --security-opt seccomp=PROFILE.json ..., a copy of /usr/share/containers/seccomp.json with \"userfaultfd\" added to its allowed names"
+        }
+        Some(Container::Kubernetes) => {
+            "securityContext.seccompProfile: a Localhost profile that allows userfaultfd"
+        }
+        _ => {
+            "allow the system call userfaultfd in the seccomp filter that this process runs under (systemd: SystemCallFilter=userfaultfd)"
+        }
+    };
+    remedy(command, "a seccomp filter blocks it")
+}
+
+fn for_container(container: Option<Container>) -> Remedy {
+    match container {
+        Some(Container::Podman) => {
+            remedy("podman run --device /dev/userfaultfd ...", "gives the container the device")
+        }
+        Some(Container::Kubernetes) => remedy(
+            "add a device plugin for /dev/userfaultfd, or securityContext.capabilities.add: [SYS_PTRACE] with a seccomp profile that allows userfaultfd",
+            "gives the pod the device or the right",
+        ),
+        _ => remedy(
+            "docker run --device /dev/userfaultfd ...",
+            "gives the container the device; in a compose file: devices: [/dev/userfaultfd]",
+        ),
+    }
+}
+
+impl Tools {
+    /// All that is asked for.
+    pub const ASKED: [&'static str; 5] = ["sudo", "doas", "setfacl", "udevadm", "sysctl"];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(tools: &[&'static str], container: Option<Container>) -> Machine {
+        Machine { tools: Tools(tools.to_vec()), container, ..super::super::userfault::tests::machine() }
+    }
+
+    fn commands(tools: &[&'static str], container: Option<Container>) -> [String; 3] {
+        let machine = machine(tools, container);
+        let [one, all] = for_user(&machine).try_into().unwrap();
+        [one.command, all.command, for_setting(&machine).command]
+    }
+
+    #[test]
+    fn only_commands_that_exist() {
+        let all = ["sudo", "setfacl", "udevadm", "sysctl"];
+        let [one, permanently, setting] = commands(&all, None);
+        assert_eq!(one, "sudo setfacl -m u:ann:rw /dev/userfaultfd");
+        assert_eq!(
+            permanently,
+            r#"sudo sh -c "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' > /etc/udev/rules.d/90-userfaultfd.rules && udevadm control --reload && udevadm trigger /dev/userfaultfd""#
+        );
+        assert_eq!(setting, "sudo sysctl -w vm.unprivileged_userfaultfd=1");
+        assert_eq!(
+            commands(&[], None),
+            [
+                r#"su -c "chown ann /dev/userfaultfd""#,
+                r#"su -c "chmod 666 /dev/userfaultfd""#,
+                r#"su -c "echo 1 > /proc/sys/vm/unprivileged_userfaultfd""#
+            ]
+        );
+        let [one, all, setting] = commands(&["doas", "udevadm"], Some(Container::Docker));
+        assert_eq!(
+            (one.as_str(), all.as_str()),
+            ("doas chown ann /dev/userfaultfd", "doas chmod 666 /dev/userfaultfd")
+        );
+        assert!(setting.starts_with("outside of the container: "), "{setting}");
+    }
+
+    /// The shell must make of it what was meant.
+    #[test]
+    fn quoting_for_the_shell() {
+        let machine = machine(&[], None);
+        let line = as_root(&machine, "echo 'a \"b\"' $((1+1)) `echo \\\\x`");
+        let script = line.replacen("su -c", "sh -c", 1);
+        let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "a \"b\" 2 \\x\n");
+    }
+}
