@@ -40,11 +40,13 @@ pub enum Command {
     #[command(after_help = analyze::HELP)]
     Analyze(AnalyzeArgs),
     /// Show or change the limit of a running tree
+    #[command(after_help = LIMIT_HELP)]
     Limit(LimitArgs),
     /// Show what runs under memfold, live: a screen, JSON, or text for Prometheus
     #[command(after_help = top::HELP)]
     Top(TopArgs),
     /// Report what this machine offers, and how to fix what is missing
+    #[command(after_help = DOCTOR_HELP)]
     Doctor(DoctorArgs),
     /// Measure codecs on files of memory, or take such a file from a process
     #[command(after_help = bench::HELP)]
@@ -56,6 +58,19 @@ pub enum Command {
     #[command(after_help = disk::HELP)]
     Disk(Box<DiskArgs>),
 }
+
+const LIMIT_HELP: &str = "\
+Examples:
+memfold limit 4711
+memfold limit 4711 300M
+memfold limit $(pidof redis-server) auto";
+
+const DOCTOR_HELP: &str = "\
+Exit status: 0 if 'memfold run' works here, 1 if not, 125 if that is not known.
+
+Examples:
+memfold doctor
+memfold doctor --json | jq .problems";
 
 /// `memfold limit`.
 #[derive(Debug, Args)]

@@ -125,6 +125,7 @@ fn usage(error: &clap::Error) -> i32 {
 
 /// Joins the paragraphs of an error message into one sentence.
 fn one_line(text: &str) -> String {
+    let text = text.replace("\n  tip: ", "\n\n  tip: ");
     let paragraphs = text.trim_start_matches("error: ").split("\n\n");
     let words = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
     let parts: Vec<String> = paragraphs.map(words).filter(|part| !part.is_empty()).collect();
@@ -141,10 +142,10 @@ mod tests {
 
     #[test]
     fn a_mistake_is_one_sentence() {
-        let text = "error: unexpected argument '--frob' found\n\n  tip: to pass '--frob' as a value, use '-- --frob'\n\nUsage: memfold du [DIR]...\n\nFor more information, try '--help'.\n";
+        let text = "error: unexpected argument '--frob' found\n\n  tip: a similar argument exists: '--from'\n  tip: to pass '--frob' as a value, use '-- --frob'\n\nUsage: memfold du [DIR]...\n\nFor more information, try '--help'.\n";
         assert_eq!(
             one_line(text),
-            "unexpected argument '--frob' found; tip: to pass '--frob' as a value, use '-- --frob'; usage: memfold du [DIR]...; --help says more"
+            "unexpected argument '--frob' found; tip: a similar argument exists: '--from'; tip: to pass '--frob' as a value, use '-- --frob'; usage: memfold du [DIR]...; --help says more"
         );
     }
 }
