@@ -217,7 +217,7 @@ fn cpu_seconds(who: UsageWho) -> (f64, f64) {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub mod tests {
 
     use super::*;
     use crate::settings::shared_page::SharedPage;

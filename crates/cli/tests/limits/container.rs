@@ -32,7 +32,10 @@ fn python(before: &[&str], program: &str, group: Option<&Group>) -> Said {
     let words = [before, &["python3", "-c", program]].concat();
     let mut command = Command::new(words[0]);
     command.args(&words[1..]);
-    finish(group.map_or(command, |group| group.enter(&command)))
+    finish(match group {
+        Some(group) => group.enter(&command),
+        None => command,
+    })
 }
 
 #[test]

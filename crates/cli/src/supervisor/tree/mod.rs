@@ -281,7 +281,7 @@ mod tests {
         let page = SharedPage::new(&Settings::example()).unwrap();
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let mut tree = Tree::new(page.page);
-        (0..SLOTS as u32 - 1).for_each(|at| drop(page.page.take_slot(5_000_000 + at).unwrap()));
+        (0..SLOTS as u32 - 1).for_each(|at| assert!(page.page.take_slot(5_000_000 + at).is_some()));
         for is_full in [false, true] {
             tree.see(child.id() as i32, Instant::now());
             let news = tree.judge(Instant::now() + Duration::from_secs(5));
