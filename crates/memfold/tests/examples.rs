@@ -164,7 +164,7 @@ fn all_examples_compile_in_a_users_crate_and_run() {
     let (root, examples) = (root(), all());
     let of = |name: &str| examples.iter().filter(|example| example.file.starts_with(name)).count();
     // Notices if this file no longer finds all examples.
-    assert!(of("README.md") >= 2 && of("docs") >= 7 && of("crates") >= 15, "{}", examples.len());
+    assert!(of("README.md") >= 1 && of("docs") >= 9 && of("crates") >= 15, "{}", examples.len());
 
     let (profile, target) = built();
     let directory = tempfile::tempdir().unwrap();

@@ -51,7 +51,8 @@ fn as_root(machine: &Machine, command: &str) -> String {
 /// Where the device is missing, or may not be opened.
 pub fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine) -> Vec<Remedy> {
     match device {
-        Some(Errno::EACCES) => for_user(machine),
+        // Root is refused only by a filter.
+        Some(Errno::EACCES) if machine.user != 0 => for_user(machine),
         // Missing, or forbidden by the container's list of devices.
         Some(Errno::ENOENT | Errno::EPERM | Errno::ENXIO) if machine.container.is_some() => {
             vec![for_container(machine.container)]
@@ -185,9 +186,9 @@ mod tests {
     #[test]
     fn quoting_for_the_shell() {
         let machine = machine(&[], None);
-        let line = as_root(&machine, "echo 'a \"b\"' $((1+1)) `echo \\\\x`");
+        let line = as_root(&machine, r#"printf '%s|' 'a "b"' $((1+1)) `printf c` 'd\e'"#);
         let script = line.replacen("su -c", "sh -c", 1);
         let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), "a \"b\" 2 \\x\n");
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "a \"b\"|2|c|d\\e|");
     }
 }

@@ -45,11 +45,14 @@ pub fn diagnose(by_call: &Verdict, by_device: &Verdict, machine: &Machine) -> Op
     if by_call.works() || by_device.works() {
         return None;
     }
-    let what = format!(
+    let mut what = format!(
         "userfaultfd cannot be used here: the system call says '{}', {DEVICE} says '{}'",
         describe(by_call),
         describe(by_device)
     );
+    if is_filtered(by_call, failed_open(by_call), machine) {
+        what += ", and a seccomp filter is in place";
+    }
     Some(Problem { what, remedies: remedies(by_call, by_device, machine) })
 }
 

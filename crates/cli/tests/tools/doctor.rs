@@ -72,8 +72,11 @@ fn as_an_ordinary_user() {
         let remedies = found["problems"][0]["remedies"].as_array().unwrap();
         assert!(!remedies.is_empty());
         for remedy in remedies {
-            // Each begins with a command that exists here.
+            // Each begins with a command that exists here, unless it is for elsewhere.
             let command = remedy["command"].as_str().unwrap();
+            if command.starts_with("outside of the container: ") {
+                continue;
+            }
             let exists =
                 Command::new("sh").args(["-c", "command -v \"${0%% *}\"", command]).output().unwrap();
             assert!(exists.status.success(), "{command}");

@@ -237,7 +237,8 @@ fn until_converted<'s, C, D>(
     for before in 0.. {
         match session.with_fault(before, || convert(list)).0 {
             Ok(converted) => {
-                assert!(before > 0);
+                // Short lists lie in plain memory.
+                assert!(before > 0 || model.len() < 500);
                 return converted;
             }
             Err(unconverted) => {
