@@ -1,7 +1,8 @@
 /* Gives fio real data to write.
  *
  * fio 3.33 fills buffers with random bytes, or repeats at most 512 bytes of a file. When preloaded, this
- * passes other buffers to fio's writing calls: bytes of the file MEMFOLD_BENCH_DATA, from a randomly chosen page on.
+ * passes other buffers to fio's writing calls: bytes of the file MEMFOLD_BENCH_DATA, from a randomly chosen
+ * page on.
  *
  *     cc -O2 -shared -fPIC -o buffers.so buffers.c -ldl
  */

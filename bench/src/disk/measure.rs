@@ -1,7 +1,7 @@
 //! Measures one codec on one file: the file is written to a device and read back.
 //!
 //! One thread does this, a page at a time. The device has no tier except the requested one, no sharing, and
-//! no uncompressed copies. What was read is compared with the file in every pass.
+//! no uncompressed copies. Every pass compares what it reads with the file.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -38,7 +38,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Section {
-    /// What the memory of a scan is used for
+    /// Break down the memory that a scan takes
     Memory {
         /// The directory
         path: PathBuf,

@@ -140,6 +140,22 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
+    /// The test runs itself once more, as the process that panics.
+    #[test]
+    fn a_panic_in_any_thread_ends_the_command() {
+        use std::os::unix::process::ExitStatusExt;
+        const PANICS: &str = "MEMFOLD_TEST_PANICS";
+        if std::env::var_os(PANICS).is_some() {
+            end_at_panics();
+            let _ = std::thread::spawn(|| panic!("as it should")).join();
+            std::process::exit(0);
+        }
+        let test = "tests::a_panic_in_any_thread_ends_the_command";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = again.args(["--exact", test]).env(PANICS, "1").output().unwrap();
+        assert_eq!(output.status.signal(), Some(nix::libc::SIGABRT), "{output:?}");
+    }
+
     #[test]
     fn a_mistake_is_one_sentence() {
         let text = "error: unexpected argument '--frob' found\n\n  tip: a similar argument exists: '--from'\n  tip: to pass '--frob' as a value, use '-- --frob'\n\nUsage: memfold du [DIR]...\n\nFor more information, try '--help'.\n";

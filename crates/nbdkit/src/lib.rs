@@ -106,6 +106,7 @@ fn memory() -> u64 {
     .unwrap_or(1 << 30)
 }
 
+// SAFETY: only nbdkit calls the following functions, with the arguments that nbdkit-plugin(3) describes.
 unsafe extern "C" fn config(name: *const c_char, value: *const c_char) -> c_int {
     prepare(|| {
         // SAFETY: nbdkit passes texts that end with zero.

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_s_files() {
+    fn files_of_the_kernel() {
         assert_eq!(count("low 0\nhigh 3\nmax 7\noom 2\noom_kill 4\noom_group_kill 1\n"), Some(4));
         assert_eq!(count("oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"), Some(5));
         assert_eq!(count("oom_kill_disable 0\nunder_oom 0\n"), None);

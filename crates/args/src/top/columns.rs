@@ -1,10 +1,12 @@
 //! What `memfold top` shows: one definition for each number. `?` shows the definitions, Prometheus receives them,
 //! and the man page is made from them.
 //!
-//! A new column of processes also needs, in the command's `trees/top`: its value (`look/mod.rs`, from a slot of
-//! the shared page; fields stand in the order of [`COLUMNS`]), its cell, its width and its place among the columns
-//! that narrow screens drop (`cells.rs`), its place in the order of sorting (`state/mod.rs`), and, if it is not a
-//! rate, a gauge (`prometheus.rs`); and a line in docs/top.md.
+//! A new column of processes also needs a line in docs/top.md and, in the command's `trees/top`:
+//!
+//! - its value, in the order of [`COLUMNS`] (`look/mod.rs`, from a slot of the shared page)
+//! - its cell and width, and its place among the columns that narrow screens drop (`cells.rs`)
+//! - its place in the order of sorting (`state/mod.rs`)
+//! - if it is not a rate, a gauge (`prometheus.rs`)
 
 /// A column: its title, its name in JSON, and its definition.
 pub struct Column {

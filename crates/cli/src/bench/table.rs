@@ -14,7 +14,7 @@ struct Column {
     left: bool,
 }
 
-/// Which columns exist: columns without information are omitted.
+/// The columns to print: those without information are omitted.
 struct Shape {
     paths: bool,
     best: bool,

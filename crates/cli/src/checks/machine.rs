@@ -33,11 +33,13 @@ pub struct Machine {
     pub tools: Tools,
 }
 
-/// Which of the commands in [`Tools::ASKED`] exist here.
+/// Which of the commands that remedies use exist here.
 #[derive(Debug, Clone, Default)]
 pub struct Tools(pub Vec<&'static str>);
 
 impl Tools {
+    const ASKED: [&'static str; 5] = ["sudo", "doas", "setfacl", "udevadm", "sysctl"];
+
     /// Looks for them.
     fn new() -> Self {
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   machine (facts) ──> userfault (the verdict) <── uffd (tried for real) <── probe (in a child)
+//!                           └─> remedies (commands that help)
 //!   filters (seccomp, tried for real)      program (found, can be managed?) <── elf
 //!   preload (the library found)            trace (why memory may not be read)
 //!   doctor reports all of them, and trials of what only `analyze` needs

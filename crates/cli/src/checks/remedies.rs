@@ -1,10 +1,11 @@
 //! Commands that give a user, or a container, what memfold needs: only those that exist here.
 //!
-//! What cannot be changed from inside a container is to be typed outside of it, where other commands may exist.
+//! Some things can only be changed outside of the container. It is not known which commands exist there, so
+//! those lines assume `sudo`.
 
 use nix::errno::Errno;
 
-use super::machine::{Container, Machine, Tools};
+use super::machine::{Container, Machine};
 use super::uffd::DEVICE;
 
 /// A possible remedy: a command, and its effect.
@@ -51,8 +52,12 @@ fn as_root(machine: &Machine, command: &str) -> String {
 /// Where the device is missing, or may not be opened.
 pub fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine) -> Vec<Remedy> {
     match device {
-        // Root is refused only by a filter.
         Some(Errno::EACCES) if machine.user != 0 => for_user(machine),
+        // No filter refuses it, so this root is an ordinary user outside of its user namespace.
+        Some(Errno::EACCES) if !machine.filtered => {
+            let command = format!("outside of this user namespace: sudo chmod 666 {DEVICE}");
+            vec![remedy(command, "for all users of the machine, until the next reboot")]
+        }
         // Missing, or forbidden by the container's list of devices.
         Some(Errno::ENOENT | Errno::EPERM | Errno::ENXIO) if machine.container.is_some() => {
             vec![for_container(machine.container)]
@@ -137,13 +142,9 @@ fn for_container(container: Option<Container>) -> Remedy {
     }
 }
 
-impl Tools {
-    /// All that is asked for.
-    pub const ASKED: [&'static str; 5] = ["sudo", "doas", "setfacl", "udevadm", "sysctl"];
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::machine::Tools;
     use super::*;
 
     fn machine(tools: &[&'static str], container: Option<Container>) -> Machine {
@@ -180,6 +181,15 @@ mod tests {
             ("doas chown ann /dev/userfaultfd", "doas chmod 666 /dev/userfaultfd")
         );
         assert!(setting.starts_with("outside of the container: "), "{setting}");
+    }
+
+    #[test]
+    fn root_of_a_user_namespace() {
+        let root = |filtered| Machine { user: 0, filtered, ..machine(&[], None) };
+        let found = for_device(Some(Errno::EPERM), Some(Errno::EACCES), &root(false));
+        assert_eq!(found[0].command, "outside of this user namespace: sudo chmod 666 /dev/userfaultfd");
+        // A filter has a remedy of its own.
+        assert_eq!(for_device(Some(Errno::EPERM), Some(Errno::EACCES), &root(true)), []);
     }
 
     /// The shell must make of it what was meant.

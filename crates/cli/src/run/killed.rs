@@ -1,5 +1,8 @@
-//! Tells when the kernel has killed processes of the run because memory ran out, and what helps. The kernel itself
-//! says so only in its log, and the program's exit status is that of any SIGKILL.
+//! Reports that the kernel has killed processes during the run because memory ran out, and what helps. The
+//! kernel itself says so only in its log, and the program's exit status is that of any SIGKILL.
+//!
+//! The kernel counts kills but does not tell which process, nor whether a cgroup's limit or the whole machine
+//! was the reason. The message claims no more than the counts show.
 
 use memfold::size::Human;
 use memfold_proc::kills::Kills;
@@ -16,12 +19,12 @@ pub fn message(kills: Kills, ending: Ending, cgroup_limit: Option<u64>, stats: &
     let (what, total) = match (kills.in_cgroup, kills.on_machine) {
         (Some(count @ 1..), _) => {
             let processes = if count == 1 { "a process".into() } else { format!("{count} processes") };
-            let limit = cgroup_limit.map_or(String::new(), |bytes| format!(" of {}", Human(bytes)));
-            (format!("{processes} in this cgroup, whose memory limit{limit} was reached"), cgroup_limit)
+            let limit = cgroup_limit
+                .map_or(String::new(), |bytes| format!(" (the cgroup's limit is {})", Human(bytes)));
+            (format!("{processes} in this cgroup because memory ran out{limit}"), cgroup_limit)
         }
-        // Whom it has killed is not known, but the program is among the candidates.
         (_, Some(1..)) if is_killed => {
-            ("a process because the machine, or a cgroup, ran out of memory".into(), None)
+            ("a process on this machine because memory ran out, probably this program".into(), None)
         }
         _ => return None,
     };
@@ -52,17 +55,20 @@ mod tests {
         let (killed, ended) = (Ending::Signalled(9), Ending::Exited(0));
         let limit = Some(80 << 20);
         let said = message(kills(Some(1), Some(1)), killed, limit, &stats).unwrap();
-        assert!(said.contains("a process in this cgroup") && said.contains("limit of 80 MiB"), "{said}");
+        assert!(said.contains("a process in this cgroup") && said.contains("limit is 80 MiB"), "{said}");
         assert!(said.ends_with("try --limit 60M"), "{said}");
         // A child may have been killed.
         let said = message(kills(Some(2), Some(2)), ended, None, &stats).unwrap();
         assert!(said.contains("2 processes") && said.ends_with("try --limit 75M"), "{said}");
+        assert!(!said.contains("limit is"), "{said}");
         let of_shell = Ending::Exited(137);
-        assert!(message(kills(Some(0), Some(1)), of_shell, limit, &stats).unwrap().contains("the machine"));
+        assert!(
+            message(kills(Some(0), Some(1)), of_shell, limit, &stats).unwrap().contains("on this machine")
+        );
         assert!(message(kills(None, Some(1)), killed, None, &stats).is_some());
         stats.compression_ratio = Some(1.1);
         assert!(message(kills(Some(1), None), killed, limit, &stats).unwrap().contains("--spill DIRECTORY"));
-        // Other processes of the machine, or somebody else's signal.
+        // The killed processes belong to others, or something else sent the signal.
         assert_eq!(message(kills(Some(0), Some(1)), ended, limit, &stats), None);
         assert_eq!(message(kills(Some(0), Some(0)), killed, limit, &stats), None);
         assert_eq!(message(kills(None, None), killed, limit, &stats), None);

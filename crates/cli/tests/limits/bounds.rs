@@ -175,7 +175,7 @@ fn what_compresses_beside_what_does_not() {
     }
 }
 
-/// If the data do not allow the limit, memory shrinks as far as they do allow.
+/// If the data do not compress enough for the limit, memory use settles at the least that they need.
 #[test]
 fn a_limit_out_of_reach() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());

@@ -1,4 +1,4 @@
-//! `--spill`: spilled data come back, also in forked children and in processes that outlive the program.
+//! `--spill`: spilled data are restored, also in forked children and in processes that outlive the program.
 //! Tiers that are full, gone, or have lost data are tested, too.
 
 #[path = "../common/mod.rs"]
@@ -133,8 +133,8 @@ fn pages_that_compress_too_little_are_spilled_too() {
     check(at.path(), 48 * MIB, 50 * MIB);
 }
 
-/// Single pages come back from all over the tier, and are spilled again. The pages of sparse batches must
-/// move, or the tier would soon be full.
+/// Pages are restored one at a time from all over the tier, and spilled again. The pages of sparse batches
+/// must move, or the tier would soon be full.
 #[test]
 fn sparse_batches_do_not_fill_the_tier() {
     let _alone = alone();

@@ -188,6 +188,7 @@ unsafe impl Memory for Budget {
         self.system.reserve(bytes)
     }
 
+    // SAFETY: the caller guarantees what `Memory` says; so for the functions below.
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
         loop {
             // SAFETY: as the caller guarantees.
@@ -208,8 +209,8 @@ unsafe impl Memory for Budget {
     }
 
     unsafe fn unreserve(&self, start: NonNull<u8>, bytes: usize) {
-        // The count is not updated: memory is unreserved only when the whole budget ends. SAFETY: as the
-        // caller guarantees.
+        // The count is not updated: memory is unreserved only when the whole budget ends.
+        // SAFETY: as the caller guarantees.
         unsafe { self.system.unreserve(start, bytes) };
     }
 

@@ -75,6 +75,7 @@ unsafe impl Memory for SystemMemory {
         Some(start)
     }
 
+    // SAFETY: the caller guarantees what `Memory` says; so for the functions below.
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
         #[cfg(target_os = "linux")]
         {

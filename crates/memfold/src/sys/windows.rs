@@ -12,6 +12,7 @@ const MEM_RESERVE: u32 = 0x2000;
 const MEM_RELEASE: u32 = 0x8000;
 const PAGE_READWRITE: u32 = 4;
 
+// SAFETY: these are the signatures of the Windows headers.
 #[link(name = "kernel32")]
 unsafe extern "system" {
     fn VirtualAlloc(address: *mut c_void, size: usize, kind: u32, protect: u32) -> *mut c_void;
@@ -32,6 +33,7 @@ unsafe impl Memory for SystemMemory {
         NonNull::new(unsafe { VirtualAlloc(ptr::null_mut(), bytes, MEM_RESERVE, PAGE_READWRITE) }.cast())
     }
 
+    // SAFETY: the caller guarantees what `Memory` says; so for the functions below.
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
         // SAFETY: pages of a reservation of our own.
         let done = unsafe { VirtualAlloc(start.as_ptr().cast(), bytes, MEM_COMMIT, PAGE_READWRITE) };

@@ -19,8 +19,8 @@
 //! - The layout never changes under the same [`VERSION`], and magic number and version stay first in every
 //!   version: commands of other versions read them.
 //!
-//! A new gauge of a slot is also reset in `reset_gauges`, a new counter also listed in `Counters::each`, and a new
-//! setting written by the command's `settings/shared_page.rs`.
+//! A new gauge of a slot is also reset in `reset_gauges`, and a new counter is also listed in `Counters::each`.
+//! The command's `settings/shared_page.rs` writes a new setting.
 
 mod counters;
 mod histogram;

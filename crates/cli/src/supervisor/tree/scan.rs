@@ -13,6 +13,9 @@ use super::unmanaged::why_not_managed;
 use super::{Member, Tree, free, runs_image_of};
 use crate::sys;
 
+const TABLE_IS_FULL: &str = "at most 1024 processes of a tree can be managed at a time";
+const _: () = assert!(SLOTS == 1024);
+
 /// How long a member may be without a slot before it is reported.
 const GRACE: Duration = Duration::from_secs(1);
 /// Scans may take 1/SCAN_SHARE of the time, or 1/FORCED_SCAN_SHARE if there are new processes.
@@ -168,13 +171,12 @@ impl Tree {
                 member.told = true;
                 self.unmanaged_count += 1;
                 let is_copy = |parent: &Member| parent.managed && parent.image == member.image;
+                let is_full = slot.is_none() && self.shared.live_slots().count() >= SLOTS;
                 let why = match self.members.get(&member.parent) {
+                    _ if is_full => TABLE_IS_FULL,
                     // It was probably made by a bare system call, because it still runs its parent's image.
                     Some(parent) if member.image.is_known() && is_copy(parent) => {
                         "a copy of its parent that could not be prepared"
-                    }
-                    _ if slot.is_none() && self.shared.live_slots().count() >= SLOTS => {
-                        "at most 1024 processes of a tree can be managed at a time"
                     }
                     _ => why_not_managed(pid),
                 };

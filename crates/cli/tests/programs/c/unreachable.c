@@ -1,6 +1,6 @@
-/* Fills argv[1] MiB, enters a PID and a network namespace of its own, and forks twice. The grandchild checks the
- * memory, prints its process id as it sees it and "right", and waits for a line. Exits with 9 where it may not make
- * namespaces. */
+/* Fills argv[1] MiB, enters a PID and a network namespace of its own, and forks twice. The grandchild checks
+ * the memory, prints its process id as it sees it and "right", and waits for a line. Exits with 9 where it may
+ * not make namespaces. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdint.h>

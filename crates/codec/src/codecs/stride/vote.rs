@@ -119,14 +119,11 @@ impl<'a> Voter<'a> {
         let mut found = 0;
         for &place in &places[..count] {
             let place = at + usize::from(place);
-            // SAFETY: `place` is inside, see above. The distance is at most 65535
-            // and at most `place`: what was seen was written as the low half of
-            // an earlier place (then `there` is that or a later one before
-            // `place`) or is zero (then `there` is a multiple of 65536, not
-            // after `place`). So `there` is inside, too, and the distance below
-            // the number of counters, which is the length of the block or more,
-            // or 65536. A hash has `seen_bits` bits. At most as many distances
-            // are found as there are places, for which `voted` has room.
+            // SAFETY: `place` is inside, see above. The distance is at most 65535 and at most `place`: the
+            // entry of `seen` is the low half of an earlier place (then `place - distance` is that place or a
+            // later one) or zero (then it is a multiple of 65536, not after `place`). So it is inside, too,
+            // and the distance is below the number of counters, which is the length of the block or more, or
+            // 65536. A hash has `seen_bits` bits. `voted` has room for one distance for each place.
             unsafe {
                 // The six bytes at a place, and two zeros.
                 let word = |at: usize| u64::from_le_bytes(block.add(at).cast::<[u8; 8]>().read()) << 16;

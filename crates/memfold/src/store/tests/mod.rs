@@ -81,6 +81,7 @@ unsafe impl Memory for Counting {
         SYSTEM.reserve(bytes)
     }
 
+    // SAFETY: the caller guarantees what `Memory` says; so for the functions below.
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {
         assert_eq!((start.as_ptr() as usize | bytes) % self.page_size(), 0);
         let limit = self.limit.load(Ordering::Relaxed);

@@ -20,11 +20,11 @@
 //! | at the fork | in the parent | in the child that pages | in a child that cannot page |
 //! | --- | --- | --- | --- |
 //! | resident | shared with the child until either writes | the same | the same |
-//! | on standby | copied back at a touch | the same, from the slot that it has inherited | copied back (`inherit.rs`) |
+//! | on standby | copied back at a touch | the same, from the inherited slot | copied back (`inherit.rs`) |
 //! | zeros | placed at a touch | the same | zeros |
-//! | in the store | decompressed at a touch | the same, from the store that it has inherited | decompressed in place |
-//! | on a tier | fetched at a touch | the same; the supervisor has reserved the batch for it (`spill/posts.rs`) | fetched |
-//! | restored between prepare and fork | the entry is emptied when the journal is replayed | the same | the same |
+//! | in the store | decompressed at a touch | the same, from the inherited store | decompressed in place |
+//! | on a tier | fetched at a touch | the same (`prepare_spill` has reserved its batch) | fetched |
+//! | restored since prepare | entry emptied when the journal is replayed | the same | the same |
 //!
 //! Near the limit, a write to a page that both still share waits for room (`reclaim/copies.rs`). A stored page
 //! that is restored for a read keeps its blob while relatives live (`pages/clean`).
