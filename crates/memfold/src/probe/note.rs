@@ -143,34 +143,54 @@ macro_rules! semaphore {
     }};
 }
 
-/// Puts a nop here, and its note. Arguments are names of 64-bit variables.
+/// Calls the probe's nop, which is in a section of its own, and defines it together with its note. Arguments are
+/// the names of one to five 64-bit variables.
+///
+/// The nop, its note and its semaphore are in groups of sections, which a linker keeps or leaves out as a whole. A
+/// note in no group would stay where the code of a probe is left out because nothing fires it, and would name
+/// the address 0.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),
     not(any(miri, memfold_no_probes))
 ))]
 macro_rules! note {
-    ($name:ident, $prefix:literal, $symbol:ident, $offset:literal $(, $argument:ident)* $(,)?) => {
-        super::note::note!(@joined $name, $prefix, $symbol, $offset, ($($argument)*), $($argument)*)
-    };
-    (@joined $name:ident, $prefix:literal, $symbol:ident, $offset:literal, ($($all:ident)*), $first:ident $($more:ident)*) => {
-        super::note::note!(@text $name, $prefix, $symbol, $offset, ($($all)*),
-            concat!("8@{", stringify!($first), "}" $(, " 8@{", stringify!($more), "}")*))
-    };
-    (@text $name:ident, $prefix:literal, $symbol:ident, $offset:literal, ($($argument:ident)*), $places:expr) => {
+    ($name:ident, $prefix:literal, $symbol:ident, $offset:literal $(, $argument:ident)+ $(,)?) => {
+        // The registers in which C passes arguments: `fire` has them there already.
         #[cfg(target_arch = "x86_64")]
-        super::note::note!(@asm $name, $prefix, $symbol, $offset, ($($argument)*), $places, (att_syntax));
+        super::note::note!(@pair [] ($($argument)+) ("rdi" "rsi" "rdx" "rcx" "r8")
+            ("call ", "8@%", (att_syntax)) $name, $prefix, $symbol, $offset);
         #[cfg(target_arch = "aarch64")]
-        super::note::note!(@asm $name, $prefix, $symbol, $offset, ($($argument)*), $places, ());
+        super::note::note!(@pair [] ($($argument)+) ("x0" "x1" "x2" "x3" "x4")
+            ("bl ", "8@", (), lateout("lr") _,) $name, $prefix, $symbol, $offset);
     };
-    (@asm $name:ident, $prefix:literal, $symbol:ident, $offset:literal, ($($argument:ident)*), $places:expr, ($($syntax:ident)?)) => {
-        // SAFETY: the only instruction does nothing. The rest are bytes in sections that no code reads, the
-        // semaphore, and the one byte of the base, defined as `sys/sdt.h` defines it. Not `nomem`: if an
-        // argument is the address of a text, a tracer reads the text.
+    (@pair [$($done:tt)*] ($next:ident $($more:ident)*) ($register:tt $($free:tt)*) $($rest:tt)+) => {
+        super::note::note!(@pair [$($done)* ($next $register)] ($($more)*) ($($free)*) $($rest)+);
+    };
+    (@pair [($first:ident $place:tt) $(($more:ident $places:tt))*] () $free:tt
+        ($call:literal, $size:literal, ($($syntax:ident)?) $(, $($clobber:tt)+)?)
+        $name:ident, $prefix:literal, $symbol:ident, $offset:literal
+    ) => {
+        // SAFETY: the code that is called does nothing and returns. The rest are bytes in sections that no code
+        // reads, the semaphore, and the one byte of the base, defined as `sys/sdt.h` defines it. Not `nomem`: if
+        // an argument is the address of a text, a tracer reads the text. Not `nostack`: a call writes below the
+        // stack pointer on x86-64.
         unsafe {
             core::arch::asm!(
+                concat!($call, "_.memfold.nop.", stringify!($name)),
+                concat!(".ifndef _.memfold.nop.", stringify!($name)),
+                concat!(
+                    ".pushsection .text._.memfold.nop,\"axG\",\"progbits\",_.memfold.nop.", stringify!($name), ",comdat"
+                ),
+                concat!(".weak _.memfold.nop.", stringify!($name)),
+                concat!(".hidden _.memfold.nop.", stringify!($name)),
+                concat!(".type _.memfold.nop.", stringify!($name), ", %function"),
+                ".balign 4",
+                concat!("_.memfold.nop.", stringify!($name), ":"),
                 "990: nop",
-                super::note::definition!($prefix, $symbol),
+                "ret",
+                concat!(".size _.memfold.nop.", stringify!($name), ", . - _.memfold.nop.", stringify!($name)),
+                // `?`: in the group of the section before.
                 ".pushsection .note.stapsdt,\"?\",\"note\"",
                 ".balign 4",
                 ".4byte 992f-991f, 994f-993f, 3",
@@ -181,9 +201,12 @@ macro_rules! note {
                 concat!(".8byte ", $prefix, stringify!($symbol), "+", $offset),
                 ".asciz \"memfold\"",
                 concat!(".asciz \"", stringify!($name), "\""),
-                concat!(".asciz \"", $places, "\""),
+                concat!(".asciz \"", $size, $place, $(" ", $size, $places,)* "\""),
                 "994: .balign 4",
                 ".popsection",
+                ".popsection",
+                ".endif",
+                super::note::definition!($prefix, $symbol),
                 ".ifndef _.stapsdt.base",
                 ".pushsection .stapsdt.base,\"aGR\",\"progbits\",.stapsdt.base,comdat",
                 ".weak _.stapsdt.base",
@@ -192,8 +215,10 @@ macro_rules! note {
                 ".size _.stapsdt.base, 1",
                 ".popsection",
                 ".endif",
-                $($argument = in(reg) $argument,)*
-                options(readonly, nostack, preserves_flags $(, $syntax)?),
+                in($place) $first,
+                $(in($places) $more,)*
+                $($($clobber)+)?
+                options(readonly, preserves_flags $(, $syntax)?),
             );
         }
     };
