@@ -65,7 +65,7 @@ pages: setup ## man pages and completions, in target/share
 
 # The demo needs only the smallest command, built as fast as possible. Its preload library is the one that
 # would be installed.
-demo: setup ## a Python program plainly and in a third of its memory
+demo: setup ## a build that is killed plainly and completes under memfold, and an idle server that shrinks
 	@cargo build --profile demo --quiet -p memfold-cli --no-default-features
 	@$(PYTHON) tests/programs/demo.py --memfold $(TARGET)/demo/memfold
 

@@ -113,11 +113,16 @@ class Cgroup:
     def pids(self):
         return [int(pid) for pid in read_text(self.path + "/cgroup.procs").split()]
 
-    def set_limit(self, size):
-        """A hard limit; the kernel reclaims or kills when it is exceeded."""
+    def set_limit(self, size, swap=True):
+        """A hard limit; the kernel reclaims or kills when it is exceeded. Without `swap` it does not swap."""
         name = "memory.limit_in_bytes" if self.version == 1 else "memory.max"
         with open(f"{self.path}/{name}", "w") as file:
             file.write(str(size))
+        if not swap:
+            name, size = ("memory.memsw.limit_in_bytes", size) if self.version == 1 else ("memory.swap.max", 0)
+            # A kernel that cannot swap has no such file.
+            with contextlib.suppress(OSError), open(f"{self.path}/{name}", "r+") as file:
+                file.write(str(size))
 
     def close(self):
         os.close(self.stat)
@@ -204,18 +209,18 @@ class Run:
 
 
 def run(command, directory, *, stdout, stderr, client=None, env=None, period=0.005, count_shared=False,
-        on_sample=None, extra=None, timeout=600, hard_limit=None):
+        on_sample=None, extra=None, timeout=600, hard_limit=None, swap=True):
     """Runs `command` in `directory` and samples its tree's memory.
 
     With `client`, that command runs outside of the tree while `command` serves it; the kept output is the
     client's, and the client ends the server. `extra` returns bytes that also count but are outside of the
-    tree.
+    tree. A hard limit needs a cgroup: `Cgroup.make`.
     """
     with contextlib.ExitStack() as ending, open(stdout, "wb") as out, open(stderr, "wb") as err:
         meter = Cgroup.make("tree") or Tree()
         ending.callback(meter.close)
         if hard_limit:
-            meter.set_limit(hard_limit)
+            meter.set_limit(hard_limit, swap)
         started = time.monotonic()
         child = subprocess.Popen(meter.entry(command), cwd=directory, env=env, stdin=subprocess.DEVNULL,
                                  stdout=err if client else out, stderr=err, start_new_session=True)

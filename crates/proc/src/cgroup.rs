@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::mounts::{self, Mount};
+use crate::real::read_to_string;
 use crate::{field, number};
 
 /// The memory cgroup of a process.
@@ -105,7 +106,7 @@ impl Cgroup {
 
 /// Version 1 states the lowest limit of the whole path.
 fn limit_1(directory: &Path) -> Option<u64> {
-    let text = std::fs::read_to_string(directory.join("memory.stat")).ok()?;
+    let text = read_to_string(directory.join("memory.stat")).ok()?;
     let bytes: u64 = field(&text, "hierarchical_memory_limit ")?.parse().ok()?;
     // "No limit" is the largest number of whole pages that fits.
     (bytes < 1 << 62).then_some(bytes)

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! A process can end between any two questions, and a container may hide files, so every function returns
-//! `None` or an empty list where there is no answer. The runtime has its own readers, which need no standard
+//! `None` or an empty list where there is no answer. Amounts of memory are the kernel's, also under `memfold run
+//! --show`. The runtime has its own readers, which need no standard
 //! library.
 
 pub mod cgroup;
@@ -24,6 +25,7 @@ pub mod mounts;
 pub mod namespace;
 pub mod pagemap;
 pub mod process;
+mod real;
 
 use std::path::Path;
 use std::str::FromStr;
@@ -44,5 +46,5 @@ pub fn field_kib(text: &str, name: &str) -> Option<u64> {
 
 /// The number in a file that contains nothing else.
 pub fn number<T: FromStr>(path: impl AsRef<Path>) -> Option<T> {
-    std::fs::read_to_string(path).ok()?.trim().parse().ok()
+    real::read_to_string(path).ok()?.trim().parse().ok()
 }

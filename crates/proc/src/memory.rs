@@ -10,11 +10,11 @@
 //! An unknown limit never counts as "no limit": if there may be limited cgroups that this process cannot see,
 //! nothing is known.
 
-use std::fs::read_to_string;
 use std::path::Path;
 use std::sync::Mutex;
 
 use crate::cgroup::{self, Cgroup, find, path_of};
+use crate::real::read_to_string;
 use crate::{field, field_kib, number};
 
 /// Physical memory in bytes.

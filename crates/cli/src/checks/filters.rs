@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::atomic::Ordering::Relaxed;
 
-use memfold_shared::calls::{CALLS, Call, USERFAULTFD};
+use memfold_shared::calls::{CALLS, Call, TO_SHOW, USERFAULTFD};
 use memfold_shared::filters::{BY_DEVICE_ONLY, Status};
 use nix::libc;
 
@@ -24,7 +24,6 @@ const NO: usize = usize::MAX;
 fn own() -> Vec<Call> {
     let call = |name, number: libc::c_long, arguments| Call { name, number: number as usize, arguments };
     vec![
-        call("memfd_create", libc::SYS_memfd_create, [0; 6]),
         call("ftruncate", libc::SYS_ftruncate, [NO, 0, 0, 0, 0, 0]),
         call("signalfd4", libc::SYS_signalfd4, [NO, 0, 0, NO, 0, 0]),
         call("rt_sigtimedwait", libc::SYS_rt_sigtimedwait, [0; 6]),
@@ -44,7 +43,6 @@ fn own() -> Vec<Call> {
         call("getcwd", libc::SYS_getcwd, [0; 6]),
         call("faccessat", libc::SYS_faccessat, [NO, 0, 0, 0, 0, 0]),
         call("newfstatat", libc::SYS_newfstatat, [NO, 0, 0, 0, 0, 0]),
-        call("fstatfs", libc::SYS_fstatfs, [NO, 0, 0, 0, 0, 0]),
         #[cfg(target_arch = "x86_64")]
         call("poll", libc::SYS_poll, [NO, NO, 0, 0, 0, 0]),
         #[cfg(target_arch = "x86_64")]
@@ -122,7 +120,8 @@ fn fatal_calls() -> nix::Result<Vec<&'static str>> {
         return Ok(vec!["wait4", "rt_sigaction"]);
     }
     let _kept = ChildrenKept::new()?;
-    let calls: Vec<Call> = own().into_iter().chain(door()).chain(CALLS).chain([USERFAULTFD]).collect();
+    let calls: Vec<Call> =
+        own().into_iter().chain(door()).chain(CALLS).chain(TO_SHOW).chain([USERFAULTFD]).collect();
     let trial = Trial::new()?;
     let (mut fatal, mut next) = (Vec::new(), 0);
     while let Some(rest) = calls.get(next..).filter(|rest| !rest.is_empty()) {

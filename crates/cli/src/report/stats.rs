@@ -70,6 +70,8 @@ pub struct Stats {
     /// The time after which untouched memory is compressed although there is room. Null if this does not
     /// depend on time.
     pub idle_seconds: Option<f64>,
+    /// How much memory programs were shown at the end (`--show`). Null if that was what the kernel says.
+    pub shown_bytes: Option<u64>,
     /// How `peak_resident_bytes` was measured.
     pub peak_resident_source: &'static str,
     /// The bytes by which the peak exceeded the limit.
@@ -168,6 +170,7 @@ impl Stats {
             mean_logical_bytes: mean(seen.logical_seconds),
             stall_target: (stall_ppm > 0).then(|| f64::from(stall_ppm) / 1e6),
             idle_seconds: (idle_ms > 0).then(|| f64::from(idle_ms) / 1e3),
+            shown_bytes: shared.shown().map(|shown| shown.total),
             peak_resident_source: seen.source,
             over_limit_bytes: seen.over_changed_limit.unwrap_or(peak_resident.saturating_sub(limit)),
             peak_evicted_bytes: evicted,

@@ -5,8 +5,8 @@
 //!                                              └─ goes on ──> supervisor ──> results written ──> exit status
 //! ```
 //!
-//! Every refusal happens before anything starts. The program finds everything as without memfold, except
-//! three variables of its environment.
+//! Every refusal happens before anything starts. The program finds everything as without memfold, except three
+//! variables of its environment, and, with `--show`, how much memory there is.
 
 mod killed;
 mod page_server;
@@ -34,6 +34,7 @@ use crate::report;
 use crate::report::stats::Stats;
 use crate::settings::Settings;
 use crate::settings::shared_page::SharedPage;
+use crate::settings::show;
 use crate::settings::spill::Spill;
 use crate::spill::service::Service;
 use crate::supervisor::Supervisor;
@@ -183,7 +184,8 @@ fn make_group() -> Option<Group> {
     .ok()
 }
 
-/// The program's environment: the one that memfold was started with, plus the library and the shared page.
+/// The program's environment: the one that memfold was started with, plus the library, the shared page, and what
+/// language runtimes are told with `--show`.
 fn environment(
     library: &std::ffi::OsStr,
     page: &SharedPage,
@@ -198,10 +200,15 @@ fn environment(
     asan.push("verify_asan_link_order=0");
     let preload = preload::with_users_own(library, std::env::var_os(PRELOAD).as_deref());
     let place = server.map_or_else(|| page.path(), |server| format!("{};{}", page.path(), server.address()));
-    std::env::vars_os()
-        .filter(|(name, _)| name != PRELOAD && name != page::ENV_SHARED && name != ASAN)
-        .chain([(PRELOAD.into(), preload), (page::ENV_SHARED.into(), place.into()), (ASAN.into(), asan)])
-        .collect()
+    let mut set: Vec<(&str, OsString)> =
+        vec![(PRELOAD, preload), (page::ENV_SHARED, place.into()), (ASAN, asan)];
+    if let Some(shown) = page.page.shown() {
+        set.extend(show::environment(shown.total, |name| std::env::var_os(name)));
+    }
+    let is_set = |name: &OsString| set.iter().any(|(own, _)| name == own);
+    let mut all: Vec<_> = std::env::vars_os().filter(|(name, _)| !is_set(name)).collect();
+    all.extend(set.into_iter().map(|(name, value)| (name.into(), value)));
+    all
 }
 
 /// Closes inherited files and leaves the current directory. The supervisor must not keep open what the

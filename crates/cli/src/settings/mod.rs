@@ -1,13 +1,14 @@
 //! The user's settings, checked, and the shared page that passes them on to the processes of the tree.
 //!
 //! ```text
-//!   options of `memfold run` ──> limit, codecs, cpu, spill ──> Settings ──> shared_page ──> the processes
+//!   options of `memfold run` ──> limit, show, codecs, cpu, spill ──> Settings ──> shared_page ──> the processes
 //! ```
 
 pub mod codecs;
 pub mod cpu;
 pub mod limit;
 pub mod shared_page;
+pub mod show;
 pub mod spill;
 
 use memfold_args::{OnFull, RunArgs};
@@ -34,6 +35,8 @@ pub struct Settings {
     pub flags: u32,
     /// Eviction while there is room.
     pub proactive: Proactive,
+    /// How much memory programs are told that there is: one of `page::show`, or bytes.
+    pub show: u64,
     /// The tier for data that do not fit.
     pub spill: Option<Spill>,
     /// The instructions for codecs to use, if not the fastest.
@@ -69,6 +72,7 @@ impl Settings {
                 text => limit(text.unwrap_or(AUTO))?,
             },
             proactive: proactive(args)?,
+            show: show::show(args.show.as_deref(), is_auto(args))?,
             codecs: codecs::parse(&args.codec)?,
             fill_ratio: fill_ratio(&args.fill_ratio)?,
             on_full: args.on_full,
@@ -79,9 +83,14 @@ impl Settings {
     }
 }
 
+/// Whether the limit is `auto`, also by default.
+fn is_auto(args: &RunArgs) -> bool {
+    args.limit.as_deref().map_or(args.proactive.is_none(), |limit| limit.trim() == AUTO)
+}
+
 fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {
     let stall_ppm = stall(&args.stall)?;
-    let is_auto = args.limit.as_deref().map_or(args.proactive.is_none(), |limit| limit.trim() == AUTO);
+    let is_auto = is_auto(args);
     let idle_ms = match args.proactive {
         None => 0,
         Some(_) if is_auto => {
@@ -147,6 +156,7 @@ mod tests {
                 on_full: OnFull::Grow,
                 flags: 0,
                 proactive: Proactive::default(),
+                show: page::show::OFF,
                 spill: None,
                 cpu: None,
             }

@@ -88,6 +88,7 @@ impl SharedPage {
         );
         page.supervisor.store(std::process::id(), Relaxed);
         page.stall_ppm.store(settings.proactive.stall_ppm, Relaxed);
+        page.shown_bytes.store(settings.show, Relaxed);
         page.idle_ms.store(settings.proactive.idle_ms, Relaxed);
         page.fill_ratio.store(settings.fill_ratio, Relaxed);
         page::store_text(&page.codec_fast, &settings.codecs.fast);

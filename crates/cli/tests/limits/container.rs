@@ -6,10 +6,6 @@ use std::process::Command;
 use crate::common::group::Group;
 use crate::common::{MEMFOLD, Said, finish};
 
-const MEMORY: [&str; 2] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
-const VERSION_1: &str = "memory.limit_in_bytes";
-const VERSION_2: &str = "memory.max";
-
 /// 150 MiB of records that compress, and an answer from all of them.
 const JOB: &str = "\
 rows=[{'number':i,'name':'customer %07d'%(i*7919%1000003),'city':'city %d'%(i%97)} for i in range(320000)]
@@ -18,16 +14,18 @@ print(sum(row['number'] for row in rows if row['city']=='city 5'),max(row['name'
 /// 100 MiB that do not compress.
 const NOISE: &str = "import os;blocks=[os.urandom(1<<20) for i in range(100)];print('all there')";
 
-fn group(name: &str, mib: u64) -> Option<Group> {
+/// A memory cgroup with this limit, also for swap; `None`, with a message, if none can be made.
+pub fn group(name: &str, mib: u64) -> Option<Group> {
+    const BELOW: [&str; 2] = ["/sys/fs/cgroup/memory", "/sys/fs/cgroup"];
     let limit = mib << 20;
-    let found =
-        [VERSION_1, VERSION_2].into_iter().find_map(|file| Group::limited(&MEMORY, name, (file, limit)));
+    let make = |file| Group::limited(&BELOW, name, (file, limit));
+    let found = ["memory.limit_in_bytes", "memory.max"].into_iter().find_map(make);
     match &found {
         None => eprintln!("skipped: no memory cgroup can be made here"),
         // Where the machine has swap, the kernel would swap instead of killing.
         Some(group) => {
             let _ = std::fs::write(group.0.join("memory.swap.max"), "0");
-            let _ = std::fs::write(group.0.join("memory.memsw.limit_in_bytes"), (mib << 20).to_string());
+            let _ = std::fs::write(group.0.join("memory.memsw.limit_in_bytes"), limit.to_string());
         }
     }
     found

@@ -9,3 +9,4 @@ mod common;
 mod container;
 mod growth;
 mod relatives;
+mod shown;

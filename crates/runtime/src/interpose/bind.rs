@@ -3,7 +3,8 @@
 use super::mappings::{advice, growth, locked, own_uffd, pins, remap};
 use super::next::Next;
 use super::rights::{identity, limits, namespaces, seccomp};
-use super::{bare, starting};
+use super::shown::numbers;
+use super::{bare, opening, starting};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -11,7 +12,7 @@ static BIND: extern "C" fn() = bind_all;
 
 /// Called by the loader.
 extern "C" fn bind_all() {
-    let all: [&[&Next]; 12] = [
+    let all: [&[&Next]; 14] = [
         &identity::ALL,
         &limits::ALL,
         &locked::ALL,
@@ -24,6 +25,8 @@ extern "C" fn bind_all() {
         &own_uffd::ALL,
         &bare::ALL,
         &starting::ALL,
+        &opening::ALL,
+        &numbers::ALL,
     ];
     for next in all.into_iter().flatten() {
         next.bind();

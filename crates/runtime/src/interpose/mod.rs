@@ -18,17 +18,20 @@
 //! | `mappings/locked` | `mlock` and its relatives: such memory stays resident |
 //! | `mappings/remap` | `mremap`: the program must not see registrations |
 //! | `mappings/pins` | functions that make the kernel hold on to pages |
+//! | `opening` | `open`, `fopen` and their relatives: I/O may pin pages, and `--show` shows some files differently |
 //! | `mappings/own_uffd` | `ioctl`: the runtime ends before the program registers memory with a userfaultfd |
 //! | `rights/identity` | `setuid` and its relatives: the runtime's threads follow |
 //! | `rights/limits` | `setrlimit`, `prlimit`: memory that is only reserved is freed first |
 //! | `rights/namespaces` | `unshare`, `setns`: only for processes with one thread |
 //! | `rights/seccomp` | `prctl`, `syscall`: the runtime ends before a filter takes effect |
+//! | `shown/numbers` | `sysinfo`, `sysconf`: what `--show` shows of the machine's memory |
 //!
 //! The runtime's side is in `desk`, `mappings/leaving`, `mappings/ranges` and `rights/credentials`.
 
 pub mod desk;
 pub mod mappings;
 pub mod rights;
+pub mod shown;
 
 #[cfg(feature = "preload")]
 mod bare;
@@ -36,6 +39,8 @@ mod bare;
 mod bind;
 #[cfg(feature = "preload")]
 mod next;
+#[cfg(feature = "preload")]
+mod opening;
 #[cfg(feature = "preload")]
 mod starting;
 

@@ -3,6 +3,8 @@
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
+use memfold_shared::page::{Shown, show};
+
 use crate::kernel::sys::{self, Errno};
 use crate::runtime::RUNTIME;
 
@@ -148,6 +150,17 @@ pub fn is_managed_here() -> bool {
 #[inline(always)]
 pub fn is_paging() -> bool {
     is_managed() && RUNTIME.is_paging()
+}
+
+/// Whether programs see other amounts of memory than the kernel's.
+#[inline(always)]
+pub fn is_showing() -> bool {
+    is_managed() && RUNTIME.shared().shown_bytes.load(Relaxed) != show::OFF
+}
+
+/// Those amounts.
+pub fn shown() -> Option<Shown> {
+    if is_showing() { RUNTIME.shared().shown() } else { None }
 }
 
 /// Preserves `errno` across the runtime's work after a call.

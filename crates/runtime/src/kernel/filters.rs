@@ -37,11 +37,15 @@ static KNOWN: AtomicU32 = AtomicU32::new(0);
 /// See [`is_free`].
 static IS_FREE: AtomicBool = AtomicBool::new(false);
 
+/// See [`may_show`].
+static MAY_SHOW: AtomicBool = AtomicBool::new(false);
+
 /// Called at the start of a program. `None` if the runtime's calls may be harmful; otherwise whether the call
 /// `userfaultfd` is harmless, too.
 pub fn allow(shared: &Shared, status: Status) -> Option<bool> {
     if status.mode == 0 {
         IS_FREE.store(true, Relaxed);
+        MAY_SHOW.store(true, Relaxed);
         return Some(true);
     }
     let count = status.count?;
@@ -50,6 +54,7 @@ pub fn allow(shared: &Shared, status: Status) -> Option<bool> {
     let proven = shared.proven_filters.load(Relaxed);
     let known = [proven, slot].into_iter().find(|known| known & !BY_DEVICE_ONLY == count)?;
     KNOWN.store(known, Relaxed);
+    MAY_SHOW.store(known == proven, Relaxed);
     Some(known & BY_DEVICE_ONLY == 0)
 }
 
@@ -61,6 +66,13 @@ pub fn is_free() -> bool {
 /// Records that there may be a filter from now on.
 pub fn comes() {
     IS_FREE.store(false, Relaxed);
+    MAY_SHOW.store(false, Relaxed);
+}
+
+/// Whether the calls of `TO_SHOW` may be made: there are no filters but those under which the supervisor has
+/// tried them.
+pub fn may_show() -> bool {
+    MAY_SHOW.load(Relaxed)
 }
 
 /// Records in a process's slot what is known about its filters, since the process may continue as another
@@ -106,6 +118,7 @@ impl Harmless {
     /// Records that the filter was installed.
     pub fn installed(self, slot: &Slot) {
         KNOWN.store(self.count, Relaxed);
+        MAY_SHOW.store(false, Relaxed);
         note_in(slot);
     }
 }

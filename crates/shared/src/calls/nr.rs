@@ -69,6 +69,10 @@ mod numbers {
     pub const RECVMSG: usize = 47;
     pub const CAPGET: usize = 125;
     pub const CAPSET: usize = 126;
+    pub const FSTATFS: usize = 138;
+    pub const MEMFD_CREATE: usize = 319;
+    pub const DUP3: usize = 292;
+    pub const SYSINFO: usize = 99;
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -140,6 +144,10 @@ mod numbers {
     pub const CAPGET: usize = 90;
     pub const CAPSET: usize = 91;
     pub const IO_GETEVENTS: usize = 4;
+    pub const FSTATFS: usize = 44;
+    pub const MEMFD_CREATE: usize = 279;
+    pub const DUP3: usize = 24;
+    pub const SYSINFO: usize = 179;
 }
 
 pub use numbers::*;

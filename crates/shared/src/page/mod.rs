@@ -25,6 +25,7 @@
 mod counters;
 mod histogram;
 mod messages;
+mod shown;
 mod slot;
 mod tree;
 
@@ -35,6 +36,7 @@ use crate::trail::Trail;
 pub use counters::Counters;
 pub use histogram::{BUCKETS, bucket_of, bucket_start};
 pub use messages::{MESSAGE_BYTES, MESSAGES, Message, load_text, store_text};
+pub use shown::{Shown, show};
 pub use slot::{Slot, call, state};
 
 /// The environment variable that holds the path of the shared page.
@@ -44,7 +46,7 @@ pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`], of [`crate::spill::Area`] and of [`crate::door::Door`].
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 /// Maximum number of processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Space for the name of a codec, including its terminator.
@@ -149,6 +151,8 @@ pub struct Shared {
     pub codec_dense: [AtomicU8; CODEC_NAME_BYTES],
     /// Which instructions codecs use: a `memfold_codec::cpu::Path` as a number, 0 for the fastest available.
     pub cpu_path: AtomicU64,
+    /// How much memory programs are shown that there is: one of [`show`], or a number of bytes.
+    pub shown_bytes: AtomicU64,
     /// Number of the supervisor's seccomp filters, under which it has tried all calls of the runtime: see
     /// `filters.rs`.
     pub proven_filters: AtomicU32,

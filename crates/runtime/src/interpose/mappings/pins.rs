@@ -30,7 +30,6 @@ fn let_evictions_end() {
 
 #[cfg(target_arch = "x86_64")]
 mod nr {
-    pub const OPEN: usize = 2;
     pub const VMSPLICE: usize = 278;
     pub const PROCESS_VM_WRITEV: usize = 311;
 }
@@ -40,26 +39,12 @@ mod nr {
     pub const PROCESS_VM_WRITEV: usize = 271;
 }
 
-#[cfg(target_arch = "x86_64")]
-const O_DIRECT: c_int = 0o40000;
-#[cfg(target_arch = "aarch64")]
-const O_DIRECT: c_int = 0o200000;
 const F_SETFL: c_int = 4;
-
-#[cfg(target_arch = "x86_64")]
-const fn open_of(name: &'static core::ffi::CStr) -> Next {
-    Next::call_of(name, nr::OPEN)
-}
-/// This architecture has no system call `open`, so an unbound function is looked up.
-#[cfg(target_arch = "aarch64")]
-const fn open_of(name: &'static core::ffi::CStr) -> Next {
-    Next::library(name)
-}
 
 /// Called when a file was opened or its flags have changed: checks whether reading it may write to pages
 /// unnoticed. The keeper checks files opened before paging when paging begins.
 #[cold]
-fn opened(file: c_int, direct: bool) {
+pub fn opened(file: c_int, direct: bool) {
     if file >= 0
         && !RUNTIME.may_write_late()
         && !RUNTIME.kernel.mounts.are_harmless()
@@ -68,87 +53,6 @@ fn opened(file: c_int, direct: bool) {
         RUNTIME.note_late_writer();
         let_evictions_end();
     }
-}
-
-/// Defines functions that open files or change their flags. They are cancellation points: if a thread is
-/// cancelled there, their frame is unwound, and nothing in it has to be undone.
-macro_rules! opens {
-    ($($count:literal: $name:ident($($argument:ident: $type:ty),+) $when:expr, is $next:ident $made:expr;)+) => {
-        $(
-            static $next: Next = $made;
-
-            /// Replaces the C library's function.
-            ///
-            /// # Safety
-            /// The same as for the C library's function. A variable argument is declared as a fixed one: it
-            /// is passed in the same register.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: $type),+) -> c_int {
-                if $when {
-                    note();
-                }
-                // SAFETY: the caller upholds the contract.
-                let file = unsafe { $next.call([$($argument as usize),+]) as c_int };
-                if is_paging() {
-                    keeping_errno(|| opened(file, $when));
-                }
-                file
-            }
-        )+
-        /// All functions interposed here.
-        pub static ALL: [&Next; 10 $(+ $count)+] =
-            [&READV, &WRITEV, &VMSPLICE, &FOPEN, &FOPEN64, &FREOPEN, &FREOPEN64, &FILENO, &FCNTL, &FCNTL64 $(, &$next)+];
-    };
-}
-
-opens! {
-    1: open(path: usize, flags: c_int, mode: usize) flags & O_DIRECT != 0, is OPEN open_of(c"open");
-    1: open64(path: usize, flags: c_int, mode: usize) flags & O_DIRECT != 0, is OPEN64 open_of(c"open64");
-    1: __open_2(path: usize, flags: c_int) flags & O_DIRECT != 0, is OPEN_2 open_of(c"__open_2");
-    1: __open64_2(path: usize, flags: c_int) flags & O_DIRECT != 0, is OPEN64_2 open_of(c"__open64_2");
-    1: openat(at: usize, path: usize, flags: c_int, mode: usize) flags & O_DIRECT != 0,
-        is OPENAT Next::call_of(c"openat", sys::nr::OPENAT);
-    1: openat64(at: usize, path: usize, flags: c_int, mode: usize) flags & O_DIRECT != 0,
-        is OPENAT64 Next::call_of(c"openat64", sys::nr::OPENAT);
-    1: __openat_2(at: usize, path: usize, flags: c_int) flags & O_DIRECT != 0,
-        is OPENAT_2 Next::call_of(c"__openat_2", sys::nr::OPENAT);
-    1: __openat64_2(at: usize, path: usize, flags: c_int) flags & O_DIRECT != 0,
-        is OPENAT64_2 Next::call_of(c"__openat64_2", sys::nr::OPENAT);
-}
-
-static FOPEN: Next = Next::library(c"fopen");
-static FOPEN64: Next = Next::library(c"fopen64");
-static FREOPEN: Next = Next::library(c"freopen");
-static FREOPEN64: Next = Next::library(c"freopen64");
-static FILENO: Next = Next::library(c"fileno");
-
-/// Defines functions that open streams.
-macro_rules! streams {
-    ($($name:ident($($argument:ident),+) is $next:ident;)+) => {
-        $(
-            /// Replaces the C library's function.
-            ///
-            /// # Safety
-            /// The same as for the C library's function.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C" fn $name($($argument: usize),+) -> usize {
-                // SAFETY: the caller upholds the contract.
-                let stream = unsafe { $next.call([$($argument),+]) as usize };
-                if stream != 0 && is_paging() {
-                    // SAFETY: the stream was just opened.
-                    keeping_errno(|| opened(unsafe { FILENO.call([stream]) as c_int }, false));
-                }
-                stream
-            }
-        )+
-    };
-}
-
-streams! {
-    fopen(path, mode) is FOPEN;
-    fopen64(path, mode) is FOPEN64;
-    freopen(path, mode, old) is FREOPEN;
-    freopen64(path, mode, old) is FREOPEN64;
 }
 
 /// Defines functions that change a descriptor's flags.
@@ -163,7 +67,7 @@ macro_rules! changes {
             /// The same as for the C library's function.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(file: usize, command: c_int, argument: usize) -> c_int {
-                let direct = command == F_SETFL && argument as c_int & O_DIRECT != 0;
+                let direct = command == F_SETFL && argument as c_int & sys::o::DIRECT != 0;
                 if direct {
                     note();
                 }
@@ -182,6 +86,9 @@ changes! {
     fcntl is FCNTL c"fcntl";
     fcntl64 is FCNTL64 c"fcntl64";
 }
+
+/// All functions interposed here; those that open files are in `opening.rs`.
+pub static ALL: [&Next; 5] = [&READV, &WRITEV, &VMSPLICE, &FCNTL, &FCNTL64];
 
 static READV: Next = Next::call_of(c"process_vm_readv", sys::nr::PROCESS_VM_READV);
 static WRITEV: Next = Next::call_of(c"process_vm_writev", nr::PROCESS_VM_WRITEV);

@@ -42,6 +42,7 @@ pub mod o {
     pub const APPEND: i32 = 0o2000;
     pub const NONBLOCK: i32 = 0o4000;
     pub const CLOEXEC: i32 = 0o2000000;
+    pub const PATH: i32 = 0o10000000;
     #[cfg(target_arch = "x86_64")]
     pub const DIRECTORY: i32 = 0o200000;
     #[cfg(target_arch = "aarch64")]
@@ -114,6 +115,28 @@ pub fn inode(fd: Fd) -> u64 {
 pub fn links(fd: Fd) -> u64 {
     let shift = if cfg!(target_arch = "aarch64") { 32 } else { 0 };
     status(fd).map_or(0, |status| status[2] >> shift)
+}
+
+/// The kind of file system that an open file is in, as `statfs` names it.
+pub fn file_system(fd: Fd) -> Result<u64> {
+    let mut about = [0u64; 16];
+    // SAFETY: the kernel's structure is 120 bytes.
+    unsafe { syscall(nr::FSTATFS, [fd.0 as usize, about.as_mut_ptr() as usize, 0, 0, 0, 0]) }?;
+    Ok(about[0])
+}
+
+/// A new memory file, closed at exec.
+pub fn memory_file(name: &CStr) -> Result<Fd> {
+    const CLOEXEC: usize = 1;
+    // SAFETY: the name is zero-terminated and outlives the call.
+    unsafe { syscall(nr::MEMFD_CREATE, [name.as_ptr() as usize, CLOEXEC, 0, 0, 0, 0]) }
+        .map(|fd| Fd(fd as i32))
+}
+
+/// Makes `to` another descriptor of the file `from`, in place of what it was; `flags` may be [`o::CLOEXEC`].
+pub fn duplicate_as(from: Fd, to: Fd, flags: i32) -> Result<()> {
+    // SAFETY: this touches no memory; the caller owns both descriptors.
+    unsafe { syscall(nr::DUP3, [from.0 as usize, to.0 as usize, flags as usize, 0, 0, 0]) }.map(drop)
 }
 
 fn status(fd: Fd) -> Result<[u64; 32]> {
