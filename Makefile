@@ -30,7 +30,7 @@ PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup build capi pages demo test test-all test-servers test-unit test-capi test-torture test-checks test-probes test-disk test-spill test-small test-programs lint soak soak-disk plugin fuzz bench plots install install-capi clean
+.PHONY: help setup build capi pages demo test test-all test-servers test-unit test-capi test-torture test-checks test-probes test-disk test-docs test-spill test-small test-programs lint soak soak-disk plugin fuzz bench plots install install-capi clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|' 2>/dev/null || grep '##' $(MAKEFILE_LIST)
@@ -72,8 +72,8 @@ demo: setup ## a build that is killed plainly and completes under memfold, and a
 test: ## every test that fits into a quarter of an hour
 	@$(MAKE) --no-print-directory PROFILE=tests test-unit test-capi test-torture test-checks test-disk test-small
 
-test-all: test ## those, and the slow ones: servers, more programs, the probes of what is installed
-	@$(MAKE) --no-print-directory --keep-going PROFILE=tests test-servers test-spill test-small SMALL="$(MORE)"
+test-all: test ## those, and the slow ones: servers, more programs, the documents, the probes of what is installed
+	@$(MAKE) --no-print-directory --keep-going PROFILE=tests test-servers test-spill test-docs test-small SMALL="$(MORE)" DOCS=--quick
 	@$(MAKE) --no-print-directory test-probes
 
 test-unit: ## the tests of the crates, without those of spilling
@@ -116,6 +116,9 @@ endif
 test-disk: build plugin ## the RAM disk: file systems, databases, swap, nbdcopy, qemu, fio (root, for most of it)
 	@scripts/setup.sh packages nbdkit $$($(PYTHON) tests/disk/run.py --missing-packages)
 	$(PYTHON) -B tests/disk/run.py --memfold $(MEMFOLD) --plugin $(PLUGIN)
+
+test-docs: build ## the commands of README.md and docs/guide.md, and their output (root)
+	$(PYTHON) -B tests/docs/run.py --memfold $(MEMFOLD) $(DOCS)
 
 test-spill: build ## the torture program with real servers that spilled blocks go to: nbdkit, redis-server, a cluster of three
 	@scripts/setup.sh packages $(SERVERS)

@@ -34,6 +34,10 @@ pub fn message(kills: Kills, ending: Ending, cgroup_limit: Option<u64>, stats: &
         Some(ratio) if stats.is_full || ratio < 2.0 => format!(
             "its data compress to 1/{ratio:.1} only: try {lower} with --spill DIRECTORY, which keeps what does not fit in a file"
         ),
+        // Data that do not compress stay where they are: they are neither evicted nor part of the ratio.
+        _ if stats.peak_evicted_bytes < stats.peak_resident_bytes / 4 => format!(
+            "little of its memory was compressed: try {lower}, and if that is not enough with --spill DIRECTORY, which keeps what does not compress in a file"
+        ),
         _ => format!("try {lower}"),
     };
     Some(format!("the kernel killed {what}; {advice}"))
@@ -51,6 +55,7 @@ mod tests {
     fn what_was_killed_and_what_helps() {
         let shared = SharedPage::new(&Settings::example()).unwrap();
         let mut stats = stats(shared.page, &Seen::default());
+        (stats.peak_resident_bytes, stats.peak_evicted_bytes) = (90 << 20, 60 << 20);
         let kills = |in_cgroup, on_machine| Kills { in_cgroup, on_machine };
         let (killed, ended) = (Ending::Signalled(9), Ending::Exited(0));
         let limit = Some(80 << 20);
@@ -68,6 +73,9 @@ mod tests {
         assert!(message(kills(None, Some(1)), killed, None, &stats).is_some());
         stats.compression_ratio = Some(1.1);
         assert!(message(kills(Some(1), None), killed, limit, &stats).unwrap().contains("--spill DIRECTORY"));
+        (stats.compression_ratio, stats.peak_evicted_bytes) = (Some(3.4), 5 << 20);
+        let said = message(kills(Some(1), None), killed, limit, &stats).unwrap();
+        assert!(said.contains("little of its memory") && said.contains("--spill DIRECTORY"), "{said}");
         // The killed processes belong to others, or something else sent the signal.
         assert_eq!(message(kills(Some(0), Some(1)), ended, limit, &stats), None);
         assert_eq!(message(kills(Some(0), Some(0)), killed, limit, &stats), None);
