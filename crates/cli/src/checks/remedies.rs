@@ -77,6 +77,10 @@ pub fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine)
 
 /// The device exists, and this user may not open it.
 fn for_user(machine: &Machine) -> Vec<Remedy> {
+    // Containers have no password for root.
+    if machine.container.is_some() && !["sudo", "doas"].iter().any(|tool| machine.tools.has(tool)) {
+        return for_user_in_container(machine.container);
+    }
     const RULE: &str = "echo 'KERNEL==\"userfaultfd\", MODE=\"0666\"' > /etc/udev/rules.d/90-userfaultfd.rules && udevadm control --reload && udevadm trigger /dev/userfaultfd";
     let user = &machine.user_name;
     let (for_one, for_all) = match machine.container {
@@ -92,6 +96,20 @@ fn for_user(machine: &Machine) -> Vec<Remedy> {
         false => remedy(as_root(machine, &format!("chmod 666 {DEVICE}")), for_all),
     };
     vec![remedy(as_root(machine, &one), for_one), all]
+}
+
+fn for_user_in_container(container: Option<Container>) -> Vec<Remedy> {
+    let tool = match container {
+        Some(Container::Docker) => Some("docker"),
+        Some(Container::Podman) => Some("podman"),
+        _ => None,
+    };
+    let now = tool.map(|tool| {
+        let command = format!("outside of the container: {tool} exec --user 0 CONTAINER chmod 666 {DEVICE}");
+        remedy(command, "for all users of this container")
+    });
+    let before = format!("outside of the container, before it starts: sudo chmod 666 {DEVICE}");
+    now.into_iter().chain([remedy(before, "for all users of containers that get the device")]).collect()
 }
 
 /// `vm.unprivileged_userfaultfd` is off.
@@ -181,6 +199,18 @@ mod tests {
             ("doas chown ann /dev/userfaultfd", "doas chmod 666 /dev/userfaultfd")
         );
         assert!(setting.starts_with("outside of the container: "), "{setting}");
+    }
+
+    #[test]
+    fn users_of_containers() {
+        let of = |container| -> Vec<String> {
+            for_user(&machine(&["setfacl"], Some(container))).into_iter().map(|one| one.command).collect()
+        };
+        let before = "outside of the container, before it starts: sudo chmod 666 /dev/userfaultfd";
+        let podman = "outside of the container: podman exec --user 0 CONTAINER chmod 666 /dev/userfaultfd";
+        assert_eq!(of(Container::Podman), [podman, before]);
+        assert!(of(Container::Docker)[0].contains("docker exec --user 0"));
+        assert_eq!(of(Container::Kubernetes), [before]);
     }
 
     #[test]

@@ -94,7 +94,10 @@ fn remedies(by_call: &Verdict, by_device: &Verdict, machine: &Machine) -> Vec<Re
     if is_filtered(by_call, call, machine) || matches!(by_device, Verdict::Killed(_)) {
         found.push(remedies::for_filter(machine));
     }
-    if call == Some(Errno::EPERM) && !machine.may_trace && machine.unprivileged == Some(false) {
+    // A container's filter most often refuses the call whatever the setting is.
+    let setting_is_enough = !(machine.filtered && machine.container.is_some());
+    let by_setting = call == Some(Errno::EPERM) && !machine.may_trace && machine.unprivileged == Some(false);
+    if by_setting && setting_is_enough {
         found.push(remedies::for_setting(machine));
     }
     if found.is_empty() {
