@@ -105,6 +105,16 @@ fn below_a_cgroups_limit_programs_see_what_fits_in_compressed() {
     assert!(numbers[2] < 100, "{}", said.out);
     let said = inside(&group, &[MEMFOLD, "run", "--show", "off", "--", python, "-c", &program]);
     assert!(said.out.contains(" 256\n"), "{}{}", said.out, said.err);
+    // A file that is opened for writing, too, is the real one. (Python opens files by `open`.)
+    let rewrite = format!(
+        "import ctypes;c=ctypes.CDLL(None);c.fopen.restype=ctypes.c_void_p;f=c.fopen(b'{}/{limit}',b'r+');c.fputs(b'260000000',ctypes.c_void_p(f));c.fclose(ctypes.c_void_p(f))",
+        group.0.display()
+    );
+    let said = inside(&group, &[MEMFOLD, "run", "--", python, "-c", &rewrite]);
+    assert_eq!(said.status, 0, "{}", said.err);
+    let now: u64 = std::fs::read_to_string(group.0.join(limit)).unwrap().trim().parse().unwrap();
+    assert!(now < 260_000_001 && now > 259_000_000, "{now}");
+    std::fs::write(group.0.join(limit), (256 << 20).to_string()).unwrap();
     // memfold itself, started by such a program, goes by the real numbers: a limit above the group's is noticed.
     let said = inside(&group, &[MEMFOLD, "run", "--", MEMFOLD, "run", "--limit", "300M", "--", "true"]);
     assert!(said.err.contains("exceeds the 256 MiB"), "{}", said.err);

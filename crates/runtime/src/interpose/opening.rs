@@ -4,7 +4,7 @@
 //! They are cancellation points: if a thread is cancelled there, their frame is unwound, and nothing in it has to
 //! be undone.
 
-use core::ffi::c_int;
+use core::ffi::{CStr, c_char, c_int};
 
 use crate::interpose::mappings::pins;
 use crate::interpose::next::{Next, is_paging, is_showing, keeping_errno};
@@ -12,17 +12,17 @@ use crate::interpose::shown::files;
 use crate::kernel::sys::{self, o};
 
 #[cfg(target_arch = "x86_64")]
-const fn open_of(name: &'static core::ffi::CStr) -> Next {
+const fn open_of(name: &'static CStr) -> Next {
     const OPEN: usize = 2;
     Next::call_of(name, OPEN)
 }
 /// This architecture has no system call `open`, so an unbound function is looked up.
 #[cfg(target_arch = "aarch64")]
-const fn open_of(name: &'static core::ffi::CStr) -> Next {
+const fn open_of(name: &'static CStr) -> Next {
     Next::library(name)
 }
 
-const fn openat_of(name: &'static core::ffi::CStr) -> Next {
+const fn openat_of(name: &'static CStr) -> Next {
     Next::call_of(name, sys::nr::OPENAT)
 }
 
@@ -118,7 +118,8 @@ unsafe fn stream_opened(stream: usize, path: usize, mode: usize) {
         if is_paging() {
             pins::opened(file, false);
         }
-        let only_reads = (mode as *const u8).read() == b'r';
+        let mode = CStr::from_ptr(mode as *const c_char).to_bytes();
+        let only_reads = mode.first() == Some(&b'r') && !mode.contains(&b'+');
         if path != 0 && only_reads && is_showing() {
             // Standard streams are not closed at exec.
             files::opened(file, path, if file > 2 { o::CLOEXEC } else { 0 });

@@ -26,7 +26,9 @@ const ENOUGH: u64 = 4 << 20;
 pub struct Shown {
     /// The memory of the machine, and the limit of a limited cgroup.
     pub total: u64,
-    /// The part of it that the tree has not filled.
+    /// memfold's limit. A cgroup whose limit is lower is not the one that memfold was started in.
+    pub limit: u64,
+    /// The part of `total` that the tree has not filled.
     pub free: u64,
     /// By how much the tree's data are larger than the memory that they take: what is to be added to a use that
     /// the kernel has counted.
@@ -36,12 +38,10 @@ pub struct Shown {
 impl Shared {
     /// What programs are shown; `None` if that is what the kernel says.
     pub fn shown(&self) -> Option<Shown> {
+        let limit = self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT);
         let total = match self.shown_bytes.load(Relaxed) {
             show::OFF => return None,
-            show::AUTO => {
-                let limit = self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT);
-                fits(limit, self.peak_evicted.load(Relaxed), self.payload_at_peak.load(Relaxed))
-            }
+            show::AUTO => fits(limit, self.peak_evicted.load(Relaxed), self.payload_at_peak.load(Relaxed)),
             bytes => bytes.min(LARGEST_LIMIT),
         };
         let (mut data, mut memory) = (0u64, 0u64);
@@ -52,7 +52,7 @@ impl Shared {
         }
         let saved = data.saturating_sub(memory);
         let used = self.tree_resident().saturating_add(saved);
-        Some(Shown { total, free: total.saturating_sub(used), saved })
+        Some(Shown { total, limit, free: total.saturating_sub(used), saved })
     }
 }
 
@@ -94,11 +94,17 @@ mod tests {
         shared.shown_bytes.store(show::AUTO, Relaxed);
         let slot = shared.take_slot(5).unwrap();
         slot.resident.store(90 * MB, Relaxed);
-        assert_eq!(shared.shown(), Some(Shown { total: 200 * MB, free: 110 * MB, saved: 0 }));
+        assert_eq!(
+            shared.shown(),
+            Some(Shown { total: 200 * MB, limit: 100 * MB, free: 110 * MB, saved: 0 })
+        );
         slot.evicted.store(60 * MB, Relaxed);
         slot.payload.store(20 * MB, Relaxed);
-        assert_eq!(shared.shown(), Some(Shown { total: 200 * MB, free: 70 * MB, saved: 40 * MB }));
+        assert_eq!(
+            shared.shown(),
+            Some(Shown { total: 200 * MB, limit: 100 * MB, free: 70 * MB, saved: 40 * MB })
+        );
         shared.shown_bytes.store(120 * MB, Relaxed);
-        assert_eq!(shared.shown(), Some(Shown { total: 120 * MB, free: 0, saved: 40 * MB }));
+        assert_eq!(shared.shown(), Some(Shown { total: 120 * MB, limit: 100 * MB, free: 0, saved: 40 * MB }));
     }
 }

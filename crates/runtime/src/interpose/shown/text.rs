@@ -3,9 +3,9 @@
 //! | file | what is replaced |
 //! | --- | --- |
 //! | `/proc/meminfo` | total, free and available memory; buffers and caches, which others fill, are none |
-//! | `memory.max`, `.high`; `memory.limit_in_bytes`, `memory.memsw.limit_in_bytes` | the number, if it is a limit |
+//! | `memory.max`, `.high`; `memory.limit_in_bytes`, `memory.memsw.limit_in_bytes` | the number, if it is a limit, and not lower than memfold's |
 //! | `memory.current`; `memory.usage_in_bytes`, `memory.memsw.usage_in_bytes` | more by what compression saves |
-//! | `memory.stat` of version 1 | `hierarchical_memory_limit` and `hierarchical_memsw_limit`, if they are limits |
+//! | `memory.stat` of version 1 | `hierarchical_memory_limit` and `hierarchical_memsw_limit`, likewise |
 
 use core::fmt::Write;
 
@@ -62,7 +62,7 @@ impl Kind {
             Kind::Machine => machine(text, shown, into),
             Kind::Limit => {
                 let limit = number(text.trim_ascii())?;
-                (limit < NO_LIMIT).then_some(())?;
+                is_ours(limit, shown).then_some(())?;
                 writeln!(into, "{}", shown.total).ok()
             }
             Kind::Use => {
@@ -98,7 +98,7 @@ fn statistics(text: &str, shown: Shown, into: &mut Contents) -> Option<()> {
     for line in text.lines() {
         let limited = line.split_once(' ').filter(|(name, bytes)| {
             matches!(*name, "hierarchical_memory_limit" | "hierarchical_memsw_limit")
-                && number(bytes).is_some_and(|bytes| bytes < NO_LIMIT)
+                && number(bytes).is_some_and(|bytes| is_ours(bytes, shown))
         });
         match limited {
             Some((name, _)) => writeln!(into, "{name} {}", shown.total).ok()?,
@@ -107,6 +107,12 @@ fn statistics(text: &str, shown: Shown, into: &mut Contents) -> Option<()> {
         any |= limited.is_some();
     }
     any.then_some(())
+}
+
+/// Whether this is a limit, and may be that of a cgroup in which memfold was started: one that is lower than
+/// memfold's was set later, for a part of the tree or for others.
+fn is_ours(limit: u64, shown: Shown) -> bool {
+    (shown.limit..NO_LIMIT).contains(&limit)
 }
 
 fn number(text: &str) -> Option<u64> {
@@ -147,7 +153,7 @@ mod tests {
 
     use super::*;
 
-    const SHOWN: Shown = Shown { total: 300 << 20, free: 100 << 20, saved: 50 << 20 };
+    const SHOWN: Shown = Shown { total: 300 << 20, limit: 90 << 20, free: 100 << 20, saved: 50 << 20 };
 
     fn shown(kind: Kind, contents: &str) -> Option<String> {
         let mut into = Contents::new();
@@ -184,6 +190,8 @@ mod tests {
     #[test]
     fn a_cgroup() {
         assert_eq!(shown(Kind::Limit, "104857600\n").as_deref(), Some("314572800\n"));
+        // A group below or beside, which memfold's limit does not fit into.
+        assert_eq!(shown(Kind::Limit, "50000000\n"), None);
         // What is not limited stays so.
         assert_eq!(shown(Kind::Limit, "max\n"), None);
         assert_eq!(shown(Kind::Limit, "9223372036854771712\n"), None);
