@@ -137,6 +137,7 @@ impl<'a> Supervisor<'a> {
         self.sample(now);
         if let Some(records) = &mut self.records {
             records.drain(self.shared, now, true);
+            records.end();
         }
         self.seen.unmanaged = self.tree.unmanaged_count;
         self.seen.forked = self.tree.forks.used || self.shared.processes.load(Relaxed) > 1;

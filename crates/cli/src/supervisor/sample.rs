@@ -107,7 +107,7 @@ impl Supervisor<'_> {
         self.seen.peak_resident = self.seen.peak_resident.max(resident);
         self.seen.peak_logical = self.seen.peak_logical.max(logical);
         if let (Some(records), Some(ended)) = (&mut self.records, &mut self.tree.ended) {
-            records.ended(ended, now);
+            records.ended(self.shared, ended, now);
             let others = self.tree.unmanaged - self.tree.own;
             let parts = Gauges::parts(resident, others, overhead + self.tree.own, payload, standby);
             let pid_of = |slot: &Slot| self.tree.pid_of(slot);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  each sample:  trail (shared page) ── drain ──> latency, space, often
-//!                slots and counters  ── note ───> steps, processes
+//!                slots and counters  ── note ───> steps, processes, waits ──> steps
 //!  now and then: /proc/PID/maps      ── names ──> space, often
 //! ```
 //!
@@ -14,6 +14,7 @@ pub mod often;
 pub mod processes;
 pub mod space;
 pub mod steps;
+mod waits;
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -28,6 +29,7 @@ use often::Often;
 use processes::{OTHERS, Processes, Sums};
 use space::{COMPRESSED, FAULTS, Space};
 use steps::{Counts, Gauges, Steps};
+use waits::{AllWaits, Spans};
 
 /// Reading mappings may take at most 1/NAMES_SHARE of the time.
 const NAMES_SHARE: u32 = 100;
@@ -58,6 +60,9 @@ pub struct Records {
     /// The peak of the logical size minus the resident memory.
     pub peak_saved: u64,
     before: (u64, Counts),
+    waits: AllWaits,
+    /// When the waits were read.
+    waits_read: u64,
     next_names: Instant,
     looked_at_unmanaged: f64,
 }
@@ -77,6 +82,8 @@ impl Records {
             compressed_seen: 0,
             peak_saved: 0,
             before: (0, Counts::default()),
+            waits: AllWaits::default(),
+            waits_read: 0,
             next_names: begin,
             looked_at_unmanaged: 0.0,
         }
@@ -84,6 +91,14 @@ impl Records {
 
     fn at_ns(&self, now: Instant) -> u64 {
         now.saturating_duration_since(self.begin).as_nanos() as u64
+    }
+
+    /// Makes sure that all records over time reach this time.
+    fn reach(&mut self, at: u64) {
+        for _ in 0..self.steps.reach(at) {
+            self.latency.merge();
+            self.space.merge();
+        }
     }
 
     /// Events that were lost before they were read.
@@ -96,10 +111,7 @@ impl Records {
     pub fn drain(&mut self, shared: &Shared, now: Instant, last: bool) {
         let Some(trail) = shared.trail() else { return };
         let at = self.at_ns(now);
-        for _ in 0..self.steps.reach(at) {
-            self.latency.merge();
-            self.space.merge();
-        }
+        self.reach(at);
         let column = self.steps.column();
         let Self { reader, latency, space, often, processes, faults_seen, compressed_seen, .. } = self;
         let mut welcomed = false;
@@ -124,9 +136,12 @@ impl Records {
     }
 
     /// Records processes that have ended since the last sample, with their counters.
-    pub fn ended(&mut self, ended: &mut Vec<(u32, Sums)>, now: Instant) {
+    pub fn ended(&mut self, shared: &Shared, ended: &mut Vec<(u32, Sums)>, now: Instant) {
         let at = self.at_ns(now) as f64 / 1e9;
-        ended.drain(..).for_each(|(pid, sums)| self.processes.ended(pid, sums, at));
+        for (pid, sums) in ended.drain(..) {
+            self.waits.ended(shared, pid, &sums);
+            self.processes.ended(pid, sums, at);
+        }
     }
 
     /// Records that a process is not managed.
@@ -144,6 +159,7 @@ impl Records {
         gauges: Gauges,
     ) {
         let at = self.at_ns(now);
+        self.reach(at);
         let seconds = at as f64 / 1e9;
         for slot in shared.live_slots() {
             self.processes.note(slot, pid_of(slot), seconds);
@@ -151,6 +167,7 @@ impl Records {
         let counts = counts(shared);
         self.steps.add(self.before.0, at, gauges, counts.since(self.before.1));
         self.before = (at, counts);
+        self.note_waits(shared);
         self.peak_saved = self.peak_saved.max(gauges.logical.saturating_sub(gauges.resident));
         if seconds >= self.looked_at_unmanaged + UNMANAGED_EVERY {
             self.looked_at_unmanaged = seconds;
@@ -161,6 +178,33 @@ impl Records {
             self.find_names();
             let cost = sys::cpu_time().saturating_sub(begin);
             self.next_names = now + (cost * NAMES_SHARE).max(NAMES_EVERY);
+        }
+    }
+
+    /// Records what processes waited.
+    fn note_waits(&mut self, shared: &Shared) {
+        self.waits.read(shared);
+        // The clock is read last: no wait that was read can have ended later.
+        let at = self.at_ns(Instant::now());
+        self.reach(at);
+        let mut spans = Spans::default();
+        self.waits.place(self.waits_read, at, &mut spans);
+        self.waits_read = at;
+        self.place(&spans);
+    }
+
+    /// Records the waits that were held back. Nothing can be noted after that.
+    pub fn end(&mut self) {
+        let stalled = self.waits.end();
+        self.place(&Spans { stalled, throttled: Vec::new() });
+    }
+
+    fn place(&mut self, spans: &Spans) {
+        for span in &spans.stalled {
+            self.steps.spread(span.from, span.to, Counts { stalled_ns: span.ns, ..Counts::default() });
+        }
+        for span in &spans.throttled {
+            self.steps.spread(span.from, span.to, Counts { throttled_ns: span.ns, ..Counts::default() });
         }
     }
 
@@ -183,7 +227,7 @@ impl Records {
     }
 }
 
-/// The counters of all processes, ended or not.
+/// The counters of all processes, ended or not, without waits: their place in time is a question of its own.
 fn counts(shared: &Shared) -> Counts {
     let mut all = Counts::default();
     let counters = std::iter::once(&shared.ended).chain(shared.live_slots().map(|slot| &slot.counters));
@@ -191,8 +235,6 @@ fn counts(shared: &Shared) -> Counts {
         all.faults += counters.pages_faulted.load(Relaxed);
         all.rescued += counters.pages_rescued.load(Relaxed);
         all.compressed += counters.pages_compressed.load(Relaxed);
-        all.stalled_ns += counters.stalled_ns.load(Relaxed);
-        all.throttled_ns += counters.throttled_ns.load(Relaxed);
     }
     all
 }

@@ -140,7 +140,14 @@ impl Steps {
         let now = Step { gauges: Some(gauges), counts: Counts::default() };
         let last = (at_ns / self.step_ns) as usize;
         self.steps[last] = join(self.steps[last], &now);
-        // The events happened at unknown times in between, so spread them evenly.
+        self.spread(since_ns, at_ns, counts);
+    }
+
+    /// Adds what happened at unknown moments between two times: evenly. `reach` must have been called for the
+    /// later one.
+    pub fn spread(&mut self, since_ns: u64, at_ns: u64, counts: Counts) {
+        // A moment on the border of two steps is the end of the first one.
+        let last = (at_ns.saturating_sub(u64::from(at_ns > since_ns)) / self.step_ns) as usize;
         let all = at_ns.saturating_sub(since_ns);
         let mut done = Counts::default();
         for index in (since_ns.min(at_ns) / self.step_ns) as usize..=last {

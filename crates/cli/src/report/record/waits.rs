@@ -1,0 +1,163 @@
+//! Where on the time axis the waits of processes lie.
+//!
+//! A counter of waits grows when a wait ends, so what it grew by may have happened long before it was read:
+//!
+//! ```text
+//!  reads    |    a    |         |         |    b    |
+//!  waits         --       ------------------------
+//!  growth        2        0         0        24        b reaches back beyond three reads
+//! ```
+//!
+//! A process's stall counter counts no moment twice (`stall.rs` of the runtime): it grows by parts of the time
+//! that follow each other. So if it grew by more than the time since it was read, its process waited all the
+//! time from so long ago, and whatever was counted before ended before that. [`Waits`] therefore holds the last
+//! growth back until the next one is known, and then gives back a part of the time that the next one does not
+//! need. The parts that it gives do not overlap, and none is shorter than its waits: at no moment does a
+//! process wait for more than 100 % of the time.
+//!
+//! Waits for room are added up over threads, so they may take more than all the time. They are no longer than
+//! the stall that they belong to: they lie in the time that the process waited without a pause.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::Relaxed;
+
+use memfold_shared::page::Shared;
+
+use super::processes::{self, Sums};
+
+/// Waits, and the part of the time in which they happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Span {
+    /// The part of the time, ns.
+    pub from: u64,
+    #[allow(missing_docs)]
+    pub to: u64,
+    /// The length of the waits, ns.
+    pub ns: u64,
+}
+
+/// Spans of the two kinds of waits.
+#[derive(Debug, Default)]
+pub struct Spans {
+    /// While at least one thread of a process waited.
+    pub stalled: Vec<Span>,
+    /// Waits for room, added up over threads.
+    pub throttled: Vec<Span>,
+}
+
+/// One counter of one process.
+#[derive(Debug, Default)]
+struct Waits {
+    total: u64,
+    /// The last growth, which the next one may push back.
+    held: Option<Span>,
+    /// What did not fit: the clock is not read at the very moment at which the counter is.
+    owed: u64,
+    /// Since when the process waits without a pause, as far as is known.
+    unbroken: u64,
+}
+
+impl Waits {
+    /// Takes what was read at `at`, and before that at `since`. Returns a span that is final.
+    fn read(&mut self, total: u64, since: u64, at: u64) -> Option<Span> {
+        let ns = total.saturating_sub(self.total) + self.owed;
+        self.total = self.total.max(total);
+        if ns == 0 {
+            return None;
+        }
+        let earliest = self.held.map_or(0, |held| held.from + held.ns);
+        let from = since.min(at.saturating_sub(ns)).max(earliest).min(at);
+        let fits = ns.min(at - from);
+        self.owed = ns - fits;
+        let follows = self.held.is_some_and(|held| from <= held.to && held.ns * 2 >= held.to - held.from);
+        if !follows {
+            self.unbroken = from;
+        }
+        let done = self.held.replace(Span { from, to: at, ns: fits })?;
+        Some(Span { to: done.to.min(from), ..done })
+    }
+
+    /// Gives up what is held, with what is owed.
+    fn end(&mut self) -> Option<Span> {
+        let held = self.held.take()?;
+        Some(Span { ns: held.ns + std::mem::take(&mut self.owed), ..held })
+    }
+}
+
+/// The counters of the processes with one id. Several may have it: one after the other, or in different
+/// namespaces. What they waited is added up, which never loses a wait.
+#[derive(Debug, Default)]
+struct Process {
+    stalled: Waits,
+    throttled: u64,
+    /// Counters of the ended ones, and of those that live now.
+    ended: [u64; 2],
+    live: [u64; 2],
+    lives: bool,
+}
+
+/// All processes that have waited. Bounded by the number of slots.
+#[derive(Debug, Default)]
+pub struct AllWaits {
+    processes: HashMap<u32, Process>,
+}
+
+impl AllWaits {
+    /// A process has ended, with these counters.
+    pub fn ended(&mut self, shared: &Shared, pid: u32, sums: &Sums) {
+        let counts = ["stalled_ns", "throttled_ns"].map(|name| processes::count(shared, sums, name));
+        self.add_ended(pid, counts);
+    }
+
+    fn add_ended(&mut self, pid: u32, counts: [u64; 2]) {
+        if counts != [0; 2] {
+            let process = self.processes.entry(pid).or_default();
+            process.ended = [0, 1].map(|kind| process.ended[kind] + counts[kind]);
+        }
+    }
+
+    /// Reads the counters of all processes that live.
+    pub fn read(&mut self, shared: &Shared) {
+        for slot in shared.live_slots() {
+            let counters = &slot.counters;
+            let counts = [counters.stalled_ns.load(Relaxed), counters.throttled_ns.load(Relaxed)];
+            self.add_live(slot.pid.load(Relaxed), counts);
+        }
+    }
+
+    fn add_live(&mut self, pid: u32, counts: [u64; 2]) {
+        if counts != [0; 2] {
+            let process = self.processes.entry(pid).or_default();
+            process.live = [0, 1].map(|kind| process.live[kind] + counts[kind]);
+            process.lives = true;
+        }
+    }
+
+    /// Places what was read. `at` is a time after the counters were read, and `since` that of the read before.
+    pub fn place(&mut self, since: u64, at: u64, spans: &mut Spans) {
+        self.processes.retain(|_, process| {
+            let [stalled, throttled] = [0, 1].map(|kind| process.ended[kind] + process.live[kind]);
+            spans.stalled.extend(process.stalled.read(stalled, since, at));
+            let ns = throttled.saturating_sub(process.throttled);
+            if ns > 0 {
+                let from = at.saturating_sub(ns).max(process.stalled.unbroken).min(since).min(at);
+                spans.throttled.push(Span { from, to: at, ns });
+            }
+            process.throttled = process.throttled.max(throttled);
+            let lives = std::mem::take(&mut process.lives);
+            process.live = [0; 2];
+            if !lives {
+                spans.stalled.extend(process.stalled.end());
+            }
+            lives
+        });
+    }
+
+    /// Places what is held back.
+    pub fn end(&mut self) -> Vec<Span> {
+        self.processes.values_mut().filter_map(|process| process.stalled.end()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;
