@@ -2,6 +2,7 @@
 //!
 //! The crate `memfold-analyze` does the work; this module calls it, paces it, and shows and prints the results.
 
+mod estimate;
 mod found;
 mod page;
 mod subject;

@@ -1,12 +1,15 @@
 //! The analysis as a page with pictures.
+//!
+//! Its figures are estimates. One that is no larger than its error is left out, or replaced by what it is below.
 
 use std::fmt::Write;
 
 use memfold_analyze::advice::Outlook;
 
+use super::estimate;
 use super::found::Analysis;
-use super::text::{by_codec, slowdown};
-use super::{human, ratio_words};
+use super::human;
+use super::text::by_codec;
 use crate::output::plot::picture::{self, Bar, Lines};
 use crate::output::web;
 
@@ -32,10 +35,10 @@ pub fn write(found: &Analysis) -> String {
     let mean = main.map_or(1.0, |it| 1.0 / it.ratio);
     let _ = writeln!(
         body,
-        "<p>Percentage of pages by compressed size, with {}. {:.1} % are all zeros, {:.1} % another repeated word.</p>",
+        "<p>Percentage of pages by compressed size, with {}. All zeros: {}; another repeated word: {}.</p>",
         main.map_or("", |it| it.codec),
-        found.zero_share * 100.0,
-        found.same_filled_share * 100.0
+        estimate::share_of_pages(found, found.zero_share),
+        estimate::share_of_pages(found, found.same_filled_share)
     );
     body += &picture::sizes(&found.size_histogram, mean);
     body += "<h2>What is in the words</h2>\n<p>Words of 32 bits by their bytes, the highest first: z is zero, m is as in one of the 16 words seen last, x is anything else (CRAMES, figure 2).</p>\n";
@@ -46,7 +49,7 @@ pub fn write(found: &Analysis) -> String {
         .map(|it| Bar {
             name: it.pattern.into(),
             parts: longest(it.share),
-            text: format!("{:.1} %", it.share * 100.0),
+            text: estimate::percent(it.share, 0.001),
         })
         .collect();
     body += &picture::bars("Patterns of words", &bars);
@@ -60,10 +63,11 @@ fn headline(found: &Analysis) -> Vec<(String, &'static str)> {
     if let Some(best) = &found.recommended {
         figures.push((format!("{} MiB", best.limit_bytes >> 20), "recommended limit"));
     }
-    if let Some(main) = found.ratios.first() {
+    let known = || found.ratios.iter().filter(|it| estimate::is_known(it.relative_error));
+    if let Some(main) = found.ratios.first().filter(|it| estimate::is_known(it.relative_error)) {
         figures.push((format!("{:.2} : 1", main.ratio), "compression, page by page"));
     }
-    let best = found.ratios.iter().max_by(|a, b| a.ratio.total_cmp(&b.ratio));
+    let best = known().max_by(|a, b| a.ratio.total_cmp(&b.ratio));
     if let Some(best) = best {
         figures.push((format!("{:.2} : 1", best.ratio), "the densest of those tried"));
     }
@@ -81,7 +85,7 @@ fn limits(body: &mut String, found: &Analysis) {
             .iter()
             .map(|(part, bytes)| vec![format!("{:.0} %", part * 100.0), human(*bytes)])
             .collect();
-        *body += &web::table(&["in use", "takes"], &rows);
+        *body += &web::table(&["in use", "takes"], rows);
         return;
     };
     *body += "<h2>Limits, and what they cost</h2>\n";
@@ -89,11 +93,11 @@ fn limits(body: &mut String, found: &Analysis) {
         Some(best) => {
             let _ = writeln!(
                 body,
-                "<pre>memfold run --limit {}M -- PROGRAM</pre>\n<p>keeps {} uncompressed, restores {:.0} pages per second, and costs {} of the time, as long as the program continues as observed.</p>",
+                "<pre>memfold run --limit {}M -- PROGRAM</pre>\n<p>keeps {} uncompressed, restores {} pages per second, and costs {} of the time, as long as the program continues as observed.</p>",
                 best.limit_bytes >> 20,
                 human(best.kept_bytes),
-                best.faults_per_second,
-                slowdown(best.slowdown)
+                estimate::rate(best.faults_per_second, set.seconds()),
+                estimate::slowdown(best.slowdown)
             );
         }
         None => {
@@ -105,15 +109,23 @@ fn limits(body: &mut String, found: &Analysis) {
             human(outlook.limit_bytes),
             format!("{:.0} %", outlook.limit_bytes as f64 / set.resident_bytes.max(1) as f64 * 100.0),
             human(outlook.kept_bytes),
-            format!("{:.0}", outlook.faults_per_second),
-            slowdown(outlook.slowdown),
-            outlook.log10_exceeds.to_string(),
+            estimate::rate(outlook.faults_per_second, set.seconds()),
+            estimate::slowdown(outlook.slowdown),
+            estimate::chance(outlook.log10_exceeds),
         ]
     };
-    let rows: Vec<_> = found.limits.iter().chain(&found.asked).chain(&found.recommended).map(row).collect();
-    *body += &web::table(
+    let listed = found.limits.iter().map(|it| (it, None));
+    let asked = found.asked.iter().map(|it| (it, Some("asked for")));
+    let mut all: Vec<_> = listed.chain(asked).collect();
+    // If the limit that was asked for is the recommended one, it has one row.
+    if let Some(best) = &found.recommended {
+        all.retain(|(outlook, _)| outlook.limit_bytes != best.limit_bytes);
+        all.push((best, Some("recommended")));
+    }
+    all.sort_by_key(|(outlook, _)| outlook.limit_bytes);
+    *body += &web::marked_table(
         &["limit", "of now", "uncompressed", "faults/s", "slowdown", "chance that it is too low"],
-        &rows,
+        all.into_iter().map(|(outlook, mark)| (row(outlook), mark)),
     );
     *body += "<h2>What is in use</h2>\n<p>All that was used since the beginning, over time: the flatter the curve, the less has to be restored.</p>\n";
     let points: Vec<(f64, f64)> = std::iter::once((0.0, 0.0))
@@ -138,8 +150,8 @@ fn ratios(body: &mut String, found: &Analysis) {
     let marks: Vec<_> = rows
         .iter()
         .map(|(codec, cells)| {
-            let marks =
-                cells.iter().flatten().map(|it| (colour(it.block_bytes), it.ratio, it.relative_error));
+            let known = cells.iter().flatten().filter(|it| estimate::is_known(it.relative_error));
+            let marks = known.map(|it| (colour(it.block_bytes), it.ratio, it.relative_error));
             ((*codec).to_owned(), marks.collect::<Vec<_>>())
         })
         .collect();
@@ -151,18 +163,20 @@ fn ratios(body: &mut String, found: &Analysis) {
     let mut titles = vec!["codec"];
     titles.extend(names.iter().map(String::as_str));
     titles.extend(["compress a page", "decompress it"]);
-    let rows: Vec<Vec<String>> = rows
-        .iter()
-        .map(|(codec, cells)| {
-            let page = cells.first().copied().flatten();
-            let time = |us: Option<f64>| us.map_or("".into(), |us| format!("{us:.1} µs"));
-            let mut row = vec![(*codec).to_owned()];
-            row.extend(cells.iter().map(|cell| cell.map_or(String::new(), ratio_words)));
-            row.extend([time(page.map(|it| it.compress_us)), time(page.map(|it| it.decompress_us))]);
-            row
-        })
-        .collect();
-    *body += &web::table(&titles, &rows);
+    let rows: Vec<Vec<String>> =
+        rows.iter()
+            .map(|(codec, cells)| {
+                let page = cells.first().copied().flatten();
+                let time = |us: Option<f64>| us.map_or("".into(), |us| format!("{us:.1} µs"));
+                let mut row = vec![(*codec).to_owned()];
+                row.extend(cells.iter().map(|cell| {
+                    cell.map_or(String::new(), |it| estimate::ratio(it.ratio, it.relative_error))
+                }));
+                row.extend([time(page.map(|it| it.compress_us)), time(page.map(|it| it.decompress_us))]);
+                row
+            })
+            .collect();
+    *body += &web::table(&titles, rows);
 }
 
 fn mappings(body: &mut String, found: &Analysis) {
@@ -182,7 +196,9 @@ fn mappings(body: &mut String, found: &Analysis) {
         .map(|part| {
             let idle = part.idle_share.unwrap_or(0.0);
             let bytes = part.bytes as f64;
-            let ratio = part.ratio.map_or(String::new(), |ratio| format!(", {ratio:.2} : 1"));
+            let known = part.ratio.zip(part.relative_error).filter(|(_, error)| estimate::is_known(*error));
+            let ratio = known
+                .map_or(String::new(), |(ratio, error)| format!(", {} : 1", estimate::ratio(ratio, error)));
             Bar {
                 name: memfold_escape::shown(&part.name),
                 parts: vec![(bytes * (1.0 - idle), 'a'), (bytes * idle, 'b')],
@@ -208,10 +224,13 @@ fn odds(body: &mut String, found: &Analysis) {
         vec![
             format!("{:.1} %", row.margin * 100.0),
             format!("{:.2} : 1", 1.0 / row.share),
-            row.log10_exceeds.to_string(),
-            row.log10_exceeds_independent.to_string(),
+            estimate::chance(row.log10_exceeds),
+            estimate::chance(row.log10_exceeds_independent),
         ]
     };
     let rows: Vec<_> = found.odds.iter().map(row).collect();
-    *body += &web::table(&["more by", "that is", "chance", "if pages were independent"], &rows);
+    *body += &web::table(&["more by", "that is", "chance", "if pages were independent"], rows);
 }
+
+#[cfg(test)]
+mod tests;

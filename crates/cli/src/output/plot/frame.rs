@@ -7,9 +7,13 @@
 //!  ------+-----------------------------------------
 //!           .x: words
 //! ```
+//!
+//! The SVG is larger than `.in` by its margins, in which it has the same labels again for when it is a file of
+//! its own ([`alone`](super::alone)). The page hides those, since they would be stretched, too.
 
 use std::fmt::Write;
 
+use super::paint::paint;
 use crate::output::text::grouped;
 use crate::output::web::escape;
 
@@ -17,6 +21,7 @@ use crate::output::web::escape;
 pub const SIDE: f64 = 1000.0;
 
 /// A plot.
+#[derive(Default)]
 pub struct Plot<'a> {
     /// Its name for scripts.
     pub id: &'a str,
@@ -32,16 +37,81 @@ pub struct Plot<'a> {
     pub names: bool,
     /// Width and height of the coordinates, if they are not [`SIDE`].
     pub view: Option<(f64, f64)>,
-    /// The drawing, as SVG.
+    /// The drawing, as SVG, without strokes: they would be stretched, too.
     pub svg: String,
-    /// HTML over the drawing.
-    pub over: String,
+    /// Lines below the drawing, and above it.
+    pub under: Vec<Line>,
+    #[allow(missing_docs)]
+    pub lines: Vec<Line>,
+    /// Words over the drawing.
+    pub notes: Vec<Note>,
+    /// The legend.
+    pub key: Vec<Key>,
+}
+
+/// A line. Its points have positions from left to right and from the top down, 0 to 1.
+pub struct Line {
+    /// Its classes.
+    pub classes: &'static str,
+    #[allow(missing_docs)]
+    pub points: Vec<(f64, f64)>,
+}
+
+/// Words beside a vertical line, at a position from left to right, 0 to 1.
+pub struct Note {
+    #[allow(missing_docs)]
+    pub at: f64,
+    #[allow(missing_docs)]
+    pub words: &'static str,
+}
+
+/// A colour of a legend.
+pub struct Key {
+    /// Its class.
+    pub class: &'static str,
+    /// Its meaning.
+    pub words: &'static str,
+}
+
+impl Key {
+    /// Whether it is a line, not an area.
+    pub(super) fn is_line(&self) -> bool {
+        self.class.starts_with("line")
+    }
+
+    fn html(&self) -> String {
+        let swatch = match self.class {
+            "line red" => "<i class=\"l d\"></i>".to_owned(),
+            _ if self.is_line() => "<i class=\"l\"></i>".to_owned(),
+            class => format!("<i style=\"background:var(--{})\"></i>", &class[class.len() - 1..]),
+        };
+        format!("<li>{swatch}{}</li>\n", escape(self.words))
+    }
+}
+
+impl Note {
+    /// In the right part, the words are on the left of the line.
+    pub(super) fn is_left_of_line(&self) -> bool {
+        self.at > 0.85
+    }
+
+    /// The notes are on lines of their own, so that those close together stay readable.
+    fn html(&self, line: usize) -> String {
+        let side = match self.is_left_of_line() {
+            true => format!("right:{:.2}%", (1.0 - self.at) * 100.0),
+            false => format!("left:{:.2}%", self.at * 100.0),
+        };
+        let top = line as f64 * 1.15;
+        format!(
+            "<span class=\"on\" style=\"{side};top:{top:.1}rem;margin:0 .2rem\">{}</span>",
+            escape(self.words)
+        )
+    }
 }
 
 impl Plot<'_> {
     /// Draws the plot.
     pub fn draw(&self) -> String {
-        let (width, height) = self.view.unwrap_or((SIDE, SIDE));
         let mut html = format!(
             "<div class=\"plot{}\" id=\"{}\" style=\"--h:{:.2}rem\"><div class=\"y\">",
             if self.names { " names" } else { "" },
@@ -51,39 +121,57 @@ impl Plot<'_> {
         for (at, text) in &self.y {
             let _ = write!(html, "<span style=\"bottom:{:.2}%\">{}</span>", at * 100.0, escape(text));
         }
-        let _ = write!(
-            html,
-            "</div><div class=\"in\"><svg viewBox=\"0 0 {width:.3} {height:.3}\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">{}</svg>{}</div><div class=\"x\">",
-            escape(&self.label),
-            self.svg,
-            self.over
-        );
+        html += "</div><div class=\"in\">";
+        html += &self.file();
+        for (line, note) in self.notes.iter().enumerate() {
+            html += &note.html(line);
+        }
+        html += "</div><div class=\"x\">";
         for (number, (at, text)) in self.x.iter().enumerate() {
             let odd = if number % 2 == 1 { " class=\"odd\"" } else { "" };
             let _ = write!(html, "<span{odd} style=\"left:{:.2}%\">{}</span>", at * 100.0, escape(text));
         }
-        html + "</div></div>\n"
+        html += "</div></div>\n";
+        if !self.key.is_empty() {
+            let items: String = self.key.iter().map(Key::html).collect();
+            html += &format!("<ul class=\"key\">\n{items}</ul>\n");
+        }
+        html
     }
 
     /// Horizontal lines at the labels on the side.
     pub fn grid(&mut self) {
-        let lines: String =
-            self.y.iter().map(|(at, _)| format!("M0 {:.1}H{SIDE}", (1.0 - at) * SIDE)).collect();
-        self.svg.insert_str(0, &format!("<path class=\"grid\" d=\"{lines}\"/>"));
+        let line = |(at, _): &(f64, String)| Line {
+            classes: "grid",
+            points: vec![(0.0, 1.0 - at), (1.0, 1.0 - at)],
+        };
+        self.under.extend(self.y.iter().map(line));
     }
+
+    /// A line around the drawing.
+    pub fn outline(&mut self) {
+        let points = vec![(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0), (0.0, 0.0)];
+        self.under.push(Line { classes: "grid", points });
+    }
+}
+
+/// A path with classes.
+pub fn path(classes: &str, d: &str) -> String {
+    format!("<path {} d=\"{d}\"/>", paint(classes))
 }
 
 /// The cells of a map by shade: each run of neighbours is one line.
 pub struct Cells {
     paths: [String; 8],
     largest: u32,
+    width: f64,
     last: Option<(usize, usize, f64, usize)>,
 }
 
 impl Cells {
-    /// Starts without cells; the darkest shade is for the largest count.
-    pub fn new(largest: u32) -> Self {
-        Cells { paths: Default::default(), largest, last: None }
+    /// Starts without cells; the darkest shade is for the largest count. No cell goes beyond `width` columns.
+    pub fn new(largest: u32, width: f64) -> Self {
+        Cells { paths: Default::default(), largest, width, last: None }
     }
 
     /// Adds a cell with a count; shade 0 means none. Cells come row by row, and by column within a row.
@@ -112,7 +200,8 @@ impl Cells {
 
     fn flush(&mut self) {
         if let Some((shade, start, y, length)) = self.last.take() {
-            let _ = write!(self.paths[shade], "M{start} {}h{length}", trimmed(y + 0.5));
+            let length = (length as f64).min(self.width - start as f64).max(0.0);
+            let _ = write!(self.paths[shade], "M{start} {}h{}", trimmed(y + 0.5), trimmed(length));
         }
     }
 
@@ -120,9 +209,7 @@ impl Cells {
     pub fn draw(mut self) -> String {
         self.flush();
         let paths = self.paths.iter().enumerate().filter(|(_, path)| !path.is_empty());
-        let paths: String =
-            paths.map(|(shade, path)| format!("<path class=\"q{shade}\" d=\"{path}\"/>")).collect();
-        format!("<g class=\"cells\">{paths}</g>")
+        paths.map(|(shade, d)| path(&format!("cell q{shade}"), d)).collect()
     }
 
     /// The legend of the shades.
@@ -147,14 +234,14 @@ mod tests {
 
     #[test]
     fn neighbours_are_one_line() {
-        let mut cells = Cells::new(1000);
+        let mut cells = Cells::new(1000, 4.5);
         for (column, y, count) in [(0, 0.0, 1), (1, 0.0, 1), (2, 0.0, 1000), (3, 1.5, 1000), (4, 1.5, 0)] {
             cells.add(column, y, count);
         }
         let svg = cells.draw();
-        assert!(svg.contains("<path class=\"q1\" d=\"M0 0.5h2\"/>"), "{svg}");
-        assert!(svg.contains("<path class=\"q7\" d=\"M2 0.5h1M3 2h1\"/>"), "{svg}");
-        assert!(svg.contains("<path class=\"q0\" d=\"M4 2h1\"/>"), "{svg}");
-        assert_eq!(Cells::new(1).shade(1), 4);
+        assert!(svg.contains(&path("cell q1", "M0 0.5h2")), "{svg}");
+        assert!(svg.contains(&path("cell q7", "M2 0.5h1M3 2h1")), "{svg}");
+        assert!(svg.contains(&path("cell q0", "M4 2h0.5")), "{svg}");
+        assert_eq!(Cells::new(1, 9.0).shade(1), 4);
     }
 }

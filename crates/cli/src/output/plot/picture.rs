@@ -1,15 +1,41 @@
-//! Pictures of an analysis, as SVG. Colours are classes of the page's style (`output/web.rs`).
+//! Pictures of an analysis, as SVG of fixed proportions. Colours are classes of [`paint`](super::paint).
 
 use std::fmt::Write;
 
 use super::axes::round_step;
+use super::paint::{self, paint};
 use crate::output::web::escape;
 
 const WIDTH: f64 = 960.0;
 
-/// Opens a picture.
+/// Opens a picture. On a narrow screen it scrolls in its own box, because its letters would be too small.
 fn open(height: f64, label: &str) -> String {
-    format!("<svg viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" aria-label=\"{}\">\n", escape(label))
+    let more = format!("role=\"img\" aria-label=\"{}\"", escape(label));
+    format!(
+        "<div class=\"picture\">{}\n<rect {} x=\"0\" y=\"0\" width=\"{WIDTH}\" height=\"{height:.0}\"/>\n",
+        paint::open(WIDTH, height, &more),
+        paint("paper")
+    )
+}
+
+/// Closes it.
+fn close(svg: String) -> String {
+    svg + "</svg></div>\n"
+}
+
+/// Words at a place; the classes say how they are aligned.
+fn text(x: f64, y: f64, classes: &str, words: &str) -> String {
+    let classes = match classes {
+        "" => "words".to_owned(),
+        _ if classes.contains("strong") => classes.to_owned(),
+        _ => format!("words {classes}"),
+    };
+    format!("<text {} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>\n", paint(&classes), escape(words))
+}
+
+/// A path with classes.
+fn path(classes: &str, d: &str) -> String {
+    format!("<path {} d=\"{d}\"/>\n", paint(classes))
 }
 
 /// One row's bar: its name, its coloured parts, and the text after it.
@@ -33,27 +59,21 @@ pub fn bars(label: &str, rows: &[Bar]) -> String {
     for (at, bar) in rows.iter().enumerate() {
         let y = at as f64 * ROW + 4.0;
         let name = shorten(&bar.name, 36);
-        let _ = writeln!(
-            svg,
-            "<text class=\"y ink\" x=\"{}\" y=\"{:.0}\">{}</text>",
-            LEFT - 10.0,
-            y + 15.0,
-            escape(&name)
-        );
+        svg += &text(LEFT - 10.0, y + 15.0, "y strong", &name);
         let mut x = LEFT;
         for (length, colour) in &bar.parts {
             let width = length / longest * (WIDTH - LEFT - RIGHT);
             let _ = writeln!(
                 svg,
-                "<rect class=\"f{colour}\" x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"{}\" rx=\"2\"/>",
+                "<rect {} x=\"{x:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"{}\" rx=\"2\"/>",
+                paint(&format!("f{colour}")),
                 ROW - 6.0
             );
             x += width;
         }
-        let _ =
-            writeln!(svg, "<text x=\"{:.1}\" y=\"{:.0}\">{}</text>", x + 8.0, y + 15.0, escape(&bar.text));
+        svg += &text(x + 8.0, y + 15.0, "", &bar.text);
     }
-    svg + "</svg>\n"
+    close(svg)
 }
 
 /// Shortens a long name at its beginning, because its end says more.
@@ -78,21 +98,16 @@ pub fn sizes(histogram: &[f64], mean: f64) -> String {
     let mut svg = open(HEIGHT, "Compressed sizes of pages");
     for part in 0..=2 {
         let value = top * f64::from(part) / 2.0;
-        let _ = writeln!(
-            svg,
-            "<path class=\"grid\" d=\"M{LEFT},{0:.1}H{1:.1}\"/><text class=\"y\" x=\"{2}\" y=\"{3:.1}\">{value:.0} %</text>",
-            y(value),
-            x(1.0),
-            LEFT - 6.0,
-            y(value) + 4.0
-        );
+        svg += &path("grid", &format!("M{LEFT},{:.1}H{:.1}", y(value), x(1.0)));
+        svg += &text(LEFT - 6.0, y(value) + 4.0, "y", &format!("{value:.0} %"));
     }
     let step = 1.0 / histogram.len() as f64;
     for (at, percent) in histogram.iter().enumerate() {
         let left = x(at as f64 * step);
         let _ = writeln!(
             svg,
-            "<rect class=\"fa\" x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            "<rect {} x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>",
+            paint("fa"),
             left + 0.5,
             y(*percent),
             x(step) - x(0.0) - 1.0,
@@ -101,23 +116,11 @@ pub fn sizes(histogram: &[f64], mean: f64) -> String {
     }
     for eighth in 0..=8 {
         let share = f64::from(eighth) / 8.0;
-        let _ = writeln!(
-            svg,
-            "<text class=\"x\" x=\"{:.1}\" y=\"{:.0}\">{}</text>",
-            x(share),
-            HEIGHT - BOTTOM + 18.0,
-            eighth * 512
-        );
+        svg += &text(x(share), HEIGHT - BOTTOM + 18.0, "x", &(eighth * 512).to_string());
     }
-    let _ = writeln!(
-        svg,
-        "<path class=\"ld dash\" d=\"M{0:.1},{TOP}V{1:.1}\"/><text class=\"middle\" x=\"{0:.1}\" y=\"{2}\">mean {3:.0}</text>",
-        x(mean),
-        HEIGHT - BOTTOM,
-        TOP - 8.0,
-        mean * 4096.0
-    );
-    svg + "</svg>\n"
+    svg += &path("ld dash", &format!("M{:.1},{TOP}V{:.1}", x(mean), HEIGHT - BOTTOM));
+    svg += &text(x(mean), TOP - 8.0, "middle", &format!("mean {:.0}", mean * 4096.0));
+    close(svg)
 }
 
 /// A ratio: its colour, its value, and its relative error.
@@ -137,34 +140,21 @@ pub fn ratios(rows: &[(String, Vec<Mark>)]) -> String {
     let digits = usize::from(step < 1.0);
     let mut at = 1.0;
     while at <= most {
-        let _ = writeln!(
-            svg,
-            "<path class=\"grid\" d=\"M{0:.1},0V{1:.0}\"/><text class=\"x\" x=\"{0:.1}\" y=\"{2:.0}\">{at:.digits$}</text>",
-            x(at),
-            height - BOTTOM,
-            height - BOTTOM + 18.0
-        );
+        svg += &path("grid", &format!("M{:.1},0V{:.0}", x(at), height - BOTTOM));
+        svg += &text(x(at), height - BOTTOM + 18.0, "x", &format!("{at:.digits$}"));
         at += step;
     }
     for (row, (name, marks)) in rows.iter().enumerate() {
         let y = row as f64 * ROW + ROW / 2.0;
-        let _ = writeln!(
-            svg,
-            "<text class=\"y ink\" x=\"{}\" y=\"{:.1}\">{}</text>",
-            LEFT - 10.0,
-            y + 4.0,
-            escape(name)
-        );
+        svg += &text(LEFT - 10.0, y + 4.0, "y strong", name);
         for (colour, ratio, error) in marks {
             let (low, high) = (x(ratio * (1.0 - error)), x(ratio * (1.0 + error)));
-            let _ = writeln!(
-                svg,
-                "<path class=\"l{colour}\" d=\"M{low:.1},{y:.1}H{high:.1}\"/><circle class=\"f{colour}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>",
-                x(*ratio)
-            );
+            svg += &path(&format!("l{colour}"), &format!("M{low:.1},{y:.1}H{high:.1}"));
+            let fill = paint(&format!("f{colour}"));
+            let _ = writeln!(svg, "<circle {fill} cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>", x(*ratio));
         }
     }
-    svg + "</svg>\n"
+    close(svg)
 }
 
 /// Lines over an axis. The points must lie within the given ranges.
@@ -201,43 +191,24 @@ impl Lines<'_> {
         for part in 0..=4 {
             let at = |(low, high): (f64, f64)| low + (high - low) * f64::from(part) / 4.0;
             let (across, up) = (at(self.x), at(self.y));
-            let _ = writeln!(
-                svg,
-                "<path class=\"grid\" d=\"M{LEFT},{0:.1}H{1:.1}\"/><text class=\"y\" x=\"{2}\" y=\"{3:.1}\">{4}</text>",
-                y(up),
-                WIDTH - 24.0,
-                LEFT - 8.0,
-                y(up) + 4.0,
-                escape(&(self.y_text)(up))
-            );
-            let _ = writeln!(
-                svg,
-                "<text class=\"x\" x=\"{:.1}\" y=\"{:.0}\">{}</text>",
-                x(across),
-                HEIGHT - BOTTOM + 20.0,
-                escape(&(self.x_text)(across))
-            );
+            svg += &path("grid", &format!("M{LEFT},{:.1}H{:.1}", y(up), WIDTH - 24.0));
+            svg += &text(LEFT - 8.0, y(up) + 4.0, "y", &(self.y_text)(up));
+            svg += &text(x(across), HEIGHT - BOTTOM + 20.0, "x", &(self.x_text)(across));
         }
         for (colour, points) in &self.lines {
-            let mut path = String::new();
+            let mut line = String::new();
             for (at, point) in points.iter().enumerate() {
                 let _ =
-                    write!(path, "{}{:.1},{:.1}", if at == 0 { 'M' } else { 'L' }, x(point.0), y(point.1));
+                    write!(line, "{}{:.1},{:.1}", if at == 0 { 'M' } else { 'L' }, x(point.0), y(point.1));
             }
-            let _ = writeln!(svg, "<path class=\"l{colour}\" d=\"{path}\"/>");
+            svg += &path(&format!("l{colour}"), &line);
         }
         for (at, words) in &self.marks {
             let anchor = if place(*at, self.x) > 0.8 { "end" } else { "" };
-            let _ = writeln!(
-                svg,
-                "<path class=\"ld dash\" d=\"M{0:.1},{TOP}V{1:.1}\"/><text class=\"{anchor}\" x=\"{0:.1}\" y=\"{2}\">{3}</text>",
-                x(*at),
-                HEIGHT - BOTTOM,
-                TOP - 8.0,
-                escape(words)
-            );
+            svg += &path("ld dash", &format!("M{:.1},{TOP}V{:.1}", x(*at), HEIGHT - BOTTOM));
+            svg += &text(x(*at), TOP - 8.0, anchor, words);
         }
-        svg + "</svg>\n"
+        close(svg)
     }
 }
 
@@ -269,7 +240,9 @@ mod tests {
             .draw(),
         ];
         for picture in pictures {
-            let document = roxmltree::Document::parse(&picture).unwrap();
+            let svg =
+                &picture[picture.find("<svg").unwrap()..picture.find("</svg>").unwrap() + "</svg>".len()];
+            let document = paint::check_alone(svg);
             for node in document.descendants().filter(|node| node.has_tag_name("rect")) {
                 let number = |name| node.attribute(name).unwrap().parse::<f64>().unwrap();
                 assert!(

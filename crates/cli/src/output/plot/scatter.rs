@@ -12,26 +12,18 @@
 //! All panels have the same speed axis, so that they can be compared. Ratios differ too much between files
 //! for a common axis. Every mark shows its numbers when the pointer rests on it.
 
-use svg::Document;
 use svg::node::element::{Circle, Group, Path, Rectangle, Style, Text, Title};
+use svg::{Document, Node};
 
 use super::axes::{decades, round_step};
 use super::labels::{Box, place};
+use super::paint;
 
 const WIDTH: f64 = 1000.0;
 const TITLE: f64 = 56.0;
 const LARGE: f64 = 540.0;
 const SMALL: f64 = 250.0;
 const ACROSS: usize = 3;
-
-const STYLE: &str = "\
-svg{--ink:#1c2530;--dim:#5d6878;--line:#e3e8ee;--paper:#fff}
-@media(prefers-color-scheme:dark){svg{--ink:#e6ebf2;--dim:#93a0b2;--line:#2a323d;--paper:#14191f}}
-.paper{fill:var(--paper)}text{font:11px system-ui,sans-serif;fill:var(--dim)}
-.title{font-size:18px;font-weight:600;fill:var(--ink)}.panel{font-size:13px;font-weight:600;fill:var(--ink)}
-.name{fill:var(--ink);stroke:var(--paper);stroke-width:3px;paint-order:stroke;stroke-linejoin:round}.small{font-size:10px}.end{text-anchor:end}.middle{text-anchor:middle}
-.grid{stroke:var(--line);fill:none}.axis{stroke:var(--dim);fill:none}.leader{stroke:var(--dim);stroke-width:.6}
-.best{stroke:var(--dim);stroke-dasharray:5 4;fill:none}.mark{stroke:var(--paper);stroke-width:.8}";
 
 /// A codec in a panel.
 #[derive(Debug, Clone)]
@@ -59,11 +51,15 @@ pub fn draw(title: &str, subtitle: &str, whole: &Panel, files: &[Panel]) -> Stri
     let across = files.len().clamp(1, ACROSS);
     let height = TITLE + LARGE + files.len().div_ceil(across) as f64 * SMALL;
     let mut document = Document::new()
+        .set("width", WIDTH)
+        .set("height", height)
         .set("viewBox", (0, 0, WIDTH, height))
         .set("role", "img")
-        .add(Style::new(STYLE))
+        .set("font-family", paint::FONTS)
+        .set("font-size", 11)
+        .add(Style::new(paint::dark()))
         .add(Title::new(title))
-        .add(Rectangle::new().set("class", "paper").set("width", WIDTH).set("height", height))
+        .add(painted(Rectangle::new().set("width", WIDTH).set("height", height), "paper"))
         .add(text(16.0, 28.0, "title", title))
         .add(text(16.0, 46.0, "", subtitle));
     document = whole.draw(document, Frame { x: 0.0, y: TITLE, width: WIDTH, height: LARGE }, speeds);
@@ -162,7 +158,7 @@ impl Panel {
         group = self.draw_axes(group, &scale);
         if let Some(best) = self.best {
             let line = format!("M{},{}H{}", round(scale.left), round(scale.y(best)), round(scale.right));
-            group = group.add(Path::new().set("class", "best").set("d", line));
+            group = group.add(painted(Path::new(), "best").set("d", line));
         }
         if self.marks.is_empty() {
             let (x, y) = ((scale.left + scale.right) / 2.0, (scale.top + scale.bottom) / 2.0);
@@ -192,16 +188,15 @@ impl Panel {
         };
         for ratio in ratios {
             let y = round(scale.y(ratio));
-            group = group.add(Path::new().set("class", "grid").set("d", format!("M{left},{y}H{right}")));
+            group = group.add(painted(Path::new(), "grid").set("d", format!("M{left},{y}H{right}")));
             group = group.add(text(left - 6.0, y + 4.0, "end", &format!("{ratio:.digits$}")));
         }
         for speed in scale.speed_ticks(across) {
             let x = round(scale.x(speed));
-            group = group.add(Path::new().set("class", "grid").set("d", format!("M{x},{top}V{bottom}")));
+            group = group.add(painted(Path::new(), "grid").set("d", format!("M{x},{top}V{bottom}")));
             group = group.add(text(x, bottom + 15.0, "middle", &number(speed)));
         }
-        group =
-            group.add(Path::new().set("class", "axis").set("d", format!("M{left},{top}V{bottom}H{right}")));
+        group = group.add(painted(Path::new(), "axis").set("d", format!("M{left},{top}V{bottom}H{right}")));
         let middle = (scale.left + scale.right) / 2.0;
         if self.all_named {
             group = group.add(text(
@@ -240,9 +235,9 @@ impl Panel {
                 && let Some((from, to)) = label.leader((*x, *y), radius)
             {
                 let line = format!("M{},{}L{},{}", round(from.0), round(from.1), round(to.0), round(to.1));
-                group = group.add(Path::new().set("class", "leader").set("d", line));
+                group = group.add(painted(Path::new(), "leader").set("d", line));
             }
-            let circle = Circle::new().set("class", "mark").set("fill", mark.colour);
+            let circle = painted(Circle::new(), "mark").set("fill", mark.colour);
             let circle = circle.set("cx", round(*x)).set("cy", round(*y)).set("r", radius);
             group = group.add(circle.add(Title::new(mark.words.as_str())));
         }
@@ -286,7 +281,14 @@ fn number(value: f64) -> String {
 /// A text element, without characters that XML forbids.
 fn text(x: f64, y: f64, class: &str, words: &str) -> Text {
     let made = Text::new(memfold_escape::line(words)).set("x", round(x)).set("y", round(y));
-    if class.is_empty() { made } else { made.set("class", class) }
+    painted(made, format!("words {class}").trim_end())
+}
+
+/// An element with classes, for dark screens, and what they mean on others.
+fn painted<T: Node>(mut node: T, classes: &str) -> T {
+    node.assign("class", classes);
+    paint::attributes(classes).into_iter().for_each(|(name, value)| node.assign(name, value));
+    node
 }
 
 /// A tenth of a pixel is enough.
@@ -312,6 +314,15 @@ mod tests {
             panel(vec![mark("a", 1.0, 3.0), mark("b", 2.0, 2.0), mark("c", 1.5, 2.0), mark("d", 2.0, 2.0)]);
         let unbeaten = panel.marks.iter().filter(|mark| panel.is_unbeaten(mark));
         assert_eq!(unbeaten.map(|mark| mark.name.as_str()).collect::<Vec<_>>(), ["a", "b", "d"]);
+    }
+
+    #[test]
+    fn a_plot_is_a_file_of_its_own() {
+        let small = Panel { all_named: false, best: Some(2.5), ..panel(vec![mark("b & <c>", 9.0, 2.0)]) };
+        let empty = panel(Vec::new());
+        let svg =
+            draw("a < b", "&", &panel(vec![mark("a", 1.0, 3.0), mark("b", 20.0, 1.2)]), &[small, empty]);
+        paint::check_alone(&svg);
     }
 
     #[test]

@@ -4,16 +4,15 @@ use std::fmt::Write;
 
 use super::fields::Numbers;
 use crate::output::plot::axes::{bytes_axis, count_axis, short, time_axis};
-use crate::output::plot::frame::{Plot, SIDE};
-use crate::output::web::escape;
+use crate::output::plot::frame::{Key, Line, Plot, SIDE, path};
 
-/// The parts of the memory, from the bottom up: colour, name.
-pub const PARTS: [(&str, &str); 5] = [
-    ("a", "in place"),
-    ("s", "standby: evicted, not yet compressed"),
-    ("c", "compressed"),
-    ("k", "overhead of memfold"),
-    ("m", "processes that are not, or not yet, managed"),
+/// The parts of the memory, from the bottom up: class, name.
+const PARTS: [(&str, &str); 5] = [
+    ("area fa", "in place"),
+    ("area fs", "standby: evicted, not yet compressed"),
+    ("area fc", "compressed"),
+    ("area fk", "overhead of memfold"),
+    ("area fm", "processes that are not, or not yet, managed"),
 ];
 
 /// Memory by state.
@@ -39,38 +38,38 @@ pub fn memory(numbers: &Numbers) -> String {
         height: 20.0,
         x: time_axis(numbers.seconds()),
         y,
-        names: false,
-        view: None,
-        svg: String::new(),
-        over: String::new(),
+        key: memory_key(numbers, limit_fits),
+        ..Plot::default()
     };
     let mut below = vec![0u64; time.resident_bytes.len()];
-    for ((colour, _), part) in PARTS.iter().zip(parts) {
+    for ((class, _), part) in PARTS.iter().zip(parts) {
         let above: Vec<u64> = below.iter().zip(part).map(|(below, part)| below + part).collect();
         if part.iter().any(|bytes| *bytes > 0) {
             let upper = scale.path(&above.iter().map(|bytes| place(*bytes)).collect::<Vec<_>>());
             let lower = scale.backwards(&below.iter().map(|bytes| place(*bytes)).collect::<Vec<_>>());
-            let _ = write!(plot.svg, "<path class=\"area f{colour}\" d=\"{upper}{lower}Z\"/>");
+            plot.svg += &path(class, &format!("{upper}{lower}Z"));
         }
         below = above;
     }
-    let line = |bytes: &[u64]| scale.path(&bytes.iter().map(|bytes| place(*bytes)).collect::<Vec<_>>());
-    let _ = write!(plot.svg, "<path class=\"line ink\" d=\"{}\"/>", line(&time.logical_bytes));
+    let line =
+        |bytes: &[u64]| scale.points(&bytes.iter().map(|bytes| place(*bytes) / SIDE).collect::<Vec<_>>());
+    plot.lines.push(Line { classes: "line ink", points: line(&time.logical_bytes) });
     if limit_fits && !time.limit_bytes.is_empty() {
-        let _ = write!(plot.svg, "<path class=\"line red\" d=\"{}\"/>", line(&time.limit_bytes));
+        plot.lines.push(Line { classes: "line red", points: line(&time.limit_bytes) });
     }
     plot.grid();
     plot.draw()
 }
 
-/// The legend of [`memory`].
-pub fn memory_key(numbers: &Numbers) -> String {
+fn memory_key(numbers: &Numbers, limit_fits: bool) -> Vec<Key> {
     let unmanaged = numbers.time.unmanaged_bytes.iter().any(|bytes| *bytes > 0);
-    let mut key = String::from("<ul class=\"key\">\n");
-    for (colour, name) in PARTS.iter().filter(|(colour, _)| unmanaged || *colour != "m") {
-        let _ = writeln!(key, "<li><i style=\"background:var(--{colour})\"></i>{}</li>", escape(name));
+    let parts = PARTS.iter().filter(|(class, _)| unmanaged || *class != "area fm");
+    let mut key: Vec<Key> = parts.map(|(class, words)| Key { class, words }).collect();
+    key.push(Key { class: "line ink", words: "the programs' logical size" });
+    if limit_fits {
+        key.push(Key { class: "line red", words: "limit" });
     }
-    key + "<li><i class=\"l\"></i>the programs' logical size</li>\n<li><i class=\"l d\"></i>limit</li>\n</ul>\n"
+    key
 }
 
 /// The share of time in which a thread waited, and faults per second.
@@ -80,17 +79,18 @@ pub fn waiting(numbers: &Numbers) -> String {
     let stalled: Vec<f64> = time.stalled_ns.iter().map(|ns| *ns as f64 / by * 100.0).collect();
     let faults: Vec<f64> = time.pages_faulted.iter().map(|count| *count as f64 / time.step_seconds).collect();
     let percent = |value: f64| if value < 1.0 { format!("{value:.1} %") } else { format!("{value:.0} %") };
+    let several = if numbers.stats.processes > 1 { ", summed over all processes" } else { "" };
     let first = rate(
         numbers,
         "stall",
-        "Share of the time in which a thread waited for memfold, summed over all processes",
+        &format!("Share of the time in which a thread waited for memfold{several}"),
         &stalled,
-        "v",
+        "area fv",
         &percent,
     );
-    let second = rate(numbers, "rate", "Faults on compressed pages by second", &faults, "a", &short);
+    let second = rate(numbers, "rate", "Faults on compressed pages by second", &faults, "area fa", &short);
     format!(
-        "<h3>Waiting for memfold, share of the time, summed over all processes</h3>\n{first}<h3>Faults on compressed pages, by second</h3>\n{second}"
+        "<h3>Waiting for memfold, share of the time{several}</h3>\n{first}<h3>Faults on compressed pages, by second</h3>\n{second}"
     )
 }
 
@@ -99,22 +99,20 @@ fn rate(
     id: &str,
     label: &str,
     values: &[f64],
-    colour: &str,
+    class: &str,
     text: &dyn Fn(f64) -> String,
 ) -> String {
     let (end, y) = count_axis(values.iter().copied().fold(0.0, f64::max), text);
     let heights: Vec<f64> = values.iter().map(|value| (1.0 - value / end) * SIDE).collect();
-    let path = Steps::of(numbers).stairs(&heights);
+    let stairs = Steps::of(numbers).stairs(&heights);
     let mut plot = Plot {
         id,
         label: label.into(),
         height: 7.0,
         x: time_axis(numbers.seconds()),
         y,
-        names: false,
-        view: None,
-        svg: format!("<path class=\"area f{colour}\" d=\"{path}\"/>"),
-        over: String::new(),
+        svg: path(class, &stairs),
+        ..Plot::default()
     };
     plot.grid();
     plot.draw()
@@ -146,7 +144,14 @@ impl Steps {
         path
     }
 
-    /// The same from right to left, to close an area.
+    /// The same as positions from 0 to 1.
+    fn points(&self, heights: &[f64]) -> Vec<(f64, f64)> {
+        let (Some(first), Some(last)) = (heights.first(), heights.last()) else { return Vec::new() };
+        let middles = heights.iter().enumerate().map(|(step, height)| (self.x(step) / SIDE, *height));
+        std::iter::once((0.0, *first)).chain(middles).chain([(1.0, *last)]).collect()
+    }
+
+    /// The path from right to left, to close an area.
     fn backwards(&self, heights: &[f64]) -> String {
         let (Some(first), Some(last)) = (heights.first(), heights.last()) else { return String::new() };
         let mut path = format!("L{SIDE} {last:.1}");

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::fields::{Block, Numbers};
 use crate::output::plot::axes::{count_axis, log_ticks, short, time_axis, us_text};
-use crate::output::plot::frame::{Cells, Plot, SIDE};
+use crate::output::plot::frame::{Cells, Key, Line, Note, Plot, SIDE, path};
 use crate::output::text::grouped;
 use crate::report::record::latency::{class_of, class_start};
 
@@ -20,7 +20,8 @@ pub fn latency(numbers: &Numbers) -> String {
     let (Some(first), Some(last)) = (classes().min(), classes().max()) else { return String::new() };
     let rows = last - first + 1;
     let largest = map.columns.iter().flatten().map(|(_, count)| *count).max().unwrap_or(0);
-    let mut cells = Cells::new(largest);
+    let width = numbers.seconds() / map.column_seconds;
+    let mut cells = Cells::new(largest, width);
     for class in (first..=last).rev() {
         for (column, counts) in map.columns.iter().enumerate() {
             if let Some((_, count)) = counts.iter().find(|(own, _)| *own == class) {
@@ -34,18 +35,12 @@ pub fn latency(numbers: &Numbers) -> String {
         height: (rows as f64 * 0.62).clamp(6.0, 16.0),
         x: time_axis(numbers.seconds()),
         y: latency_words(first, last),
-        names: false,
-        view: Some((numbers.seconds() / map.column_seconds, rows as f64)),
+        view: Some((width, rows as f64)),
         svg: cells.draw(),
-        over: String::new(),
+        ..Plot::default()
     };
-    plot.svg.insert_str(0, &frame(plot.view));
+    plot.outline();
     plot.draw() + &Cells::scale(largest, "faults in a cell")
-}
-
-fn frame(view: Option<(f64, f64)>) -> String {
-    let (width, height) = view.unwrap_or((SIDE, SIDE));
-    format!("<path class=\"grid\" d=\"M0 0H{width:.3}V{height:.3}H0Z\"/>")
 }
 
 /// Labels at bounds of classes, which are 1, 1.5, 2, 3, 4, ... times the first bound.
@@ -73,10 +68,10 @@ pub fn density(numbers: &Numbers) -> String {
     let share = |count: f64| count / faults.timed.max(1) as f64 * 100.0;
     let percent = |value: f64| if value < 1.0 { format!("{value:.1} %") } else { format!("{value:.0} %") };
     let (end, y) = count_axis(share(most as f64), percent);
-    let mut path = format!("M0 {SIDE}");
+    let mut stairs = format!("M0 {SIDE}");
     for class in &faults.density {
         let height = (1.0 - share(class.faults as f64) / end) * SIDE;
-        let _ = write!(path, "V{height:.1}H{:.1}", x(class.to_us) * SIDE);
+        let _ = write!(stairs, "V{height:.1}H{:.1}", x(class.to_us) * SIDE);
     }
     let mut plot = Plot {
         id: "density",
@@ -84,10 +79,8 @@ pub fn density(numbers: &Numbers) -> String {
         height: 9.0,
         x: log_ticks(low, last.to_us).into_iter().map(|us| (x(us), us_text(us))).collect(),
         y,
-        names: false,
-        view: None,
-        svg: format!("<path class=\"area fa\" d=\"{path}V{SIDE}Z\"/>"),
-        over: String::new(),
+        svg: path("area fa", &format!("{stairs}V{SIDE}Z")),
+        ..Plot::default()
     };
     let quantiles = [
         ("half", faults.p50_us),
@@ -96,21 +89,10 @@ pub fn density(numbers: &Numbers) -> String {
         ("99.9 %", faults.p99_9_us),
         ("max", faults.max_us),
     ];
-    for (level, (name, us)) in quantiles.into_iter().enumerate() {
+    for (words, us) in quantiles {
         let Some(at) = us.map(x) else { continue };
-        let _ = write!(plot.svg, "<path class=\"thin\" d=\"M{0:.1} 0V{SIDE}\"/>", at * SIDE);
-        // The labels are stacked, so that labels close together stay readable. In the right part they are on
-        // the left of the line.
-        let side = if at > 0.85 {
-            format!("right:{:.2}%", (1.0 - at) * 100.0)
-        } else {
-            format!("left:{:.2}%", at * 100.0)
-        };
-        let _ = write!(
-            plot.over,
-            "<span class=\"on\" style=\"{side};top:{:.1}rem;margin:0 .2rem\">{name}</span>",
-            level as f64 * 1.15
-        );
+        plot.lines.push(Line { classes: "thin", points: vec![(at, 0.0), (at, 1.0)] });
+        plot.notes.push(Note { at, words });
     }
     plot.grid();
     plot.draw()
@@ -123,7 +105,8 @@ pub fn space(numbers: &Numbers) -> String {
         return String::new();
     }
     let largest = map.rows.iter().flat_map(|row| &row.cells).map(|cell| cell.1).max().unwrap_or(0);
-    let (mut cells, mut y, mut groups) = (Cells::new(largest), 0.0, Vec::<Group>::new());
+    let width = numbers.seconds() / map.column_seconds;
+    let (mut cells, mut y, mut groups) = (Cells::new(largest, width), 0.0, Vec::<Group>::new());
     let mut before: Option<&Block> = None;
     for row in &map.rows {
         let same_process = before.is_some_and(|before| before.pid == row.pid);
@@ -150,11 +133,11 @@ pub fn space(numbers: &Numbers) -> String {
         x: time_axis(numbers.seconds()),
         y: labels(&groups, y, height, several),
         names: true,
-        view: Some((numbers.seconds() / map.column_seconds, y)),
+        view: Some((width, y)),
         svg: cells.draw(),
-        over: String::new(),
+        ..Plot::default()
     };
-    plot.svg.insert_str(0, &frame(plot.view));
+    plot.outline();
     let mut html = plot.draw();
     if largest > 0 {
         html += &Cells::scale(largest, "faults in a cell");
@@ -205,18 +188,13 @@ pub fn sizes(numbers: &Numbers) -> String {
     let width = SIDE / (count as f64 + BEFORE);
     let most = sizes.pages.iter().copied().chain([sizes.zeros, sizes.repeated]).max().unwrap_or(1);
     let (end, y) = count_axis(most as f64, short);
-    let bar = |at: f64, wide: f64, pages: u64, colour: &str| {
+    let bar = |at: f64, wide: f64, pages: u64, class: &str| {
         let height = pages as f64 / end * SIDE;
-        format!(
-            "<path class=\"area f{colour}\" d=\"M{:.1} {SIDE}v{:.1}h{:.1}V{SIDE}Z\"/>",
-            at * width,
-            -height,
-            width * wide
-        )
+        path(class, &format!("M{:.1} {SIDE}v{:.1}h{:.1}V{SIDE}Z", at * width, -height, width * wide))
     };
-    let mut svg = bar(0.2, 2.2, sizes.zeros, "s") + &bar(3.4, 2.2, sizes.repeated, "c");
+    let mut svg = bar(0.2, 2.2, sizes.zeros, "area fs") + &bar(3.4, 2.2, sizes.repeated, "area fc");
     for (class, pages) in sizes.pages.iter().enumerate().filter(|(_, pages)| **pages > 0) {
-        let colour = if class + 1 == count { "v" } else { "a" };
+        let colour = if class + 1 == count { "area fv" } else { "area fa" };
         svg += &bar(BEFORE + class as f64 + 0.05, 0.9, *pages, colour);
     }
     let x = (0..=4).map(|quarter| {
@@ -229,12 +207,15 @@ pub fn sizes(numbers: &Numbers) -> String {
         height: 11.0,
         x: x.collect(),
         y,
-        names: false,
-        view: None,
         svg,
-        over: String::new(),
+        key: vec![
+            Key { class: "area fs", words: "zeros, at the left" },
+            Key { class: "area fc", words: "another repeated word" },
+            Key { class: "area fa", words: "compressed size in bytes" },
+            Key { class: "area fv", words: "did not become smaller: 4096" },
+        ],
+        ..Plot::default()
     };
     plot.grid();
     plot.draw()
-        + "<ul class=\"key\"><li><i style=\"background:var(--s)\"></i>zeros, at the left</li><li><i style=\"background:var(--c)\"></i>another repeated word</li><li><i style=\"background:var(--a)\"></i>compressed size in bytes</li><li><i style=\"background:var(--v)\"></i>did not become smaller: 4096</li></ul>\n"
 }

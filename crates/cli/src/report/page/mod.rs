@@ -42,7 +42,7 @@ fn write(numbers: &Numbers) -> String {
     body += &section(
         "Memory by state",
         "All memory of the tree, each page once. The distance from the coloured areas up to the line is what was saved.",
-        &(charts::memory(numbers) + &charts::memory_key(numbers)),
+        &charts::memory(numbers),
     );
     if stats.did_evict() {
         faults(&mut body, numbers);
@@ -50,7 +50,7 @@ fn write(numbers: &Numbers) -> String {
     }
     body += &section(
         "Processes",
-        "When each process ran, its peak memory and savings, and what it cost. Resident memory is each process's own count: after a fork, a shared page counts in both.",
+        "When each process ran, its peak memory and savings, and what it cost. Resident memory is each process's own count: after a fork, a shared page counts in both. Times of beginning and end are those of samples; of each wait, some microseconds are not counted.",
         &tables::processes(numbers),
     );
     if !numbers.pages.list.is_empty() {
@@ -139,8 +139,8 @@ fn faults(body: &mut String, numbers: &Numbers) {
     *body += &section(
         "What it cost",
         "A fault is a touch of a compressed page: the thread waits until the page is restored. Waiting \
-         includes pages from standby and waiting for room. A wait is counted when it ends, and waits are \
-         summed over processes, so that a moment can have more than 100\u{a0}%.",
+         includes pages from standby and waiting for room. Each wait lies in the time that it took, so no process \
+         waits for more than 100\u{a0}% of it.",
         &charts::waiting(numbers),
     );
     let seen = seen_words(numbers);
@@ -179,10 +179,10 @@ fn faults(body: &mut String, numbers: &Numbers) {
 fn seen_words(numbers: &Numbers) -> String {
     let faults = &numbers.faults;
     if faults.seen == faults.timed {
-        return "Every fault is in it.".into();
+        return "Every fault is included.".into();
     }
     format!(
-        "{} of {} faults are in it: the others came too fast to be recorded one by one.",
+        "{} of {} faults are included: the others came too fast to be recorded one by one.",
         count("/faults/seen", faults.seen),
         count("/faults/timed", faults.timed)
     )
@@ -199,11 +199,17 @@ fn sizes_words(numbers: &Numbers) -> String {
 }
 
 fn pages_words(numbers: &Numbers) -> String {
-    if numbers.pages.error == 0 {
-        return "Faults by page. These pages were evicted and needed again most often.".into();
+    let (error, seen) = (numbers.pages.error, seen_words(numbers));
+    if error == 0 {
+        return format!("Faults by page. These pages were evicted and needed again most often. {seen}");
+    }
+    let error = count("/pages/error", error);
+    if tables::pages(numbers).is_empty() {
+        return format!(
+            "So many pages had faults that none stands out: no count is larger than {error}, by which each may be too small. {seen}"
+        );
     }
     format!(
-        "Faults by page. So many pages had faults that the counts are lower bounds: each may be higher by up to {}, and a page with no more faults than that may be missing.",
-        count("/pages/error", numbers.pages.error)
+        "Faults by page. So many pages had faults that each count is only known to lie between two numbers, and that a page with up to {error} faults may be missing. {seen}"
     )
 }
