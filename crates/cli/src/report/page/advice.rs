@@ -14,7 +14,7 @@ const HOT_SHARE: f64 = 0.25;
 /// All advice, the most important first.
 pub fn of(numbers: &Numbers) -> Vec<Advice> {
     let mut all = Vec::new();
-    let mut say = |about, text| all.push(Advice { about, text });
+    let mut say = |about, text| all.push(Advice { about, text, limit_bytes: None });
     let stats = numbers.stats;
     if stats.processes == 0 {
         say("unmanaged", "The program never loaded memfold's library, so nothing was managed: it is static, or clears its environment.".into());
@@ -23,10 +23,11 @@ pub fn of(numbers: &Numbers) -> Vec<Advice> {
     passed(numbers, &mut say);
     unmanaged(numbers, &mut say);
     if !stats.did_evict() {
-        idle(numbers, &mut say);
+        let wanted = idle(numbers, &mut say);
+        recommend(&mut all, wanted);
         return all;
     }
-    limit(numbers, &mut say);
+    let wanted = limit(numbers, &mut say);
     data(numbers, &mut say);
     pages(numbers, &mut say);
     let own = stats.runtime_cpu_seconds + stats.supervisor_cpu_seconds;
@@ -50,10 +51,23 @@ pub fn of(numbers: &Numbers) -> Vec<Advice> {
             ),
         );
     }
+    recommend(&mut all, wanted);
     if all.is_empty() {
-        all.push(Advice { about: "nothing", text: "Nothing: the limit was held, at a small cost.".into() });
+        all.push(Advice {
+            about: "nothing",
+            text: "Nothing: the limit was held, at a small cost.".into(),
+            limit_bytes: None,
+        });
     }
     all
+}
+
+/// Notes the recommended limit at the advice that names it.
+fn recommend(all: &mut [Advice], limit: Option<u64>) {
+    let about = |advice: &&mut Advice| ["raise", "lower", "unneeded"].contains(&advice.about);
+    if let Some(advice) = all.iter_mut().find(about) {
+        advice.limit_bytes = limit;
+    }
 }
 
 fn passed(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
@@ -106,24 +120,27 @@ fn short(command: &str) -> String {
     if word.is_empty() { "ended early".to_owned() } else { word.chars().take(30).collect() }
 }
 
-fn idle(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
+/// Returns the limit that it recommends, as [`limit`] does.
+fn idle(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) -> Option<u64> {
     let stats = numbers.stats;
     if stats.passed_limit() {
-        return;
+        return None;
     }
-    let wanted = stats.peak_resident_bytes * 3 / 4;
+    let wanted = whole_megabytes(stats.peak_resident_bytes * 3 / 4);
     let mut text = format!(
         "Nothing had to be compressed: at most {} of the limit of {} were in use. With this limit memfold is not needed.",
         Human(stats.peak_resident_bytes),
         Human(stats.limit_bytes)
     );
-    if wanted > memfold_shared::page::SMALLEST_LIMIT {
+    let saves = wanted > memfold_shared::page::SMALLEST_LIMIT;
+    if saves {
         text += &format!(" To save memory, set a limit below the peak: try `--limit {}`.", megabytes(wanted));
     }
     say("unneeded", text);
+    saves.then_some(wanted)
 }
 
-fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
+fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) -> Option<u64> {
     let stats = numbers.stats;
     let share = numbers.stall_share;
     if let Some(target) = stats.stall_target {
@@ -135,13 +152,13 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
                 share * 100.0
             ),
         );
-        return;
+        return None;
     }
     // Eviction begins when less than this is left below the limit. The supervisor's own memory counts, too.
     let spare = (stats.peak_logical_bytes / 32).max(8 << 20) + stats.supervisor_resident_bytes;
     let fits = stats.peak_logical_bytes + spare;
     if share > STALL_MUCH {
-        let between = stats.limit_bytes + fits.saturating_sub(stats.limit_bytes) / 2;
+        let between = whole_megabytes(stats.limit_bytes + fits.saturating_sub(stats.limit_bytes) / 2);
         let all = if stats.processes > 1 { ", summed over all processes" } else { "" };
         let mut text = format!("Programs waited for memfold in {:.1} % of the time{all}", share * 100.0);
         let room = stats.throttled_seconds / stats.stalled_seconds.max(1e-9);
@@ -166,8 +183,10 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
                 ),
             );
         }
-    } else if share < STALL_LITTLE && numbers.peak_saved_bytes > 0 {
-        let lower = (stats.limit_bytes * 3 / 4).max(memfold_shared::page::SMALLEST_LIMIT);
+        return (fits > stats.limit_bytes).then_some(between);
+    }
+    if share < STALL_LITTLE && numbers.peak_saved_bytes > 0 {
+        let lower = whole_megabytes((stats.limit_bytes * 3 / 4).max(memfold_shared::page::SMALLEST_LIMIT));
         if lower < stats.limit_bytes {
             say(
                 "lower",
@@ -178,8 +197,10 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
                     megabytes(lower)
                 ),
             );
+            return Some(lower);
         }
     }
+    None
 }
 
 fn data(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
@@ -224,12 +245,18 @@ fn pages(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
         say(
             "hot-pages",
             format!(
-                "{} pages had {:.0} % of all faults: they are in constant use, and are evicted all the same. The list of pages shows where they are; a slightly higher limit keeps them resident.",
+                "{} pages had {}{:.0} % of all faults: they are in constant use, and are evicted all the same. The list of pages shows where they are; a slightly higher limit keeps them resident.",
                 pages.len(),
+                if numbers.pages.error > 0 { "at least " } else { "" },
                 sum as f64 / seen as f64 * 100.0
             ),
         );
     }
+}
+
+/// People type whole megabytes.
+fn whole_megabytes(bytes: u64) -> u64 {
+    bytes.next_multiple_of(1 << 20)
 }
 
 /// A size as an option's value, rounded up.

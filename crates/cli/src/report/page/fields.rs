@@ -33,6 +33,9 @@ pub struct Advice {
     pub about: &'static str,
     /// The text; commands to type are in backticks.
     pub text: String,
+    /// The limit that it recommends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
 }
 
 /// Faults on compressed pages.
@@ -179,5 +182,8 @@ pub struct Page {
     pub pid: Option<i32>,
     pub address: u64,
     pub mapping: Option<String>,
+    /// At least this many, of those that were seen.
     pub faults: u64,
+    /// And at most this many.
+    pub faults_at_most: u64,
 }

@@ -213,3 +213,6 @@ fn pages_words(numbers: &Numbers) -> String {
         "Faults by page. So many pages had faults that each count is only known to lie between two numbers, and that a page with up to {error} faults may be missing. {seen}"
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,6 +52,7 @@ impl<'a> Numbers<'a> {
             address: page * PAGE,
             mapping: count.name.text().map(str::to_owned),
             faults: count.faults.into(),
+            faults_at_most: u64::from(count.faults) + records.often.error,
         });
         let (more, sums) = &records.processes.more;
         let mut numbers = Numbers {

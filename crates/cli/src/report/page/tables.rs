@@ -1,13 +1,14 @@
-//! Tables, and numbers in text, each marked with its place in the embedded JSON.
+//! Tables, and numbers in text, each marked with its place in the embedded JSON. A figure that is no larger than
+//! its error is left out, or replaced by what it is below.
 
 use std::fmt::Display;
 
 use memfold::size::Human;
 
-use super::fields::{Numbers, Row};
+use super::fields::{Numbers, Page, Row};
 use crate::output::plot::axes::us_text;
 use crate::output::text::grouped;
-use crate::output::web::escape;
+use crate::output::web::{escape, tag};
 
 /// A number as text, with the number itself and its place (a JSON pointer).
 pub fn datum(at: &str, value: impl Display, text: &str) -> String {
@@ -33,6 +34,7 @@ pub fn count(at: &str, value: u64) -> String {
 pub fn seconds(at: &str, value: f64) -> String {
     let text = match value {
         0.0 => "0".to_owned(),
+        0.0..0.001 => us_text(value * 1e6),
         0.0..0.1 => format!("{:.1}\u{a0}ms", value * 1e3),
         _ => format!("{value:.2}\u{a0}s"),
     };
@@ -44,9 +46,26 @@ pub fn us(at: &str, value: Option<f64>) -> String {
     value.map_or("–".into(), |us| datum(at, us, &us_text(us)))
 }
 
+/// A time that was read from samples, at most a tenth of a second apart.
+fn sampled_seconds(at: &str, value: f64) -> String {
+    if value < SAMPLED {
+        format!("under {SAMPLED}\u{a0}s")
+    } else {
+        datum(at, value, &format!("{value:.1}\u{a0}s"))
+    }
+}
+
 /// A share.
 pub fn percent(at: &str, value: f64) -> String {
-    datum(at, value, &format!("{:.2}\u{a0}%", value * 100.0))
+    datum(at, value, &percent_text(value))
+}
+
+/// A share with two digits after the point, or more if it would seem to be none.
+fn percent_text(share: f64) -> String {
+    let percent = share * 100.0;
+    let digits =
+        if percent > 0.0 && percent < 0.1 { 1 - percent.log10().floor().max(-12.0) as i32 } else { 2 };
+    format!("{percent:.0$}\u{a0}%", digits as usize)
 }
 
 /// A compression ratio, if there is one.
@@ -58,6 +77,9 @@ pub fn ratio(at: &str, value: Option<f64>) -> String {
 pub fn address(at: &str, value: u64) -> String {
     format!("<code>{}</code>", datum(at, value, &format!("{value:#x}")))
 }
+
+/// Seconds that may pass between two samples.
+const SAMPLED: f64 = 0.1;
 
 /// All figures of the run.
 pub fn figures(numbers: &Numbers) -> String {
@@ -113,13 +135,28 @@ pub fn figures(numbers: &Numbers) -> String {
         ("Codecs", escape(&codecs)),
         ("Peak measured with", escape(stats.peak_resident_source)),
     ];
-    let rows: String = rows
-        .iter()
-        .map(|(name, value)| format!("<tr><th scope=\"row\">{name}</th><td>{value}</td></tr>\n"))
-        .collect();
+    let row =
+        |(name, value): &(&str, String)| format!("<tr><th scope=\"row\">{name}</th><td>{value}</td></tr>\n");
+    let (limit, others) = rows.split_at(1);
+    let mut rows: String = limit.iter().map(row).collect();
+    rows += &recommended(numbers);
+    rows.extend(others.iter().map(row));
     format!(
         "<div class=\"wide\"><table class=\"plain\" id=\"figures\"><tbody>\n{rows}</tbody></table></div>\n"
     )
+}
+
+/// The limit to try instead, beside the one of this run.
+fn recommended(numbers: &Numbers) -> String {
+    let advice = numbers.advice.iter().enumerate();
+    let found = advice.filter_map(|(number, advice)| Some((number, advice.limit_bytes?))).next();
+    found.map_or(String::new(), |(number, limit)| {
+        format!(
+            "<tr class=\"recommended\"><th scope=\"row\">Limit to try{}</th><td>{}</td></tr>\n",
+            tag("recommended"),
+            bytes(&format!("/advice/{number}/limit_bytes"), limit)
+        )
+    })
 }
 
 /// The processes.
@@ -129,7 +166,8 @@ pub fn processes(numbers: &Numbers) -> String {
         let at = |name: &str| format!("/processes/{number}/{name}");
         let command =
             if process.command.is_empty() { "(ended before it was examined)" } else { &process.command };
-        let end = process.to_seconds.map_or("the end".to_owned(), |to| seconds(&at("to_seconds"), to));
+        let end =
+            process.to_seconds.map_or("the end".to_owned(), |to| sampled_seconds(&at("to_seconds"), to));
         let why = process.why.as_deref().map_or(String::new(), |why| format!(" {}", escape(why)));
         let tag = if process.state == "managed" { "tag" } else { "tag bad" };
         let life = if lives { life(numbers, process) } else { String::new() };
@@ -138,9 +176,9 @@ pub fn processes(numbers: &Numbers) -> String {
             datum(&at("pid"), process.pid, &process.pid.to_string()),
             escape(command),
             process.state,
-            seconds(&at("from_seconds"), process.from_seconds),
-            bytes(&at("peak_resident_bytes"), process.peak_resident_bytes),
-            bytes(&at("peak_saved_bytes"), process.peak_saved_bytes),
+            sampled_seconds(&at("from_seconds"), process.from_seconds),
+            gauge(&at("peak_resident_bytes"), process, process.peak_resident_bytes),
+            gauge(&at("peak_saved_bytes"), process, process.peak_saved_bytes),
             ratio(&at("compression_ratio"), process.compression_ratio),
             count(&at("pages_compressed"), process.pages_compressed),
             count(&at("pages_faulted"), process.pages_faulted),
@@ -148,7 +186,7 @@ pub fn processes(numbers: &Numbers) -> String {
         )
     };
     let rows: String = numbers.processes.iter().enumerate().map(row).collect();
-    let titles = ["", "resident", "saved", "ratio", "compressed", "faults", "waited"];
+    let titles = ["", "resident", "saved", "ratio", "compressed", "faults", "waited at least"];
     let titles: String = titles.iter().map(|title| format!("<th class=\"r\">{title}</th>")).collect();
     let more = match &numbers.processes_left_out {
         more if more.count == 0 => String::new(),
@@ -164,6 +202,11 @@ pub fn processes(numbers: &Numbers) -> String {
     )
 }
 
+/// Memory of a process. Nothing is known about one that ended before a sample was taken.
+fn gauge(at: &str, process: &Row, value: u64) -> String {
+    if process.peak_resident_bytes == 0 { "–".into() } else { bytes(at, value) }
+}
+
 /// The process's lifetime, as a bar.
 fn life(numbers: &Numbers, process: &Row) -> String {
     let all = numbers.seconds();
@@ -172,30 +215,34 @@ fn life(numbers: &Numbers, process: &Row) -> String {
     format!("<div class=\"life\"><i style=\"left:{from:.2}%;width:{:.2}%\"></i></div>", (to - from).max(0.0))
 }
 
-/// The pages with the most faults.
+/// The pages with the most faults, as far as their counts are larger than what these may be off by. Empty if
+/// there is none.
 pub fn pages(numbers: &Numbers) -> String {
-    let pages = &numbers.pages;
+    let (pages, seen) = (&numbers.pages, numbers.faults.seen.max(1) as f64);
     let several = numbers.processes.len() > 1;
-    let rows: String = pages
-        .list
-        .iter()
-        .enumerate()
-        .map(|(number, page)| {
-            let at = |name: &str| format!("/pages/list/{number}/{name}");
-            let pid = page.pid.map_or("–".into(), |pid| datum(&at("pid"), pid, &pid.to_string()));
-            let pid = if several { format!("<td>{pid}</td>") } else { String::new() };
-            let mapping = escape(page.mapping.as_deref().unwrap_or("(not looked up)"));
-            let share = page.faults as f64 / numbers.faults.seen.max(1) as f64 * 100.0;
-            format!(
-                "<tr><td class=\"t\">{}</td><td class=\"t\">{mapping}</td>{pid}<td>{}</td><td>{share:.2} %</td></tr>\n",
-                address(&at("address"), page.address),
-                count(&at("faults"), page.faults)
-            )
-        })
-        .collect();
+    let row = |(number, page): (usize, &Page)| {
+        let at = |name: &str| format!("/pages/list/{number}/{name}");
+        let pid = page.pid.map_or("–".into(), |pid| datum(&at("pid"), pid, &pid.to_string()));
+        let pid = if several { format!("<td>{pid}</td>") } else { String::new() };
+        let mapping = escape(page.mapping.as_deref().unwrap_or("(not looked up)"));
+        let (least, most) = (page.faults as f64 / seen, page.faults_at_most as f64 / seen);
+        let (mut faults, mut share) = (count(&at("faults"), page.faults), percent_text(least));
+        if pages.error > 0 {
+            faults = format!("{faults} – {}", count(&at("faults_at_most"), page.faults_at_most));
+            share = format!("{share} – {}", percent_text(most.min(1.0)));
+        }
+        format!(
+            "<tr><td class=\"t\">{}</td><td class=\"t map\">{mapping}</td>{pid}<td>{faults}</td><td>{share}</td></tr>\n",
+            address(&at("address"), page.address)
+        )
+    };
+    let known = pages.list.iter().enumerate().filter(|(_, page)| page.faults > pages.error);
+    let rows: String = known.map(row).collect();
+    if rows.is_empty() {
+        return rows;
+    }
     let process = if several { "<th class=\"r\">process</th>" } else { "" };
-    let least = if pages.error > 0 { "faults, at least" } else { "faults" };
     format!(
-        "<div class=\"wide\"><table class=\"num\" id=\"pages\"><thead><tr><th>page</th><th class=\"t\">mapping</th>{process}<th class=\"r\">{least}</th><th class=\"r\">of all</th></tr></thead><tbody>\n{rows}</tbody></table></div>\n"
+        "<div class=\"wide\"><table class=\"num\" id=\"pages\"><thead><tr><th>page</th><th class=\"t\">mapping</th>{process}<th class=\"r\">faults</th><th class=\"r\">of all</th></tr></thead><tbody>\n{rows}</tbody></table></div>\n"
     )
 }
