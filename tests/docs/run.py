@@ -7,7 +7,7 @@ commands. An HTML comment in the line before a block changes what happens with i
 
     <!-- test: file NAME -->         the block is written to this file
     <!-- test: in 240M -->           its commands run in a memory cgroup with this limit
-    <!-- test: with NAME -->         each command is replaced by a stand-in (STAND_INS)
+    <!-- test: with NAME -->         some commands are replaced by stand-ins (STAND_INS)
     <!-- test: if COMMAND -->        only if this command succeeds
     <!-- test: not run, REASON -->   left out, and reported
 
@@ -190,7 +190,7 @@ class Test:
             got, status = shell.run(stands.get(command, command))
             got = got[:-1] if got and not got[-1] else got
             wrong = differs(wanted, got) if wanted is not None else None
-            if wanted is None and status:
+            if not wanted and status:
                 wrong = f"status {status}"
             if wrong is not None:
                 self.failed += 1

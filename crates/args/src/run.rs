@@ -33,8 +33,8 @@ pub struct RunArgs {
     /// With --limit auto or --proactive: the share of the time in which a thread may wait for memory
     #[arg(long, value_name = "SHARE", default_value = "1%", allow_hyphen_values = true)]
     pub stall: String,
-    /// How much memory programs are told that there is; auto, the default below a cgroup's limit with --limit auto: what
-    /// is likely to fit in compressed, at most three times the limit; off: what the kernel says
+    /// How much memory programs are told that there is: auto (the default in a limited cgroup, with --limit auto)
+    /// for what is likely to fit in compressed, at most three times the limit; off for what the kernel says
     #[arg(long, value_name = "SIZE|auto|off", allow_hyphen_values = true)]
     pub show: Option<String>,
     /// Write statistics to FILE as one JSON object at the end

@@ -1,7 +1,7 @@
 //! The user's settings, checked, and the shared page that passes them on to the processes of the tree.
 //!
 //! ```text
-//!   options of `memfold run` ──> limit, show, codecs, cpu, spill ──> Settings ──> shared_page ──> the processes
+//!   options of `memfold run` ──> limit, show, codecs, ... ──> Settings ──> shared_page ──> the processes
 //! ```
 
 pub mod codecs;

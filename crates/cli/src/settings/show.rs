@@ -4,12 +4,13 @@
 //!
 //! | variable | what is set | unless there is |
 //! | --- | --- | --- |
-//! | `NODE_OPTIONS` | `--max-old-space-size`, 3/4 of it in MiB, added to what is there | that option, or less than 256 MiB |
+//! | `NODE_OPTIONS` | `--max-old-space-size`, 3/4 of it in MiB, added | that option, or less than 256 MiB |
 //! | `GOMEMLIMIT` | 9/10 of it | any value |
 //! | `DOTNET_GCHeapHardLimit` | 3/4 of it | a hard limit of .NET's, by any of its names |
 //!
-//! What the user has set is never changed. V8 never chooses less than 256 MiB by itself. The JVM needs no option: it believes the files. And `JAVA_TOOL_OPTIONS`
-//! would make it print a line.
+//! A variable that the user has set keeps its value. V8 never limits itself to less than 256 MiB, so it is told
+//! nothing below that. The JVM needs no option, since it reads the files; and `JAVA_TOOL_OPTIONS` would make it
+//! print a line.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

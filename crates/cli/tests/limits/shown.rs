@@ -56,6 +56,8 @@ int main(int argc, char **argv) {
     if (read(file, one, 100) != 100 || lseek(file, 0, SEEK_SET) || read(file, two, 100) != 100) return 4;
     if (memcmp(one, two, 100)) return 5;
     if (fcntl(file, F_GETFD) != FD_CLOEXEC || fcntl(other, F_GETFD) != 0) return 6;
+    int kept = fileno(fopen("/proc/meminfo", "r")), closed = fileno(fopen("/proc/meminfo", "re"));
+    if (fcntl(kept, F_GETFD) != 0 || fcntl(closed, F_GETFD) != FD_CLOEXEC) return 9;
     /* What is not such a file stays what it is. */
     if (open("/nowhere/meminfo", O_RDONLY) != -1) return 7;
     FILE *own = fopen(argv[1], "w");

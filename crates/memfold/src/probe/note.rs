@@ -7,6 +7,7 @@
 //!     | "memfold\0" | name of the probe | where its arguments are: "8@%rdi 8@%rsi", 8@: 8 bytes |
 //!   section .stapsdt.base: one byte, whose address says by how much all others were moved after linking
 //!   section .probes: the semaphores, 2 bytes each of a word of 8
+//!   section .text._.memfold.nop: a nop and a return, in one group with the note
 //! ```
 //!
 //! Tracers put their breakpoint on the `nop`. The notes are not loaded into memory: tracers read them from
@@ -146,9 +147,8 @@ macro_rules! semaphore {
 /// Calls the probe's nop, which is in a section of its own, and defines it together with its note. Arguments are
 /// the names of one to five 64-bit variables.
 ///
-/// The nop, its note and its semaphore are in groups of sections, which a linker keeps or leaves out as a whole. A
-/// note in no group would stay where the code of a probe is left out because nothing fires it, and would name
-/// the address 0.
+/// The nop and its note are in one group of sections, which a linker keeps or leaves out as a whole. Otherwise,
+/// where nothing fires a probe, the linker would leave out the nop and keep a note that names the address 0.
 #[cfg(all(
     target_os = "linux",
     any(target_arch = "x86_64", target_arch = "aarch64"),

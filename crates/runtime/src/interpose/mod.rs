@@ -18,7 +18,7 @@
 //! | `mappings/locked` | `mlock` and its relatives: such memory stays resident |
 //! | `mappings/remap` | `mremap`: the program must not see registrations |
 //! | `mappings/pins` | functions that make the kernel hold on to pages |
-//! | `opening` | `open`, `fopen` and their relatives: I/O may pin pages, and `--show` shows some files differently |
+//! | `opening` | `open`, `fopen` and their relatives: I/O may pin pages, and `--show` replaces some files |
 //! | `mappings/own_uffd` | `ioctl`: the runtime ends before the program registers memory with a userfaultfd |
 //! | `rights/identity` | `setuid` and its relatives: the runtime's threads follow |
 //! | `rights/limits` | `setrlimit`, `prlimit`: memory that is only reserved is freed first |

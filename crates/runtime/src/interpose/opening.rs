@@ -121,8 +121,7 @@ unsafe fn stream_opened(stream: usize, path: usize, mode: usize) {
         let mode = CStr::from_ptr(mode as *const c_char).to_bytes();
         let only_reads = mode.first() == Some(&b'r') && !mode.contains(&b'+');
         if path != 0 && only_reads && is_showing() {
-            // Standard streams are not closed at exec.
-            files::opened(file, path, if file > 2 { o::CLOEXEC } else { 0 });
+            files::opened(file, path, if mode.contains(&b'e') { o::CLOEXEC } else { 0 });
         }
     }
 }

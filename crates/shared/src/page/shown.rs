@@ -36,7 +36,7 @@ pub struct Shown {
 }
 
 impl Shared {
-    /// What programs are shown; `None` if that is what the kernel says.
+    /// The amounts that programs see; `None` if they see the kernel's.
     pub fn shown(&self) -> Option<Shown> {
         let limit = self.limit_bytes.load(Relaxed).min(LARGEST_LIMIT);
         let total = match self.shown_bytes.load(Relaxed) {

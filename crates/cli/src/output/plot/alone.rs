@@ -171,10 +171,7 @@ mod tests {
             key: vec![
                 Key { class: "area fa", words: "one" },
                 Key { class: "line red", words: "limit" },
-                Key {
-                    class: "line ink",
-                    words: "a text so long that it must be on the next line of the legend",
-                },
+                Key { class: "line ink", words: "a text that is too long for the first line of the legend" },
                 Key { class: "area fb", words: "and another one that has no room on the same line as that" },
             ],
         };

@@ -10,7 +10,7 @@
 //!
 //! A process's stall counter counts no moment twice (`stall.rs` of the runtime): it grows by parts of the time
 //! that follow each other. So if it grew by more than the time since it was read, its process waited all the
-//! time from so long ago, and whatever was counted before ended before that. [`Waits`] therefore holds the last
+//! time from that long ago, and all earlier waits had ended by then. [`Waits`] therefore holds the last
 //! growth back until the next one is known, and then gives back a part of the time that the next one does not
 //! need. The parts that it gives do not overlap, and none is shorter than its waits: at no moment does a
 //! process wait for more than 100 % of the time.
@@ -28,9 +28,9 @@ use super::processes::{self, Sums};
 /// Waits, and the part of the time in which they happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
-    /// The part of the time, ns.
+    /// Its beginning, ns.
     pub from: u64,
-    #[allow(missing_docs)]
+    /// Its end, ns.
     pub to: u64,
     /// The length of the waits, ns.
     pub ns: u64,
@@ -51,7 +51,7 @@ struct Waits {
     total: u64,
     /// The last growth, which the next one may push back.
     held: Option<Span>,
-    /// What did not fit: the clock is not read at the very moment at which the counter is.
+    /// Time that did not fit before the read, because the clock is read a little later than the counter.
     owed: u64,
     /// Since when the process waits without a pause, as far as is known.
     unbroken: u64,
@@ -85,7 +85,7 @@ impl Waits {
 }
 
 /// The counters of the processes with one id. Several may have it: one after the other, or in different
-/// namespaces. What they waited is added up, which never loses a wait.
+/// namespaces. Their waits are added up, so that none is lost.
 #[derive(Debug, Default)]
 struct Process {
     stalled: Waits,

@@ -2,7 +2,7 @@
 //! choose sizes that suit what fits in compressed.
 //!
 //! ```text
-//!   open, openat, fopen of /proc/meminfo and of a cgroup's files ──> files ──> text: the numbers replaced
+//!   open, openat, fopen of /proc/meminfo and of a cgroup's files ──> files ──> text (new numbers)
 //!   sysinfo, sysconf, get_phys_pages, get_avphys_pages ────────────> numbers
 //!                                            what is shown: memfold_shared::page::Shown
 //! ```

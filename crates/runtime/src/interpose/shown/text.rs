@@ -3,7 +3,7 @@
 //! | file | what is replaced |
 //! | --- | --- |
 //! | `/proc/meminfo` | total, free and available memory; buffers and caches, which others fill, are none |
-//! | `memory.max`, `.high`; `memory.limit_in_bytes`, `memory.memsw.limit_in_bytes` | the number, if it is a limit, and not lower than memfold's |
+//! | `memory.max`, `.high`; `memory.limit_in_bytes`, `memory.memsw.limit_in_bytes` | a limit, if at least memfold's |
 //! | `memory.current`; `memory.usage_in_bytes`, `memory.memsw.usage_in_bytes` | more by what compression saves |
 //! | `memory.stat` of version 1 | `hierarchical_memory_limit` and `hierarchical_memsw_limit`, likewise |
 
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(shown(Kind::Limit, "104857600\n").as_deref(), Some("314572800\n"));
         // A group below or beside, which memfold's limit does not fit into.
         assert_eq!(shown(Kind::Limit, "50000000\n"), None);
-        // What is not limited stays so.
+        // No limit stays no limit.
         assert_eq!(shown(Kind::Limit, "max\n"), None);
         assert_eq!(shown(Kind::Limit, "9223372036854771712\n"), None);
         assert_eq!(shown(Kind::Use, "52428800\n").as_deref(), Some("104857600\n"));
