@@ -183,7 +183,9 @@ impl<'c> Current<'c> {
         self.begin(false)
     }
 
-    /// Allocates a node of `len` bytes, if there is room. The session is busy, and the knowledge is valid.
+    /// Allocates a node of `len` bytes, if there is room. The session is busy, and the knowledge is valid. The
+    /// bit that says that a node starts is set last: other sessions may read the place by a stale handle, and
+    /// must find the new check once they find the bit (`Translation::find`).
     #[inline(always)]
     pub fn alloc(&mut self, len: usize) -> Result<Option<Handle>, Error> {
         let place = match self.shape {
@@ -193,6 +195,7 @@ impl<'c> Current<'c> {
                 }
                 let number = (self.word * 64) as u16 + self.free.trailing_zeros() as u16;
                 self.free &= self.free - 1;
+                self.mark(number)?;
                 shape.block(self.image).take(number)?;
                 number
             }
@@ -201,18 +204,25 @@ impl<'c> Current<'c> {
                     return Ok(None);
                 };
                 let place = shape.unit(at);
+                self.mark(place)?;
                 self.marks.set_start(place, true)?;
                 add(&self.block.bytes, len as u32);
                 subtract(&self.block.free, shape.stride(len) as u32);
                 place
             }
         };
-        if self.marked {
-            self.marks.set_check(place, self.generation)?;
-        }
         add(&self.block.live, 1);
         let Current { generation: check, incarnation, number: block, .. } = *self;
         Ok(Some(Handle::new(Parts { check, incarnation, block, place })))
+    }
+
+    /// Gives a place the check of the node that is about to be made there.
+    #[inline(always)]
+    fn mark(&self, place: u16) -> Result<(), Error> {
+        if self.marked {
+            self.marks.set_check(place, self.generation)?;
+        }
+        Ok(())
     }
 
     /// Advances to a word of live bits with free nodes.

@@ -156,6 +156,49 @@ fn blocks_go_from_thread_to_thread() {
     threads_use_each_others_nodes(options(64).paranoid(true), &[900, 1500], 300);
 }
 
+/// While a place is used again, a handle of the node that was there before finds neither the new node nor
+/// damage.
+#[test]
+fn a_stale_handle_is_stale_while_its_place_is_used_again() {
+    // Less than the 256 generations after which a check returns: a node is made in one of 3 places or more.
+    const RECENT: u64 = 500;
+    for (options, sizes) in
+        [(small(1024), [24, 24]), (small(1024), [10, 14]), (small(1024).paranoid(true), [10, 14])]
+    {
+        let heap = Heap::new(options).unwrap();
+        // Freed nodes so far, and the last of them.
+        let (freed, last) = (AtomicU64::new(0), AtomicU64::new(0));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let session = heap.session().unwrap();
+                let keeper = session.alloc(sizes[0]).unwrap();
+                for round in 1..=400_000 {
+                    let handle = session.alloc(sizes[round as usize % 2]).unwrap();
+                    session.free(handle).unwrap();
+                    last.store(handle.to_bits(), Release);
+                    freed.store(round, Release);
+                }
+                session.free(keeper).unwrap();
+                freed.store(u64::MAX, Release);
+            });
+            let session = heap.session().unwrap();
+            let mut seen = 0;
+            while seen != u64::MAX {
+                seen = freed.load(Acquire);
+                let Some(handle) = Handle::from_bits(last.load(Acquire)) else { continue };
+                loop {
+                    let size = session.size(handle);
+                    let now = freed.load(Acquire);
+                    if now - seen > RECENT || now == u64::MAX {
+                        break;
+                    }
+                    assert_eq!(size, Err(Error::Stale), "{handle:?} after {} others", now - seen);
+                }
+            }
+        });
+    }
+}
+
 #[test]
 fn what_is_read_is_of_one_moment() {
     let heap = Heap::new(small(1024)).unwrap();

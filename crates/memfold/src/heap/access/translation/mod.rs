@@ -115,15 +115,6 @@ impl<'c> Translation<'c> {
         }
     }
 
-    /// As `names_place`, if nodes lie at multiples of eight bytes.
-    #[inline(always)]
-    fn names_word(&self, handle: Handle) -> bool {
-        self.names_simply(handle) || {
-            cold();
-            self.shape & WORDS != 0 && self.names_place_hard(handle)
-        }
-    }
-
     #[inline(always)]
     fn names_simply(&self, handle: Handle) -> bool {
         is_below(handle.to_bits(), self.simple)
@@ -197,6 +188,13 @@ impl<'c> Translation<'c> {
         (unsafe { self.starts.add(usize::from(place) / 64).as_ref() }, 1 << (place % 64))
     }
 
+    /// Whether a node starts at a place. Its check is not read before.
+    #[inline(always)]
+    fn starts_at(&self, place: u16) -> bool {
+        let (word, bit) = self.start(place);
+        word.load(Acquire) & bit != 0
+    }
+
     /// The check of a place.
     #[inline(always)]
     fn check(&self, place: u16) -> u8 {
@@ -224,20 +222,36 @@ impl<'c> Translation<'c> {
     /// the translation is valid afterwards and the node's stripe was free.
     #[inline(always)]
     pub fn find(&self, handle: Handle) -> Option<NodeBytes> {
-        if self.names_place(handle) { self.find_named(handle) } else { None }
+        if self.names_simply(handle) {
+            return self.find_named(handle);
+        }
+        cold();
+        self.find_checked(handle)
     }
 
     /// As `find`, if nodes lie at multiples of eight bytes.
     #[inline(always)]
     pub fn find_words(&self, handle: Handle) -> Option<NodeBytes> {
-        if self.names_word(handle) { self.find_named(handle) } else { None }
+        if self.names_simply(handle) {
+            return self.find_named(handle);
+        }
+        cold();
+        if self.shape & WORDS != 0 { self.find_checked(handle) } else { None }
+    }
+
+    /// As `find`, for any handle. Another session may be making a node at the handle's place: it sets the
+    /// check and then the bit (`Current::alloc`), so here the bit is read first. The other way round, a stale
+    /// handle could match the old check and find the new node.
+    #[inline(always)]
+    fn find_checked(&self, handle: Handle) -> Option<NodeBytes> {
+        let found = if self.reaches(handle) { self.find_named(handle) } else { None };
+        found.filter(|_| self.check(handle.place()) == handle.check())
     }
 
     /// As `find`, for a handle whose place the translation names.
     #[inline(always)]
     fn find_named(&self, handle: Handle) -> Option<NodeBytes> {
-        let (word, bit) = self.start(handle.place());
-        if word.load(Relaxed) & bit == 0 {
+        if !self.starts_at(handle.place()) {
             return None;
         }
         let at = self.offset(handle.place());
@@ -266,12 +280,10 @@ impl<'c> Translation<'c> {
         (at + len <= self.len()).then(|| NodeBytes { bytes: self.at(at), len })
     }
 
-    /// Whether a node seems to start at the handle's place, with the handle's check.
+    /// Whether a node seems to start at the handle's place, with the handle's check; in the order of
+    /// `find_checked`.
     pub fn places_have(&self, handle: Handle) -> bool {
-        self.names_place(handle) && {
-            let (word, bit) = self.start(handle.place());
-            word.load(Relaxed) & bit != 0
-        }
+        self.reaches(handle) && self.starts_at(handle.place()) && self.check(handle.place()) == handle.check()
     }
 }
 

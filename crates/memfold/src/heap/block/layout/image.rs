@@ -10,7 +10,7 @@
 
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::{Relaxed, Release}};
 
 /// The block's own bookkeeping contradicts itself: something wrote past a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +127,13 @@ impl Image {
     #[inline]
     pub fn set64(self, at: usize, value: u64) -> Result<(), Damaged> {
         self.word(at)?.store(value, Relaxed);
+        Ok(())
+    }
+
+    /// As `set64`, for a word whose readers rely on what was written to the image before it.
+    #[inline]
+    pub fn publish64(self, at: usize, value: u64) -> Result<(), Damaged> {
+        self.word(at)?.store(value, Release);
         Ok(())
     }
 
