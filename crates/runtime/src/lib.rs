@@ -2,8 +2,8 @@
 //! using userfaultfd.
 //!
 //! It runs inside programs that do not know about it. It therefore allocates nothing from them, takes none of
-//! their locks, touches none of their memory, and calls nothing of the C library but `memcpy` and its like:
-//! its threads come from raw clones, its memory from its own mappings, and it makes its own system calls.
+//! their locks and touches none of their memory. Its threads come from raw clones, and call nothing of the C
+//! library but `memcpy` and its like: memory comes from its own mappings, and it makes its own system calls.
 //!
 //! ```text
 //!   preload      how it gets into a program        interpose   functions of the C library that it replaces

@@ -6,6 +6,10 @@
 //!
 //! All of the runtime's memory lies here, so comparing a mapping with a few ranges shows whether it is the
 //! runtime's own.
+//!
+//! **Two lanes.** A thread of the program that holds the lock of a lane may fault on its stack, which may have been
+//! evicted an instant before. The fault is served under the order lock. So whoever holds the order lock takes
+//! memory from a lane that no thread of the program takes anything from without that lock (`reserve_table`).
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -36,20 +40,33 @@ fn spare_of(limit: usize) -> usize {
 pub struct Arena {
     starts: [AtomicUsize; PIECES],
     ends: [AtomicUsize; PIECES],
-    /// Odd while a piece is mapped that is not in the list yet.
+    /// Pieces of the list that are in use.
+    pieces: AtomicUsize,
+    /// Number of pieces that are being mapped and are not in the list yet.
     growing: AtomicU32,
-    state: Lock<State>,
+    /// Number of bytes that were made usable.
+    made_usable: AtomicUsize,
+    /// What anybody takes memory from.
+    common: Lock<State>,
+    /// What is taken from under the order lock only.
+    tables: Lock<State>,
 }
 
 struct State {
+    /// Number of pieces that this lane got, and the last of them.
     pieces: usize,
+    last: usize,
     next: usize,
     /// Memory above this may not be touched yet: a program that locks all of its memory would make all of it
     /// resident.
     usable: usize,
     end: usize,
-    /// Number of bytes that were made usable, in all pieces.
-    made_usable: usize,
+}
+
+impl State {
+    const fn new() -> Self {
+        State { pieces: 0, last: 0, next: 0, usable: 0, end: 0 }
+    }
 }
 
 impl Arena {
@@ -58,19 +75,31 @@ impl Arena {
         Arena {
             starts: [const { AtomicUsize::new(0) }; PIECES],
             ends: [const { AtomicUsize::new(0) }; PIECES],
+            pieces: AtomicUsize::new(0),
             growing: AtomicU32::new(0),
-            state: Lock::new(State { pieces: 0, next: 0, usable: 0, end: 0, made_usable: 0 }),
+            made_usable: AtomicUsize::new(0),
+            common: Lock::new(State::new()),
+            tables: Lock::new(State::new()),
         }
     }
 
     /// Reserves zeroed memory; `align` is a power of two.
     pub fn reserve(&self, bytes: usize, align: usize) -> Option<*mut u8> {
-        let align = align.max(16);
         sys::touch_stack();
-        let mut state = self.state.lock();
+        self.reserve_from(&mut self.common.lock(), bytes, align)
+    }
+
+    /// The same, under the order lock: it waits for no thread that does not hold that lock.
+    pub fn reserve_table(&self, bytes: usize, align: usize) -> Option<*mut u8> {
+        self.reserve_from(&mut self.tables.lock(), bytes, align)
+    }
+
+    fn reserve_from(&self, state: &mut State, bytes: usize, align: usize) -> Option<*mut u8> {
+        let align = align.max(16);
         let mut start = state.next.next_multiple_of(align);
         if state.end == 0 || start.checked_add(bytes)? > state.end {
-            self.grow(&mut state, bytes + align)?;
+            let usual = if state.pieces == 0 { FIRST_PIECE } else { LARGE_PIECE };
+            self.grow(state, usual, bytes + align)?;
             start = state.next.next_multiple_of(align);
         }
         let end = start + bytes;
@@ -80,7 +109,7 @@ impl Arena {
             // SAFETY: memory of our own that is not used yet.
             unsafe { sys::mprotect(from, more, prot::READ | prot::WRITE) }.ok()?;
             state.usable = usable;
-            state.made_usable += more;
+            self.made_usable.fetch_add(more, Relaxed);
         }
         state.next = end;
         Some(start as *mut u8)
@@ -96,13 +125,25 @@ impl Arena {
         Some(unsafe { &*(place as *const T) })
     }
 
+    /// As `make`, under the order lock.
+    ///
+    /// # Safety
+    /// As `make`.
+    pub unsafe fn make_table<T>(&self) -> Option<&'static T> {
+        let place = self.reserve_table(size_of::<T>(), align_of::<T>())?;
+        // SAFETY: as in `make`.
+        Some(unsafe { &*(place as *const T) })
+    }
+
     /// Called before anything is evicted: reserves all that will be needed, unless the program's memory is
     /// limited. From then on, mappings that are listed as the program's hardly ever turn out to be the
     /// runtime's.
     pub fn settle(&self) {
-        let mut state = self.state.lock();
-        if state.pieces < 2 {
-            let _ = self.grow(&mut state, STEP);
+        for (lane, least) in [(&self.common, 2), (&self.tables, 1)] {
+            let mut state = lane.lock();
+            if state.pieces < least {
+                let _ = self.grow(&mut state, LARGE_PIECE, STEP);
+            }
         }
     }
 
@@ -110,7 +151,7 @@ impl Arena {
     /// the thread that maps one may be a thread of the program that waits for a page.
     pub fn wait_while_growing(&self) {
         let begin = sys::now_ns();
-        while self.growing.load(SeqCst) % 2 == 1 && sys::now_ns() - begin < GROWING_NS {
+        while self.growing.load(SeqCst) != 0 && sys::now_ns() - begin < GROWING_NS {
             sched::yield_now();
         }
     }
@@ -126,11 +167,9 @@ impl Arena {
         }
     }
 
-    fn grow(&self, state: &mut State, at_least: usize) -> Option<()> {
-        if state.pieces == PIECES {
-            return None;
-        }
-        let usual = if state.pieces == 0 { FIRST_PIECE } else { LARGE_PIECE };
+    fn grow(&self, state: &mut State, usual: usize, at_least: usize) -> Option<()> {
+        let number =
+            self.pieces.fetch_update(Relaxed, Relaxed, |count| (count < PIECES).then_some(count + 1)).ok()?;
         let piece = rlimit::memory().map_or(usual, |limit| usual.min(spare_of(limit)));
         let mut want = piece.next_multiple_of(PAGE).max(at_least.next_multiple_of(PAGE));
         self.growing.fetch_add(1, SeqCst);
@@ -142,33 +181,41 @@ impl Arena {
             }
         };
         if let Some(start) = start {
-            self.ends[state.pieces].store(start + want, Relaxed);
-            self.starts[state.pieces].store(start, SeqCst);
+            self.ends[number].store(start + want, Relaxed);
+            self.starts[number].store(start, SeqCst);
         }
-        self.growing.fetch_add(1, SeqCst);
-        let start = start?;
+        self.growing.fetch_sub(1, SeqCst);
+        let Some(start) = start else {
+            // Its place in the list is of use to others, unless the other lane took the next one meanwhile.
+            let _ = self.pieces.compare_exchange(number + 1, number, Relaxed, Relaxed);
+            return None;
+        };
         // SAFETY: advice about fresh memory of our own; it loses no data. Huge pages would make untouched
         // memory cost something.
         unsafe {
             let _ = sys::madvise(start, want, advice::NOHUGEPAGE);
             let _ = sys::madvise(start, want, advice::DONTDUMP);
         }
-        state.pieces += 1;
+        (state.pieces, state.last) = (state.pieces + 1, number);
         (state.next, state.usable, state.end) = (start, start, start + want);
         Some(())
     }
 
-    /// Called when the program's memory is limited to `limit`: unmaps the end of the last piece, which was
-    /// not handed out yet. Some of it stays, for requests that must not fail later.
+    /// Called by the keeper when the program's memory is limited to `limit`: unmaps the ends of the last pieces,
+    /// which were not handed out yet. Some of them stays, for requests that must not fail later.
     pub fn shrink(&self, limit: usize) {
         sys::touch_stack();
-        let mut state = self.state.lock();
+        self.shrink_lane(&mut self.common.lock(), limit);
+        self.shrink_lane(&mut self.tables.lock(), limit);
+    }
+
+    fn shrink_lane(&self, state: &mut State, limit: usize) {
         let keep = state.next.saturating_add(spare_of(limit)).next_multiple_of(PAGE).max(state.usable);
         if state.pieces > 0 && keep < state.end {
             // SAFETY: memory of our own that is not used yet, and never will be: the piece now ends before
             // it.
             if unsafe { sys::munmap(keep, state.end - keep) }.is_ok() {
-                self.ends[state.pieces - 1].store(keep, Relaxed);
+                self.ends[state.last].store(keep, Relaxed);
                 state.end = keep;
             }
         }
@@ -176,7 +223,7 @@ impl Arena {
 
     /// Number of bytes that were made usable so far.
     pub fn bytes_made_usable(&self) -> usize {
-        self.state.lock().made_usable
+        self.made_usable.load(Relaxed)
     }
 
     /// Whether any byte of the range is the runtime's own.
@@ -187,27 +234,30 @@ impl Arena {
         })
     }
 
-    /// Locks the arena until [`Arena::let_go`].
+    /// Locks what anybody takes memory from, until [`Arena::let_go`].
     pub fn hold(&self) {
-        core::mem::forget(self.state.lock());
+        core::mem::forget(self.common.lock());
     }
 
-    /// Unlocks the arena.
+    /// Unlocks it.
     ///
     /// # Safety
     /// The same thread must have called [`Arena::hold`].
     pub unsafe fn let_go(&self) {
         // SAFETY: the caller upholds the contract.
-        unsafe { self.state.release_forgotten() };
+        unsafe { self.common.release_forgotten() };
     }
 
-    /// Releases the lock in a forked child.
+    /// Releases the locks in a forked child.
     ///
     /// # Safety
-    /// No thread may have been inside [`Arena::reserve`] at the fork.
+    /// No thread may have been inside [`Arena::reserve`] or [`Arena::reserve_table`] at the fork.
     pub unsafe fn reset_in_child(&self) {
         // SAFETY: the caller upholds the contract.
-        unsafe { self.state.reset_in_child() };
+        unsafe {
+            self.common.reset_in_child();
+            self.tables.reset_in_child();
+        }
     }
 }
 
@@ -220,6 +270,20 @@ impl Default for Arena {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_do_not_wait_for_other_memory() {
+        let arena = Arena::new();
+        arena.settle();
+        let held = arena.common.lock();
+        let place = arena.reserve_table(PAGE, PAGE).unwrap() as usize;
+        drop(held);
+        let other = arena.reserve(PAGE, PAGE).unwrap() as usize;
+        assert!(arena.overlaps(place, place + PAGE) && arena.overlaps(other, other + PAGE) && place != other);
+        let mut parts = 0;
+        arena.for_each_part_in(0, usize::MAX, |_, _| parts += 1);
+        assert_eq!((parts, arena.bytes_made_usable()), (2, 2 * STEP));
+    }
 
     #[test]
     fn what_nobody_has_asked_for_is_given_back() {

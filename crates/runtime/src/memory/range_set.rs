@@ -10,6 +10,9 @@ use crate::memory::lock::{Guard, Lock};
 /// Maximum number of ranges in a set. Unused places cost nothing.
 const RANGES: usize = 16_384;
 
+/// How often `first_in_now` tries to take the lock.
+const TURNS: usize = 200;
+
 /// A set of ranges. Invariant: the first `count` are in use, none of them is empty, and no two overlap.
 pub struct RangeSet {
     list: Lock<List>,
@@ -27,6 +30,11 @@ struct List {
 impl List {
     fn used(&self) -> &[(usize, usize)] {
         &self.ranges[..self.count]
+    }
+
+    /// The lowest range that overlaps the given one.
+    fn lowest(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        self.used().iter().filter(|(from, to)| *from < end && start < *to).min().copied()
     }
 
     /// `false` if there is no room.
@@ -90,7 +98,23 @@ impl RangeSet {
         if self.is_empty() {
             return None;
         }
-        self.with(|list| list.used().iter().filter(|(from, to)| *from < end && start < *to).min().copied())
+        self.with(|list| list.lowest(start, end))
+    }
+
+    /// As `first_in`, without waiting: the whole range if a thread of the program is using the set right now. For
+    /// threads that hold the order lock. The other thread's stack may have been evicted, and to restore it takes
+    /// that lock.
+    pub fn first_in_now(&self, start: usize, end: usize) -> Option<(usize, usize)> {
+        if self.is_empty() {
+            return None;
+        }
+        for _ in 0..TURNS {
+            if let Some(list) = self.list.try_lock() {
+                return list.lowest(start, end);
+            }
+            core::hint::spin_loop();
+        }
+        Some((start, end))
     }
 
     /// Whether the set is empty.
@@ -144,6 +168,18 @@ impl Default for RangeSet {
 mod tests {
     use super::*;
     use std::vec::Vec;
+
+    #[test]
+    fn a_set_in_use_is_not_waited_for() {
+        let set = RangeSet::new();
+        assert_eq!(set.first_in_now(0, 100), None);
+        set.add(10, 20);
+        assert_eq!((set.first_in_now(0, 100), set.first_in_now(20, 100)), (Some((10, 20)), None));
+        let held = set.list.lock();
+        assert_eq!((set.first_in_now(0, 100), set.first_in_now(20, 100)), (Some((0, 100)), Some((20, 100))));
+        drop(held);
+        assert_eq!(set.first_in_now(20, 100), None);
+    }
 
     #[test]
     fn a_set_of_ranges_agrees_with_a_set_of_numbers() {

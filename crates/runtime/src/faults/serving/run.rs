@@ -79,7 +79,7 @@ impl Run<'_> {
         let end = self.page + count * PAGE;
         let may = count > 0
             && runtime.pages.keep_out.first_in(self.page, end).is_none()
-            && ranges::first_kept(self.page, end).is_none();
+            && !ranges::is_kept_now(self.page, end);
         may.then_some(count)
     }
 

@@ -14,17 +14,33 @@ pub static PROGRAM_LOCKED: RangeSet = RangeSet::new();
 /// Ranges that a thread of the program is about to move: see `remap.rs`.
 pub static MOVING: RangeSet = RangeSet::new();
 
+/// Ranges that must not be evicted.
+static KEPT: [&RangeSet; 3] = [&PROGRAM_LOCKED, &PROGRAM_WIPED, &MOVING];
+
 /// The first range that must not be evicted and that begins before `end` and ends after `start`.
 pub fn first_kept(start: usize, end: usize) -> Option<(usize, usize)> {
-    let kept = [&PROGRAM_LOCKED, &PROGRAM_WIPED, &MOVING];
-    if kept.iter().any(|set| set.has_overflowed()) {
+    if !is_complete() {
+        return Some((start, end));
+    }
+    KEPT.iter().filter_map(|set| set.first_in(start, end)).min()
+}
+
+/// Whether any of the range must not be evicted, or may not be for a moment. For threads that hold the order
+/// lock: it waits for no thread of the program ([`RangeSet::first_in_now`]).
+pub fn is_kept_now(start: usize, end: usize) -> bool {
+    !is_complete() || KEPT.iter().any(|set| set.first_in_now(start, end).is_some())
+}
+
+/// Whether all of the program's requests are known.
+fn is_complete() -> bool {
+    if KEPT.iter().any(|set| set.has_overflowed()) {
         static TOLD: AtomicBool = AtomicBool::new(false);
         if !TOLD.swap(true, Relaxed) {
             RUNTIME.say("it has locked or marked more ranges of its memory than memfold can track (16,384): nothing more is evicted");
         }
-        return Some((start, end));
+        return false;
     }
-    kept.iter().filter_map(|set| set.first_in(start, end)).min()
+    true
 }
 
 /// Calls `visit` with the parts of a range that the program wants in a child. If the program has marked more

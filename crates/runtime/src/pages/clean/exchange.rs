@@ -93,7 +93,7 @@ impl Runtime {
         let end = start + pages * PAGE;
         let Some(block) = self.pages.table.block(start) else { return 0 };
         // The same checks as in `Runtime::evict_now`.
-        if ranges::first_kept(start, end).is_some()
+        if ranges::is_kept_now(start, end)
             || self.pages.keep_out.first_in(start, end).is_some()
             || order.was_removed_lately(start, self.pages.discarding.load(SeqCst))
             || !self.keep_protected_only(&pagemap, start, end)

@@ -130,7 +130,7 @@ impl Runtime {
     fn evict_now(&self, maps: Fd, pagemap: &Pagemap, (start, end): (usize, usize), choice: Choice) -> Taken {
         let mut order = self.pages.order.lock();
         // Checked again, since the range was chosen a while ago: a thread may have started there meanwhile.
-        if ranges::first_kept(start, end).is_some() || self.pages.keep_out.first_in(start, end).is_some() {
+        if ranges::is_kept_now(start, end) || self.pages.keep_out.first_in(start, end).is_some() {
             return Taken::Busy;
         }
         if order.forking
