@@ -10,7 +10,10 @@
 
 use core::ops::Range;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering::{Relaxed, Release}};
+use core::sync::atomic::{
+    AtomicU8, AtomicU16, AtomicU64,
+    Ordering::{Relaxed, Release},
+};
 
 /// The block's own bookkeeping contradicts itself: something wrote past a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
