@@ -1,8 +1,8 @@
 """The peers that memfold is compared with: no limit, kernel zram swap, a swap file.
 
-Every peer runs a command with a total: the most private anonymous memory plus compressed pool that may be
-used at any time. For zram the pool is `mem_used_total` of the device, so the cgroup gets less than the total.
-How much less is found by repeated runs until
+Every peer runs a command under a total, which limits private anonymous memory plus compressed pool at any
+time. For zram the pool is `mem_used_total` of the device, so the cgroup gets less than the total. Runs with
+different limits of the cgroup are repeated until
 
     max over time (anonymous memory of the cgroup + pool) = total +- 1 %
 
@@ -28,7 +28,7 @@ ZRAM_CONTROL = Path("/sys/class/zram-control")
 PAGE_CLUSTER = Path("/proc/sys/vm/page-cluster")
 TOLERANCE = 0.01
 
-# Reads to the end of its input, which comes however the benchmark ends, then undoes the setup. It ends
+# Waits for the end of its input, which comes however the benchmark ends, then undoes the setup. It kills
 # processes first, since swap cannot be switched off while its contents fit nowhere else. $1 swap, $2 zram
 # device number or -, $3 page-cluster, $4 "added" for a device of our own, $5 the bench's cgroups.
 GUARDIAN = """
@@ -91,12 +91,12 @@ def need_root():
         raise NotPossible("swap is in use on this machine already")
     probe = memory.Cgroup.make("probe")
     if not probe:
-        raise NotPossible("no memory cgroup can be made here")
+        raise NotPossible("memory cgroups cannot be made here")
     probe.close()
 
 
 class Unlimited:
-    """The program alone."""
+    """The program without memfold and without a limit."""
 
     name = "no limit"
 
@@ -134,12 +134,14 @@ class Zram:
             yield
 
     def pool(self):
-        """(bytes stored, memory that they take)."""
+        """(bytes stored, bytes of memory that they take)."""
         fields = (self.block / "mm_stat").read_text().split()
         return int(fields[0]), int(fields[2])
 
     def run(self, command, total, directory, load=None, **options):
-        """Runs until the totals agree. If they never do, the completed run with the least memory counts."""
+        """Runs until the totals agree. If they never do, the result is that of the completed run that exceeded the
+        total least.
+        """
         ended, limit = [], self.limits.get((load, total), total * 0.65)
         for attempt in range(6):
             seen = {"stored": 0, "taken": 0}
@@ -204,7 +206,7 @@ class Memfold:
     @contextlib.contextmanager
     def ready(self):
         if not os.access(self.binary, os.X_OK):
-            raise NotPossible(f"{self.binary} is not there")
+            raise NotPossible(f"{self.binary} is not an executable file")
         yield
 
     def run(self, command, total, directory, load=None, **options):

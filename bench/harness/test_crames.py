@@ -32,8 +32,8 @@ class Crames(unittest.TestCase):
         self.assertEqual(cell["audio", 40]["wall"], [math.log(1.5), math.log(2)])
         self.assertEqual((cell["audio", 40]["joules"], cell["audio", 40]["outcome"]), ([], "same"))
 
-    def test_a_run_with_another_output_leaves_no_figure(self):
-        for changes, word in (({"same": False}, "ANOTHER"), ({"same": False, "timed_out": True}, "not ended")):
+    def test_a_run_with_a_different_output_gives_no_figure(self):
+        for changes, word in (({"same": False}, "DIFFERENT"), ({"same": False, "timed_out": True}, "timed out")):
             cell = crames.compared([row("no limit", 0, 2.0), row("memfold", 0, 3.0, **changes)])["audio", 40]
             self.assertEqual((cell["wall"], cell["outcome"], cell["held"]), ([], word, None))
 

@@ -144,7 +144,7 @@ def main():
     for file in options.files:
         data = json.loads(file.read_text())
         if data.get("version") != 1:
-            sys.exit(f"{file}: these are no rows of a benchmark")
+            sys.exit(f"{file}: these are not rows of a benchmark")
         for name, section in data["sections"].items():
             sections.setdefault(name, []).extend(section["rows"])
     options.to.mkdir(parents=True, exist_ok=True)

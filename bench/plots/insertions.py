@@ -3,9 +3,9 @@
 
     bench/plots/insertions.py DIR
 
-Writes SVG files and a self-contained index.html to DIR. Times and counts are in cells of a grid: a cell has
-the colour of the class of most of its operations, and is darker the more there are. Cells of rare classes are
-drawn as single marks.
+Writes SVG files and a self-contained index.html to DIR. Operations are counted in the cells of a grid. A cell
+has the colour of the class to which most of its operations belong; the more operations it has, the stronger
+the colour. Cells of rare classes are drawn as single marks.
 """
 
 import argparse
@@ -24,11 +24,11 @@ CLASSES = {
     "allocated": ("memory allocated", AMBER),
     "first touch of memory": ("fresh memory touched", TEAL),
     "packed": ("leaves packed (reap)", RED),
-    "brought back": ("block brought back", GREEN),
+    "brought back": ("block restored", GREEN),
     "compressed": ("block compressed", VIOLET),
-    "interrupted": ("others ran meanwhile", GREY),
+    "interrupted": ("other threads ran", GREY),
 }
-# Rare events count this many times when a cell's colour is chosen.
+# An operation of a rare class counts this many times when a cell's colour is chosen.
 RARE = 4
 # Up to this many marks of a class are drawn one by one.
 MARKS = 4000
@@ -134,7 +134,7 @@ def slab_lists(data, runs, colours):
     orders = ("random", "sequential")
     mine = [run for run in data["runs"] if run["peer"].startswith("slab list")]
     drawing = svg.Drawing(f"A slab list: every one of {data['elements']:,} insertions", 2, 3, width=560, height=270, left=64, top=94, right=44)
-    drawing.keys([*class_keys(mine, ("insert", "remove")), ("mean of a hundredth part, without the grey ones", "mean")], square=True)
+    drawing.keys([*class_keys(mine, ("insert", "remove")), ("mean of each hundredth, without grey ones", "mean")], square=True)
     few = f"frames for {data['frames']} blocks"
     for peer, where in (("slab list", "all resident"), ("slab list, few frames", few)):
         for order in orders:
@@ -151,7 +151,7 @@ def peers(data, runs, order, colours):
     mine = [run for run in data["runs"] if run["order"] == order]
     words = {"random": "in random order", "sequential": "in sequence"}[order]
     drawing = svg.Drawing(f"Slab lists and others: every one of {data['elements']:,} insertions {words}", 4, 2, width=290, height=220, left=56, top=94, right=36)
-    drawing.keys([*class_keys(mine), ("mean of a hundredth part, without the grey ones", "mean")], square=True)
+    drawing.keys([*class_keys(mine), ("mean of each hundredth, without grey ones", "mean")], square=True)
     for run in mine:
         density(drawing, data, run["insert"], run["peer"], "elements", 2, colours)
     return drawing
@@ -166,7 +166,7 @@ def curves(drawing, lines, title, across, up, label):
 
 
 def memory(data, runs):
-    drawing = svg.Drawing("Memory while elements come, and while half of them go", 2, 2, width=560, height=270, left=64, top=94, right=44)
+    drawing = svg.Drawing("Memory during insertions, and during removals of half of the elements", 2, 2, width=560, height=270, left=64, top=94, right=44)
     drawing.keys([(name, COLOUR[name]) for name in PEERS if (name, "random") in runs])
     elements = data["elements"]
 
@@ -186,14 +186,14 @@ def memory(data, runs):
     seconds = svg.Axis([10.0 ** power for power in range(math.ceil(math.log10(first)), math.floor(math.log10(last)) + 1)],
                    lambda tick: ns_name(tick * 1e9), first, last, log=True)
     curves(drawing, [(name, [(row[1], row[2] / MIB) for row in rows if row[1] >= first]) for name, rows in mine.items()],
-           "in random order: over time in operations", seconds, svg.linear(most, mib), "time, logarithmic")
+           "in random order: over the time of operations", seconds, svg.linear(most, mib), "time, logarithmic")
     cold = runs.get(("slab list, few frames", "random"))
     if cold:
         rows, words = cold["samples"], ("frames", "compressed blocks", "tables")
         most = max(sum(row[3:6]) for row in rows) / MIB
         # Room for the legend.
         top = svg.linear(1.15 * most, mib)
-        place = drawing.panel("slab list, few frames, random order: what the heap takes", svg.linear(1.5 * elements, count_name), top,
+        place = drawing.panel("slab list, few frames, random order: the heap's memory", svg.linear(1.5 * elements, count_name), top,
                               "operations: insertions, then removals")
         base = [0.0] * len(rows)
         for number, colour in enumerate((BLUE, VIOLET, AMBER)):
@@ -210,16 +210,16 @@ def memory(data, runs):
 
 
 def latency(data, runs):
-    drawing = svg.Drawing("How long the slow ones take", 2, 2, width=560, height=270, left=64, top=94, right=44)
+    drawing = svg.Drawing("The times of slow operations", 2, 2, width=560, height=270, left=64, top=94, right=44)
     drawing.keys([(name, COLOUR[name]) for name in PEERS if (name, "random") in runs])
     for kind, words in (("insert", "insertions"), ("remove", "removals")):
-        for order, how in (("random", "in random order"), ("sequential", "of elements that came in sequence")):
+        for order, how in (("random", "in random order"), ("sequential", "of elements in sequence")):
             mine = [(name, runs[name, order][kind]) for name in PEERS if (name, order) in runs]
             count = max(operations["count"] for _, operations in mine)
             fractions = [10.0 ** -power for power in range(math.floor(math.log10(count)) + 1)]
             across = svg.Axis(fractions, lambda tick: "all" if tick == 1 else f"1 of {count_name(round(1 / tick))}", 1, 1 / count, log=True)
             curves(drawing, [(name, [(fraction, max(ns, 10)) for fraction, ns in operations["distribution"] if fraction >= 1 / count]) for name, operations in mine],
-                   f"{words} {how}", across, times(), "so many take at least so long")
+                   f"{words} {how}", across, times(), "operations that take at least this long")
     return drawing
 
 
@@ -238,7 +238,7 @@ def table(head, rows):
 
 
 def mean_alone(operations):
-    """Without operations that were interrupted by other threads."""
+    """The mean time of the operations during which no other thread ran."""
     alone = [part for part in operations["classes"] if part["name"] != "interrupted"]
     return sum(part["seconds"] for part in alone) * 1e9 / max(sum(part["count"] for part in alone), 1)
 
@@ -252,7 +252,7 @@ def latencies(data, runs, kind):
                      *(ns_name(at_fraction(operations, fraction)) for fraction in (0.5, 0.01, 0.001, 0.0001)),
                      ns_name(operations["distribution"][-1][1]),
                      f"{(full if kind == 'insert' else run['samples'][-1])[2] / (data['elements'] - (0 if kind == 'insert' else operations['count'])):.1f}"))
-    return table(("", "mean, alone", "median", "99 %", "99.9 %", "99.99 %", "longest", "bytes each after"), rows)
+    return table(("", "mean, uninterrupted", "median", "99 %", "99.9 %", "99.99 %", "longest", "bytes per element after"), rows)
 
 
 def happenings(runs):
@@ -265,16 +265,16 @@ def happenings(runs):
                         rows.append((f"{name}, {order}: {words}", CLASSES[part["name"]][0], f"{part['count']:,}",
                                      f"{100 * part['seconds'] / run[kind]['seconds']:.1f} %", ns_name(part["seconds"] * 1e9 / part["count"]),
                                      ns_name(part["most_ns"])))
-    return table(("", "during which", "how many", "of the time", "mean", "longest"), rows)
+    return table(("", "event", "operations", "share of time", "mean", "longest"), rows)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path, help="where plots.json is")
+    parser.add_argument("directory", type=Path, help="the directory with plots.json")
     directory = parser.parse_args().directory
     data = json.loads((directory / "plots.json").read_text())
     if data.get("version") != 1:
-        sys.exit(f"{directory}: this is no plots.json of bench-collections")
+        sys.exit(f"{directory}: plots.json is not one of bench-collections")
     runs = {(run["peer"], run["order"]): run for run in data["runs"]}
     colours = palette()
     drawings = {"slablist": slab_lists(data, runs, colours), "peers-random": peers(data, runs, "random", colours),

@@ -1,6 +1,6 @@
 """Panels with axes, lines and dots, as SVG.
 
-A drawing is a page of panels of one size. The content of a panel has its own units, which scales convert to
+A drawing is a page of panels of one size. The content of a panel has its own units, which axes convert to
 positions.
 """
 
@@ -29,7 +29,7 @@ def nice(value):
 
 
 class Axis:
-    """Maps a value to a position between 0 and 1; with given ticks."""
+    """Maps values to positions between 0 and 1, and has the given ticks."""
 
     grid = True
 
@@ -86,7 +86,7 @@ def png(pixels, width, palette):
 
 
 class Drawing:
-    """A page; `add` gives the next panel's corner."""
+    """A page; `panel` draws the axes of the next panel."""
 
     def __init__(self, title, columns, rows, width=250, height=190, left=52, gap=26, top=86, right=24):
         self.columns, self.width, self.height, self.left, self.gap, self.top = columns, width, height, left, gap, top
@@ -110,7 +110,7 @@ class Drawing:
         ET.SubElement(self.root, "path", {"d": where, "class": kind, **more})
 
     def mean(self, points):
-        """A line with an edge in the background's colour, visible on top of all colours."""
+        """A line with an edge in the background's colour, so that it stands out from all colours."""
         self.path(points, "edge")
         self.path(points, "mean")
 
@@ -126,7 +126,7 @@ class Drawing:
         ET.SubElement(mark, "title").text = words
 
     def image(self, x, y, width, height, png):
-        """An image of points that are too many to draw one by one."""
+        """An image, for more points than can be drawn one by one."""
         data = "data:image/png;base64," + base64.b64encode(png).decode()
         ET.SubElement(self.root, "image", {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}",
                                            "preserveAspectRatio": "none", "style": "image-rendering:pixelated", "href": data})

@@ -1,4 +1,4 @@
-//! Files that are no trees, or malicious ones. A file that can be opened is read in every way: its contents
+//! Files that are not trees, or malicious ones. A file that can be opened is read in every way: its contents
 //! may be wrong, but nothing else may go wrong.
 //!
 //! ```text

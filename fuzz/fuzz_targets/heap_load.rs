@@ -1,4 +1,4 @@
-//! Files that are no heaps, or malicious ones. A heap that can be loaded is used in every way: its contents
+//! Files that are not heaps, or malicious ones. A heap that can be loaded is used in every way: its contents
 //! may be wrong, but it must be sound.
 //!
 //! ```text

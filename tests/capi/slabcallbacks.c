@@ -1,5 +1,5 @@
 /* Callbacks of slab lists and maps that do what they must not: they call the library, and return answers that
- * are no order. */
+ * are not an order. */
 #include "slab_elements.h"
 
 static memfold_session *session_of_all;

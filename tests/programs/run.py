@@ -154,7 +154,7 @@ def run_case(case, size, memfold, zstd, options):
                              count_shared=True, period=0.01, timeout=options.timeout)
         row.update(wall=folded.wall, cpu=folded.cpu, outside_peak_bytes=folded.peak)
         if folded.timed_out:
-            raise Failure(f"not ended after {options.timeout:.0f} s: {tail(folded)}")
+            raise Failure(f"did not end within {options.timeout:.0f} s: {tail(folded)}")
         if not stats_file.exists():
             raise Failure(f"no statistics; status {folded.status}: {tail(folded)}")
         stats = json.loads(stats_file.read_text())
@@ -201,7 +201,7 @@ def main():
         if not missing and options.budget and time.monotonic() - started > options.budget:
             missing = "time: the budget is used up"
         if missing:
-            print(f"{case.name:15} skipped, for want of {missing}")
+            print(f"{case.name:15} skipped, because {missing} is missing")
             skipped += 1
             continue
         try:

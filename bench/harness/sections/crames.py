@@ -1,18 +1,19 @@
-"""CRAMES's table III repeated (Yang et al., 2010): audio coding, JPEG, MPEG and matrix multiplication in less
-and less memory.
+"""Repeats table III of the CRAMES paper (Yang et al., 2010): audio coding, JPEG, MPEG and matrix
+multiplication in less and less memory.
 
-The paper ran adpcm, jpeg (cjpeg and djpeg, progressive) and mpeg2 of MediaBench and a product of matrices of
-512 by 512, on a hand-held computer with 20 MB down to 8 MB for programs. Here programs from Debian do the
-same four kinds of work, each with 200 MiB of private anonymous memory or more, in 100 % down to 40 % of its
+The paper ran adpcm, jpeg (cjpeg and djpeg, progressive) and mpeg2 of MediaBench, and multiplied matrices of
+512 by 512, on a hand-held computer with 20 MB down to 8 MB for programs. Here, programs from Debian do these
+four kinds of work. Each uses at least 200 MiB of private anonymous memory, and gets 100 % down to 40 % of its
 own peak:
 
-- audio: ffmpeg reverses a recording of 16 minutes and codes it as IMA ADPCM. It keeps all samples; each is
-  written once and read once.
-- jpeg: cjpeg and djpeg of a photograph of 75 megapixels, progressive, in three qualities. All coefficients
-  are kept, and every scan passes over them.
-- mpeg: mpeg2enc, which is related to the paper's encoder, with groups of up to 60 pictures, which it keeps.
-- matrix: numpy multiplies two matrices of 3000 by 3000 with the reference BLAS (another BLAS is many times as
-  fast).
+- audio: ffmpeg reverses a recording of 16 minutes and codes it as IMA ADPCM. It keeps all samples, and writes
+  and reads each of them once.
+- jpeg: cjpeg codes a photograph of 75 megapixels as a progressive JPEG in three qualities, and djpeg decodes
+  it. Both keep all coefficients, and every scan passes over them.
+- mpeg: mpeg2enc, which is related to the paper's encoder, codes groups of up to 60 pictures, and keeps the
+  pictures of a group.
+- matrix: numpy multiplies two matrices of 3000 by 3000 with the reference BLAS; other BLAS libraries are many
+  times as fast.
 """
 
 import hashlib
@@ -58,7 +59,8 @@ def media(kind, place):
             part = path.with_name(path.name + ".part")
             cases.output_of([cases.numpy_python(), MEDIA, kind, str(size)], part)
             part.rename(path)
-        with open(path, "rb") as file:  # into the page cache, not charged to the first run
+        # Reads the file into the page cache, so that the first run is not charged for it.
+        with open(path, "rb") as file:
             while file.read(1 << 22):
                 pass
         (directory / kind).symlink_to(path)
@@ -66,7 +68,9 @@ def media(kind, place):
 
 
 def programs_over(place):
-    """The four cases: seconds of music, rows of the photograph, pictures of the film, rows of the matrices."""
+    """The four cases. Their sizes are seconds of music, rows of the photograph, pictures of the film, and rows of
+    the matrices.
+    """
     def case(name, small, big, command, needs=(), packages=(), **more):
         return cases.Case(name, small, big, command, needs=("numpy", *needs), packages=("python3-numpy", *packages), **more)
 
@@ -136,7 +140,7 @@ def measure(case, size, memfold, levels, pairs, place, timeout, keep):
 
 def outcome(limited):
     """Whether the runs completed, with the same output as the plain one."""
-    return "not ended" if any(row["timed_out"] for row in limited) else "same" if all(row["same"] for row in limited) else "ANOTHER"
+    return "timed out" if any(row["timed_out"] for row in limited) else "same" if all(row["same"] for row in limited) else "DIFFERENT"
 
 
 def held(limited):
@@ -187,7 +191,7 @@ def line(program, level, cell):
     return [f"{program} {level} %", f"{limited[0]['limit_bytes'] / MIB:.0f}", peak and f"{peak / MIB:.0f}",
             {True: "yes", False: "NO", None: None}[cell["held"]], statistics.median(other["wall"] for _, other in cell["pairs"]),
             statistics.median(one["wall"] for one in limited),
-            f"{HOPELESS} or more" if cell["outcome"] == "not ended" else shown_ratio(cell["wall"]),
+            f"{HOPELESS} or more" if cell["outcome"] == "timed out" else shown_ratio(cell["wall"]),
             statistics.median(one["cpu"] / other["cpu"] for one, other in cell["pairs"]), shown_ratio(cell["joules"]),
             packed, back and back / limited[0]["plain_peak_bytes"], cell["outcome"]]
 
@@ -214,8 +218,8 @@ def summary(found, pairs):
                       f"{worst_ratio - 1:+.1%} ({worst[0]}, {worst[1]} %)", f"{len(ended)} of {len(cells)}",
                       f"{sum(cell['held'] is True for cell in cells.values())} of {len(cells)}", "yes" if met else "no"])
     print(f"Penalties in time, {pairs} pairs; goal: mean at most {MEAN_GOAL:.0%}, worst at most {WORST_GOAL:.0%}.\n"
-          "Levels at which a run was ended are in neither")
-    report.table(["program", "mean", "95 %", "worst", "ended, same output", "limit held", "goal met"], lines)
+          "Levels at which a run timed out or gave a different output count in neither")
+    report.table(["program", "mean", "95 %", "worst", "completed, same output", "limit held", "goal met"], lines)
 
 
 def section(binary, results, options):
@@ -233,7 +237,7 @@ def section(binary, results, options):
         if options.programs and case.name not in options.programs:
             continue
         if case.missing():
-            report.progress(f"{case.name}: skipped, for want of {case.missing()}: apt-get install {' '.join(case.packages)}")
+            report.progress(f"{case.name}: skipped, because {case.missing()} is missing: apt-get install {' '.join(case.packages)}")
             continue
         with tempfile.TemporaryDirectory(prefix="memfold-bench-") as place:
             try:
@@ -241,8 +245,8 @@ def section(binary, results, options):
             except programs.Failure as failure:
                 report.progress(f"{case.name}: {failure}")
     found = compared(rows)
-    print("CRAMES's table III again: medians of seconds; ratios are geometric means of memfold / plain with Student's interval\n"
-          "of 95 % over pairs; r is memfold's compression, 'back' how many times the program's memory was brought back")
+    print("Table III of CRAMES: medians of seconds; ratios are geometric means of memfold / plain with Student's interval\n"
+          "of 95 % over pairs; r is memfold's compression ratio, 'back' how many times the program's memory was restored")
     if why_no_energy:
         print(f"Energy is not measured: {why_no_energy}")
     report.table(["program, memory", "limit MiB", "peak MiB", "held", "plain s", "memfold s", "time ratio", "cpu ratio",

@@ -1,8 +1,8 @@
-"""Tries the limits that `memfold analyze` recommends: the same program under `memfold run` with that limit.
+"""Tries the limits that `memfold analyze` recommends: runs the same programs under `memfold run` with them.
 
-Each program is started plainly, filled, and analysed while it works. Then it is started again under the
-limit, filled, and does the same work twice. In the first round, memory that was still uncompressed after
-filling settles; the second round counts.
+Each program is first started without memfold, filled, and analysed while it works. Then it is started under
+the limit, filled, and does the same work twice. During the first round, memfold still compresses what filling
+left uncompressed; the second round shows the lasting slowdown.
 """
 
 import json
@@ -22,13 +22,13 @@ WORK = 15
 
 
 def section(memfold, results, options):
-    """The expected slowdown beside the measured one."""
+    """Prints the expected slowdown beside the measured one."""
     work, rows, lines = 5 if options.quick else WORK, [], []
     for kind in servers.ALL:
         if options.programs and not any(word in kind.name for word in options.programs):
             continue
         if kind(".", options.quick).missing():
-            report.progress(f"{kind.name}: left out (Debian: {' '.join(kind.packages)})")
+            report.progress(f"{kind.name}: skipped (Debian: {' '.join(kind.packages)})")
             continue
         own = [one(memfold, kind, options.quick, work) for _ in range(options.repeats)]
         if None in own:
@@ -40,12 +40,12 @@ def section(memfold, results, options):
                       *(f"{1 - statistics.median(row[key] / row['plain'] for row in own):+.1%}" for key in ("first", "second")),
                       f"{statistics.median(row['stalled'] for row in own):.1%}"])
     results.add("recommend", rows, work_seconds=work)
-    print(f"Recommended limits, tried: medians of {options.repeats}")
-    report.table(["program", "resident MiB", "recommended", "peak under it", "expected slower", f"first {work} s", f"next {work} s", "stalled"], lines)
+    print(f"Recommended limits and what they cost: medians of {options.repeats}")
+    report.table(["program", "resident MiB", "recommended", "peak under it", "expected slowdown", f"first {work} s", f"next {work} s", "stalled"], lines)
 
 
 def one(memfold, kind, quick, work):
-    """One program, plainly and with the limit."""
+    """Measures one program without memfold and under the recommended limit; None if no limit is recommended."""
     with tempfile.TemporaryDirectory(prefix="memfold-bench-") as place, idle.running(kind(place, quick), Path(place)) as (server, process):
         server.work(process, 2)
         worked = []

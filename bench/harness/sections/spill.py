@@ -1,8 +1,8 @@
-"""Touches over 1 GiB of pages with room for half of them, the rest on a tier: a file (compared with a swap
-file), an NBD server on a local socket, Redis.
+"""Touches of pages in memory that has room for about half of them, with the rest on a tier: a file (compared
+with a swap file), an NBD server on a local socket, Redis.
 
-First with captured heap pages, which compress about 3:1; then with noise, which does not compress at all, so
-that each page that is not resident or in the store is on the tier.
+First with 1 GiB of captured heap pages, which compress about 3:1. Then with 512 MiB of noise, which does not
+compress at all, so that every page that is neither resident nor in the store is on the tier.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from . import synthetic
 
 MIB = memory.MIB
 AMOUNT = 1024 * MIB
-# The contents of the pages, how much of them is touched, and in how much memory.
+# The contents of the pages, their bytes, the memory that they get, the pattern, and the number of touches.
 LOADS = [("heap pages", AMOUNT, 210 * MIB, "zipf:0.99", 600_000), ("heap pages", AMOUNT, 210 * MIB, "sequential", 500_000),
          ("heap pages", AMOUNT, 210 * MIB, "uniform", 100_000),
          ("noise", 512 * MIB, 256 * MIB, "zipf:0.99", 300_000), ("noise", 512 * MIB, 256 * MIB, "sequential", 250_000)]
@@ -30,7 +30,7 @@ PERIOD = 0.25
 
 
 class File:
-    """memfold, which spills to a file."""
+    """memfold, spilling to a file."""
 
     name = "memfold, file"
 
@@ -47,28 +47,28 @@ class File:
 
 
 class Nbd(File):
-    """memfold, which spills to nbdkit's memory plugin behind a local socket."""
+    """memfold, spilling to nbdkit's memory plugin behind a local socket."""
 
     name = "memfold, NBD"
 
     @contextlib.contextmanager
     def ready(self):
         if not shutil.which("nbdkit"):
-            raise peers.NotPossible("there is no nbdkit")
+            raise peers.NotPossible("nbdkit is not installed")
         with tempfile.TemporaryDirectory(prefix="memfold-bench-") as place, served(["nbdkit", "-f", "-U", f"{place}/s", "memory", "2G"], f"{place}/s"):
             self.target = f"nbd+unix:///?socket={place}/s"
             yield
 
 
 class Redis(File):
-    """memfold, which spills to redis-server behind a local socket."""
+    """memfold, spilling to redis-server behind a local socket."""
 
     name = "memfold, Redis"
 
     @contextlib.contextmanager
     def ready(self):
         if not shutil.which("redis-server"):
-            raise peers.NotPossible("there is no redis-server")
+            raise peers.NotPossible("redis-server is not installed")
         with tempfile.TemporaryDirectory(prefix="memfold-bench-") as place, \
                 served(["redis-server", "--port", "0", "--save", "", "--unixsocket", f"{place}/s"], f"{place}/s"):
             self.target = f"redis+unix://{place}/s"
@@ -126,8 +126,8 @@ def slow(row, key):
 
 
 def fetch(row):
-    """The median time in us in which faults on spilled pages were served, including the faults of the filling
-    and of the check at the end.
+    """The median service time of faults on spilled pages in us, including faults while the pages are filled
+    and while they are checked at the end.
     """
     return row.get("stats", {}).get("spill", {}).get("fault_us", {}).get("p50")
 
@@ -143,5 +143,5 @@ def show(rows, everyone):
         swap, own = walls.get("swap file"), walls.get("memfold, file")
         lines.append([f"{pages}, {total // MIB} MiB, {pattern}", *(f"{report.shown(walls[name])} ({report.shown(faults[name])}{f', {report.shown(fetches[name])}' if fetches[name] else ''})" for name in names),
                       own / swap if own and swap else None])
-    print("Touches with half of the pages on a tier: seconds (and half of the faults took at most so many us; of spilled pages alone), medians")
+    print("Touches with half of the pages on a tier: medians of seconds (median us of slow touches, and of faults on spilled pages alone)")
     report.table(["load", *names, "file/swap"], lines)

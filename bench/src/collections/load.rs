@@ -17,7 +17,7 @@ pub enum Order {
 pub enum Finds {
     /// All equally often
     Uniform,
-    /// By Zipf's law with an exponent of 0.99: those that came first are wanted most
+    /// By Zipf's law with an exponent of 0.99: the elements inserted first are looked up most often
     Zipf,
 }
 
@@ -66,7 +66,7 @@ impl Key for u64 {
     }
 }
 
-/// A string of 8 to 40 bytes, 24 on average, of 32 different letters and digits.
+/// A string of 8 to 40 bytes, 24 on average, made of 32 letters and digits.
 #[derive(Clone, Copy)]
 pub struct Text {
     bytes: [u8; 40],
@@ -110,15 +110,15 @@ pub fn mix(i: u64) -> u64 {
 }
 
 impl Load {
-    /// Another order of the indices.
+    /// Index `i` in another order, which a multiplication yields.
     #[inline(always)]
     pub fn turn(&self, i: u64) -> u64 {
         (u128::from(i) * 2_654_435_761 % u128::from(self.elements)) as u64
     }
 }
 
-/// Ranks by Zipf's law, drawn as by Gray et al. (Quickly generating billion-record synthetic databases, 1994),
-/// and by YCSB.
+/// Ranks by Zipf's law, drawn by the method of Gray et al. (Quickly generating billion-record synthetic
+/// databases, 1994), which YCSB uses, too.
 pub struct Zipf {
     ranks: f64,
     zeta: f64,
@@ -152,24 +152,24 @@ impl Zipf {
     }
 }
 
-/// Seconds of CPU of this process.
+/// CPU time of this process, in seconds.
 pub fn cpu() -> f64 {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(0.0, |now| Duration::from(now).as_secs_f64())
 }
 
-/// A figure from a file under `/proc/self`, which gives it in KiB; returned in bytes.
+/// A figure that a file under `/proc/self` gives in KiB, converted to bytes.
 fn figure(file: &str, name: &str) -> u64 {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) << 10
 }
 
-/// Private anonymous memory, bytes.
+/// Private anonymous memory of the process, in bytes.
 pub fn memory() -> u64 {
     figure("/proc/self/smaps_rollup", "Pss_Anon:")
 }
 
-/// Peak memory of the process in bytes, including its program.
+/// Peak memory of the process in bytes, including its code.
 pub fn peak() -> u64 {
     figure("/proc/self/status", "VmHWM:")
 }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_as_long_as_they_are_said_to_be() {
+    fn texts_have_8_to_40_bytes() {
         let load =
             Load { elements: 10_000, order: Order::Random, finds: Finds::Uniform, universe: 0, per_slab: 0 };
         let lengths: Vec<usize> = (0..10_000).map(|turn| Text::at(&load, turn).as_str().len()).collect();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_follow_the_law() {
+    fn ranks_follow_zipfs_law() {
         let zipf = Zipf::new(1000);
         let mut seen = vec![0u32; 1000];
         (0..1_000_000).for_each(|i| seen[zipf.rank(i) as usize] += 1);

@@ -1,6 +1,6 @@
 //! `bench-collections`: slab lists and their peers, each in a process of its own.
 //!
-//! Prints nanoseconds of CPU time per operation and bytes of memory per element, which is the growth of the
+//! Prints nanoseconds of CPU time per operation and bytes of memory per element. Memory is the growth of the
 //! process's private anonymous memory. Half of the elements are removed; CPU time used within one second
 //! afterwards counts as removal time.
 
@@ -65,14 +65,15 @@ enum What {
         elements: u64,
         #[command(flatten)]
         cold: Cold,
-        /// Measures the time of lookups of this kind instead, compared with a fully resident list
+        /// Measures the time of such lookups instead, and compares it with that of a fully resident list
         #[arg(long)]
         finds: Option<Finds>,
         /// Number of runs with --finds; medians are printed
         #[arg(long, default_value_t = 3)]
         repeats: usize,
     },
-    /// Folds by one thread and by several, over resident lists and over lists that are almost all compressed
+    /// Folds by one and by several threads, over resident lists and over lists that are almost entirely
+    /// compressed
     Folds {
         /// How many elements
         #[arg(long, default_value_t = 10_000_000)]
@@ -83,7 +84,7 @@ enum What {
         #[arg(long, default_value_t = 5)]
         repeats: usize,
     },
-    /// Random insertions under each kind of heap limit, compared with redb with a cache of the same size
+    /// Random insertions under each kind of heap limit, compared with redb under a cache of the same size
     Limits {
         /// How many elements
         #[arg(long, default_value_t = 2_000_000)]
@@ -186,8 +187,8 @@ impl Kind {
         }
     }
 
-    /// The peers to which ratios are printed: those with which docs/collections.md compares memfold's
-    /// structures (for maps also the slab list, to show what values cost).
+    /// The peers for which ratios are printed: those that docs/collections.md compares with memfold's
+    /// structures, and for maps also the slab list, to show the cost of values.
     fn bases(self) -> &'static [&'static str] {
         match self {
             Kind::Integers => &["absl"],
@@ -271,7 +272,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Compiles the C++ peers; returns the reason if that fails.
+/// Compiles the C++ peers. The error is the reason why that failed.
 fn cpp_peers(directory: &Path) -> Result<PathBuf, String> {
     let (source, program) = (directory.join("peers.cc"), directory.join("peers"));
     std::fs::write(&source, include_str!("peers.cc")).map_err(|error| error.to_string())?;

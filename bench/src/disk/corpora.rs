@@ -102,8 +102,8 @@ fn whom_we_lack(codecs: &[String]) -> String {
         }
     }
     format!(
-        "Of the codecs of zBeWalgo's evaluation there are {}; not there: {}. (zBeWalgo itself, which tries chains of steps on each page, is no codec of memfold: \
-         'bewalgo' and 'bewalgo2' are two steps of it, and 'auto' is after it.)",
+        "Codecs of zBeWalgo's evaluation in memfold: {}; not in memfold: {}. (zBeWalgo itself, which tries chains of steps on each page, is not a codec of memfold: \
+         'bewalgo' and 'bewalgo2' are two of its steps, and 'auto' follows its idea.)",
         there.join(", "),
         missing.join(", ")
     )

@@ -1,13 +1,13 @@
-//! The effective speed of zBeWalgo's evaluation: how fast a file goes into memory that is too small for it,
-//! with a slower device for the rest.
+//! The effective speed, as zBeWalgo's evaluation defines it: how fast a file is written to memory that is too
+//! small for it, with a slower device for the rest.
 //!
 //! ```text
 //!  device bytes    = incompressible + max(0, packed - room) * ratio of the packed pages
 //!  effective speed = original / (time + device bytes / speed of the device)
 //! ```
 //!
-//! *packed* is the size of the compressed forms of compressed pages; *room* is *packed* of the codec with the
-//! best ratio on the file, as in `memfold bench`.
+//! *packed* is the compressed size of the pages that are stored compressed. *room* is the *packed* of the
+//! codec with the best ratio on the file, as in `memfold bench`.
 
 use crate::measure::Measured;
 
@@ -24,7 +24,7 @@ impl Device {
         let (write, read) = text.split_once(',').unwrap_or((text, text));
         let speed = |text: &str| match text.trim().parse::<f64>() {
             Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed * 1e6),
-            _ => Err(format!("'{text}' is no speed; give megabytes (10^6 bytes) a second")),
+            _ => Err(format!("'{text}' is not a speed; give megabytes (10^6 bytes) a second")),
         };
         Ok(Device { write: speed(write)?, read: speed(read)? })
     }
@@ -37,8 +37,8 @@ pub fn room<'a>(all: impl IntoIterator<Item = &'a Measured>) -> u64 {
     best.map_or(0, |best| best.written_payload_bytes - best.written_incompressible_bytes)
 }
 
-/// Bytes per second for writing and reading. For writing, the sizes of the forms right after writing count,
-/// even if the background thread makes them denser later.
+/// Bytes per second for writing and reading. For writing, the sizes right after writing count, even if the
+/// background thread compresses pages more densely later.
 pub fn speeds(one: &Measured, room: u64, device: Device) -> [f64; 2] {
     let original = one.original_bytes as f64;
     let on_device = |payload: u64, raw: u64| {

@@ -64,7 +64,7 @@ fn run(section: Section) -> Result<(), String> {
 fn pages(file: &Path) -> Result<Vec<u8>, String> {
     // Other files, such as devices, may be endless.
     if !file.is_file() {
-        return Err(format!("{} is no file", file.display()));
+        return Err(format!("{} is not a file", file.display()));
     }
     let mut bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
     bytes.truncate(bytes.len() / PAGE * PAGE);

@@ -1,6 +1,6 @@
-//! The four operations of compll's paper (section 8.1), measured in the same way: the CPU time of each and
-//! the memory after the scan; and the longest step in the browser. `bench-heap operations` does the same for
-//! ncdu's own nodes, in malloc or in the heap.
+//! The four operations in section 8.1 of the compll paper, measured as there: the CPU time of each, and the
+//! memory after the scan. The longest step in the browser is measured, too. `bench-heap operations` does the
+//! same for ncdu's own nodes, in malloc or in the heap.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use crate::tree;
 const NAMES: [&str; 6] =
     ["scan, ms of CPU", "open", "browse", "delete", "memory after the scan, MiB", "longest step, ms"];
 
-/// One run. Prints a value for each of `NAMES`, one a line.
+/// One run. Prints the values of `NAMES`, one per line.
 pub fn once(path: &Path) -> Result<(), String> {
     let failed = |error: memfold_du::Error| error.to_string();
     let before = resident();

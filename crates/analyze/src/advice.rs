@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compress_gets_no_limit() {
+    fn incompressible_memory_gets_no_limit() {
         let set = set();
         let pages: Vec<Page> = (0..100).map(|number| Page { number, mapping: 0, bytes: 4096 }).collect();
         let odds = |count: f64| Odds::new(&pages, count, 1.0, 0.0);

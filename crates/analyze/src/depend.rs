@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_all_alike_or_nearly_nothing_is_no_error() {
+    fn few_or_equal_samples_are_not_an_error() {
         let page = |number, bytes| Page { number, mapping: 0, bytes };
         assert_eq!(measure(&[], 0).inflation, 1.0);
         assert_eq!(measure(&[page(0, 7)], 1).inflation, 1.0);

@@ -292,7 +292,7 @@ Anonymous:           100 kB
     }
 
     #[test]
-    fn what_is_used_fits_or_does_not() {
+    fn a_working_set_fits_or_does_not() {
         let page = crate::PAGE as u64;
         let points = vec![(0.5, 1000 * page), (1.0, 1200 * page), (2.0, 1200 * page)];
         let set = WorkingSet { resident_bytes: 5000 * page, points, by_mapping: HashMap::new() };
@@ -303,7 +303,7 @@ Anonymous:           100 kB
 
     /// A part of this process's memory is used all the time, and a larger part never.
     #[test]
-    fn what_a_process_uses_is_seen() {
+    fn the_memory_that_a_process_uses_is_found() {
         use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
         let mut idle = vec![1_u8; 64 << 20];
         let stop = AtomicBool::new(false);
@@ -327,7 +327,7 @@ Anonymous:           100 kB
     }
 
     #[test]
-    fn who_is_not_there_is_left_out() {
+    fn missing_processes_are_left_out() {
         let watched = watch(&[i32::MAX], Duration::from_secs(3600), |_| ());
         assert!(matches!(watched.failed[..], [(0, Error::Process(i32::MAX, _))]), "{watched:?}");
         let own = std::process::id() as i32;
@@ -342,7 +342,7 @@ Anonymous:           100 kB
     }
 
     #[test]
-    fn what_has_ended_counts_for_nothing() {
+    fn ended_processes_do_not_count() {
         let looks = vec![(1.0, vec![(100, 80), (50, 10)]), (2.0, vec![(0, 0), (50, 20)])];
         let watched = Watched { failed: Vec::new(), looks, by_mapping: HashMap::new() };
         let set = watched.set(|place| place == 1);

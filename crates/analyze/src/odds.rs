@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn the_papers_magnitudes_are_no_limit() {
+    fn chances_may_be_smaller_than_in_the_paper() {
         // 16,384 pages whose mean is 43.8 %, and a target of 50 %: the paper finds 3.4e-158.
         let pages: Vec<Page> =
             (0..1000).map(|i| page(i, (1794 + (i % 21) as i32 * 80 - 800) as u16)).collect();

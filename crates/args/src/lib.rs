@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_program_is_the_programs() {
+    fn arguments_after_the_program_belong_to_the_program() {
         let words = ["--limit", "1G", "ls", "-l", "--limit", "2G", "--", "--help", "-q"];
         let args = run(&words).unwrap();
         assert_eq!(args.command, words[2..].iter().map(OsString::from).collect::<Vec<_>>());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn bench_wants_files_or_a_process() {
+    fn bench_needs_files_or_a_process() {
         let parse = |words: &[&str]| Cli::try_parse_from(["memfold", "bench"].iter().chain(words));
         for good in [&["a", "b"][..], &["--capture", "1", "-o", "a"], &["--virtual-best", "--floor=50", "a"]]
         {

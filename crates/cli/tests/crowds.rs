@@ -367,7 +367,7 @@ fn hundreds_of_threads_change_their_memory_beside_some_that_need_pages() {
 }
 
 #[test]
-fn after_thousands_of_threads_memory_is_still_taken_away() {
+fn memory_is_still_evicted_after_thousands_of_threads() {
     let here = tempfile::tempdir().unwrap();
     let Some(program) = program(here.path(), LIVED) else { return };
     let said = run_within(100, &["--limit", "140M"], here.path(), &program, &["5000"]);

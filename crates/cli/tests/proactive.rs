@@ -132,7 +132,7 @@ impl Holder {
 }
 
 #[test]
-fn idle_memory_goes_and_comes_back() {
+fn idle_memory_is_evicted_and_restored() {
     let place = tempfile::tempdir().unwrap();
     let Some(program) = compile(place.path(), "holder", HOLDER, &["-O2"]) else { return };
     let file = place.path().join("stats.json");
@@ -153,7 +153,7 @@ fn idle_memory_goes_and_comes_back() {
 }
 
 #[test]
-fn what_is_in_use_stays() {
+fn memory_in_use_stays_resident() {
     let place = tempfile::tempdir().unwrap();
     let Some(program) = compile(place.path(), "holder", HOLDER, &["-O2"]) else { return };
     let file = place.path().join("stats.json");

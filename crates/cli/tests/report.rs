@@ -39,7 +39,7 @@ impl Report {
     #[track_caller]
     fn number(&self, at: &str) -> u64 {
         let value = self.numbers.pointer(at).and_then(Value::as_u64);
-        value.unwrap_or_else(|| panic!("{at} is no number: {:?}", self.numbers.pointer(at)))
+        value.unwrap_or_else(|| panic!("{at} is not a number: {:?}", self.numbers.pointer(at)))
     }
 
     fn list(&self, at: &str) -> &Vec<Value> {

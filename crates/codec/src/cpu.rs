@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_there_can_be_forced() {
+    fn only_available_paths_can_be_forced() {
         let _guard = ONE_AT_A_TIME.lock();
         for path in Path::ALL {
             assert_eq!(force(Some(path)).is_ok(), path <= best());

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn forms_of_every_codec_come_back() {
+    fn portable_forms_of_every_codec_are_reversible() {
         for found in crate::all() {
             comes_back(found);
         }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_form_is_refused() {
+    fn foreign_bytes_are_refused() {
         assert_eq!(split(CodecId(0), &[1]), None);
         assert_eq!(split(CodecId(200), &[1]), None);
         for bad in [&[][..], &[1, 2, 3], &[0xFF], &[0x80], &[1; 8], &[96 + 19 + 0x80, 0]] {

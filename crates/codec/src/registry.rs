@@ -1,4 +1,4 @@
-//! Finds codecs by name or number: codecs with a form of their own, pipelines of them, and `auto`.
+//! Finds codecs by name or number: codecs with a format of their own, pipelines of them, and `auto`.
 //!
 //! A **name** says how to compress: `zstd:-5`. A **number** ([`CodecId`]) says how to decompress; the table
 //! of numbers is in [`codecs`]. All names are parsed here, except for the steps of a pipeline.
@@ -11,15 +11,15 @@ use crate::{Chain, Codec, CodecId, MOST_STEPS, Pipeline, UnknownCodec, auto, pip
 /// The message lists the existing names.
 impl fmt::Display for UnknownCodec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no codec has that name; there are ")?;
+        f.write_str("there is no codec of that name; the codecs are ")?;
         for codec in single() {
             write!(f, "{}, ", codec.name())?;
         }
         write!(
             f,
             "lz4hc:LEVEL with LEVEL from 2 to {}, {}and zstd:LEVEL with LEVEL from {} to -1 (fast) or from \
-             1 to {} (dense), zstd alone meaning zstd:1{}; and pipelines of up to {MOST_STEPS} of these and of {}, such as \
-             delta:8x2+shuffle:8+zstd:1; and auto=A/B/C to choose from a list of one's own, of which a process can have {}",
+             1 to {} (dense), where zstd alone means zstd:1{}; pipelines of up to {MOST_STEPS} of these and of {}, such as \
+             delta:8x2+shuffle:8+zstd:1; and auto=A/B/C, which chooses from your own list (up to {} lists per process)",
             if cfg!(feature = "lz4hc-optimal") { 12 } else { 9 },
             peers::libs::LEVEL_NAMES,
             zstd::MIN_LEVEL,
@@ -41,8 +41,8 @@ fn single() -> impl Iterator<Item = &'static dyn Codec> {
 
 /// The codec of that name, which may be a pipeline.
 ///
-/// A process can get up to 256 different pipelines from this function, since they live for ever. For more,
-/// parse a [`Pipeline`].
+/// A process can get up to 256 different pipelines from this function, because they are never freed. For
+/// more, parse a [`Pipeline`].
 ///
 /// ```
 /// assert_eq!(memfold_codec::codec("zstd").unwrap().name(), "zstd:1");
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_stand_under_their_own_names() {
+    fn each_level_has_a_name() {
         for level in (zstd::MIN_LEVEL..=zstd::MAX_LEVEL).filter(|&level| level != 0) {
             let name = std::format!("zstd:{level}");
             assert_eq!(codec(&name).unwrap().name(), name);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_error_says_which_names_there_are() {
+    fn the_error_lists_the_names() {
         let text = codec("lzma").unwrap_err().to_string();
         for name in [
             "copy",
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_features_add_is_known_as_such() {
+    fn codecs_that_need_a_feature_are_optional() {
         for found in all() {
             let peer = matches!(found.id().0, 5..=10 | 12..=18) || found.name().starts_with("lz4hc:");
             assert_eq!(is_optional(found), peer || found.id() == CodecId::ZSTD_DICT, "{found:?}");

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn one_other_byte_anywhere_is_seen() {
+    fn a_single_different_byte_is_detected() {
         for word in WORDS {
             for len in [16, 17, 255, 256, 257, 300, 512, 513, 4096, 4099] {
                 let mut block = naive(word, len);

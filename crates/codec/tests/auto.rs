@@ -74,7 +74,7 @@ fn large_blocks_too() {
 
 /// Learning must not make the results worse.
 #[test]
-fn what_is_chosen_is_near_to_the_best() {
+fn choices_are_close_to_the_best() {
     let names = ["lz4", "zstd:1", "stride:2", "delta:8x2+shuffle:8+zstd:1", "delta:8x1+bitshuffle:8+lz4"];
     let auto = Auto::new(&chains(&names)).unwrap();
     let mut memory = ScratchBuf::for_codecs([&auto as &dyn Codec], 4096);
@@ -271,7 +271,7 @@ fn a_list_that_is_asked_for_has_no_end_of_another() {
 }
 
 #[test]
-fn the_table_has_what_lists_brought_in_and_never_changes() {
+fn the_table_only_grows() {
     let before: Vec<Chain> = auto_table().collect();
     let new = chains(&["xor:2x3+jbe2", "xor:2x4+jbe2"]);
     let _auto = Auto::new(&new).unwrap();
@@ -281,7 +281,7 @@ fn the_table_has_what_lists_brought_in_and_never_changes() {
 }
 
 #[test]
-fn what_is_no_form_is_refused() {
+fn foreign_bytes_are_refused() {
     let any = decoder(CodecId::AUTO).unwrap();
     let mut memory = ScratchBuf::with_size(any.decompress_scratch(4096));
     let mut scratch = memory.scratch();
@@ -329,7 +329,7 @@ fn a_result_that_meets_the_threshold_ends_the_search() {
 
 /// If no block of a class compressed, nothing is tried; so noise costs next to nothing.
 #[test]
-fn what_never_fits_is_given_up() {
+fn blocks_that_never_fit_are_not_tried() {
     let noise: Vec<Vec<u8>> = (0..2000).map(|seed| block("noise", 4096, seed)).collect();
     let mut dst = vec![0; 4096];
     // The median of the last blocks' times does not depend on what else the machine does.

@@ -81,7 +81,7 @@ impl Workload {
 }
 
 #[test]
-fn what_pays_on_fresh_blocks_is_adopted_and_old_versions_stay_readable() {
+fn a_dictionary_that_pays_is_adopted_and_old_versions_stay_readable() {
     let mut workload = Workload::new(3);
     let plain = workload.put(record(1, &mut Random(5), 1024));
     let first = workload.adopt(1);
@@ -141,7 +141,7 @@ fn what_pays_on_fresh_blocks_is_adopted_and_old_versions_stay_readable() {
 }
 
 #[test]
-fn what_does_not_pay_is_not_adopted() {
+fn a_dictionary_that_does_not_pay_is_not_adopted() {
     // Noise has nothing in common.
     let mut workload = Workload::new(1);
     for _ in 0..6 {
@@ -285,7 +285,7 @@ fn dictionaries_go_to_other_processes() {
     let version = workload.adopt(3);
     let bytes = dict::dictionary(version).unwrap();
     assert!(bytes.len() <= 64 << 10);
-    // Loading the same dictionary again is no conflict; another one is; other bytes are refused.
+    // Loading the same dictionary again is not a conflict; another one is; other bytes are refused.
     assert!(dict::load(version, &bytes));
     let other = workload.adopt(4);
     assert!(!dict::load(version, &dict::dictionary(other).unwrap()));

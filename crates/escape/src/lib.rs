@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_terminal_would_do_is_escaped() {
+    fn bytes_that_a_terminal_would_interpret_are_escaped() {
         assert_eq!(shown(b"plain name-1.txt"), "plain name-1.txt");
         assert_eq!(shown("größe 文件 e\u{301}".as_bytes()), "größe 文件 e\u{301}");
         assert_eq!(shown(b"a\nb\tc\x1b[31m\x7f\0"), "a\\nb\\tc\\u{1b}[31m\\u{7f}\\0");
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_seen() {
+    fn bytes_that_are_not_text_are_shown() {
         assert_eq!(text(b"a\\b\n"), "a\\b\n");
         assert_eq!(text(b"a\\b\n\xff\xc3"), "a\\b\n\\xff\\xc3");
         assert_eq!(path("/a\n"), "/a\\n");

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size() {
+    fn texts_that_are_not_sizes() {
         for text in [
             "", "M", "-1M", "+1M", "1e9", "0x10", "1.2.3G", "5Z", "1 2", "ib", "5ib", "inf", "nan", "%",
             "1,5G",

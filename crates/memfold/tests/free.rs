@@ -61,8 +61,8 @@ fn a_limit_further_up_counts() {
 }
 
 #[test]
-fn what_does_not_compress_is_refused() {
-    run("is_refused_what_does_not_compress", false);
+fn incompressible_data_are_refused() {
+    run("refuses_incompressible_data", false);
 }
 
 fn random(seed: u64) -> impl FnMut() -> u64 {
@@ -106,7 +106,7 @@ fn holds_more_than_the_limit() {
 
 #[test]
 #[ignore = "runs in a cgroup of another test's"]
-fn is_refused_what_does_not_compress() {
+fn refuses_incompressible_data() {
     for limit in [Limit::Free, Limit::All] {
         let heap = Heap::new(Options::new().limit(limit)).unwrap();
         let mut session = heap.session().unwrap();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lzma_is_told_from_memory() {
+    fn lzma_is_distinguished_from_memory() {
         let head = |dictionary: u32, len: u64| {
             [&[0x5d][..], &dictionary.to_le_bytes(), &len.to_le_bytes(), &[0, 1]].concat()
         };

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_seen_is_not_known() {
+    fn an_invisible_cgroup_is_unknown() {
         let top = tempfile::tempdir().unwrap();
         let version_2 = mounts("cgroup2", top.path(), "x");
         // The hierarchy of the memory controller is not mounted, but another one is.
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_usable_is_a_part_of_what_there_is() {
+    fn usable_memory_is_a_part_of_physical_memory() {
         let physical = physical().unwrap();
         let counts = usable().unwrap();
         assert!(counts > 16 << 20 && counts <= physical);

@@ -105,7 +105,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn who_can_grow_unseen_is_given_more_room() {
+    fn processes_that_can_grow_unseen_get_more_room() {
         assert_eq!(start_room(2), 64 << 20);
         assert_eq!(start_room(64), 128 << 20);
         assert_eq!(start_room_of(0, 2, GIB), 16 << 20);

@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_ahead_leaves_some_for_others() {
+    fn requests_ahead_leave_slots_for_others() {
         // SAFETY: as above.
         let area: Area = unsafe { core::mem::zeroed() };
         let [ahead, puts, gets] =

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_found_and_the_oldest_is_lost() {
+    fn the_reader_gets_all_events_but_the_overwritten_ones() {
         let (trail, mut reader, mut seen) = (trail(), Reader::default(), Vec::new());
         let most = (1u64 << 35) - 1;
         trail.fault(4_194_303, most, 7);

@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_comes_back_from_any_part() {
+    fn blocks_are_read_from_any_part_of_a_batch() {
         for sealer in sealers() {
             let mut room = std::vec![0; 64 << 10];
             let places = filled(&sealer, 5, &mut room);

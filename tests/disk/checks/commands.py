@@ -30,14 +30,14 @@ def filters(place):
     device = place.start(["--socket", socket, "--size", "64M", "--limit", "32M", "--backing", odd / "new"], socket.exists, name)
     device.device = name
     if place.status(device)["address_hex"] != bytes(socket).hex():
-        raise Wrong(f"a socket whose path is no text: {place.status(device)}")
+        raise Wrong(f"a socket whose path is not text: {place.status(device)}")
     run("nbdinfo", "--size", "nbd+unix:///?socket=" + urllib.parse.quote(bytes(socket)))
     done = subprocess.run(["nbdkit", "-f", "-U", "-", str(plugin), "size=64M", b"name=b\xff", "--run", "true"], capture_output=True, check=False, timeout=20)
     if not done.returncode or b"UTF-8" not in done.stderr:
-        raise Wrong(f"a name that is no text: {done.returncode}: {done.stderr}")
+        raise Wrong(f"a name that is not text: {done.returncode}: {done.stderr}")
     done = attempt(place.options.memfold, "disk", "--size", "64M", "--socket", "x", "--name", b"b\xff")
     if done.returncode != 125 or "not UTF-8" not in done.stderr:
-        raise Wrong(f"--name that is no text: {done.returncode}: {done.stderr}")
+        raise Wrong(f"--name that is not text: {done.returncode}: {done.stderr}")
     return ""
 
 

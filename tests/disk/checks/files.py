@@ -67,14 +67,14 @@ def mounted(place):
     device.device = name
     status = place.status(device)
     if status["address_hex"] != bytes(odd / "on/disk").hex() or "o\\xffd d" not in run(place.options.memfold, "disk", "status", name):
-        raise Wrong(f"a path that is no text: {status}")
+        raise Wrong(f"a path that is not text: {status}")
     run("cp", place.path / "source", odd / "on/disk")
     twice = attempt(place.options.memfold, "disk", "--size", "1G", "--mount", odd / "on")
     if twice.returncode != 125 or "already" not in twice.stderr:
-        raise Wrong(f"a second device where the path is no text: {twice.returncode}: {twice.stderr!r}")
+        raise Wrong(f"a second device where the path is not text: {twice.returncode}: {twice.stderr!r}")
     device.terminate()
     if device.wait(10) or os.path.ismount(odd / "on"):
-        raise Wrong("a device whose path is no text does not end")
+        raise Wrong("a device whose path is not text does not end")
     second, device = place.file("--size", "64M")
     device.kill()
     device.wait()

@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "no Pss in")]
-    fn a_figure_that_is_missing_is_no_zero() {
+    fn a_missing_figure_panics() {
         bytes_of("Pss_Anon:  3 kB", "Pss");
     }
 }

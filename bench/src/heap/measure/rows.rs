@@ -32,7 +32,7 @@ impl Rows {
                 let all: Value =
                     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", file.display()))?;
                 if all["version"] != 1 || !all["sections"].is_object() {
-                    return Err(format!("{}: these are no rows of a benchmark", file.display()));
+                    return Err(format!("{}: these are not rows of a benchmark", file.display()));
                 }
                 all
             }

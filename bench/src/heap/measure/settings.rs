@@ -76,7 +76,7 @@ pub fn size(text: &str) -> Result<usize, String> {
     let number: Option<usize> = number.parse().ok();
     number
         .and_then(|number| number.checked_mul(unit))
-        .ok_or_else(|| format!("'{text}' is no size: 32K or 1M for example"))
+        .ok_or_else(|| format!("'{text}' is not a size: give 32K or 1M, for example"))
 }
 
 fn policy(text: &str) -> Result<String, String> {

@@ -281,7 +281,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_right() {
+    fn dates_are_correct() {
         assert_eq!(date(0), (1970, 1, 1));
         assert_eq!(date(951_782_400), (2000, 2, 29));
         assert_eq!(date(1_735_689_599), (2024, 12, 31));

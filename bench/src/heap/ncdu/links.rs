@@ -30,7 +30,7 @@ pub fn leave(nodes: &mut impl Nodes, node: Link) {
         }
         last = after;
     }
-    // A ring of one name is no ring.
+    // A ring of one name is not a ring.
     nodes.set(last, HLNK, if next == last { Link::NONE } else { next });
 }
 

@@ -41,7 +41,7 @@ pub fn bad(text: impl Into<String>) -> Failure {
     Failure::new(Code::Option, text.into())
 }
 
-/// Reads the options at `options`, whatever version C's header has. `what` is the name of the struct.
+/// Reads the options at `options`, from whatever version of the header C uses. `what` names the struct.
 ///
 /// # Safety
 /// `O` begins with its size in bytes, and any bytes are a valid `O`. At `options` there is such a number, and
@@ -52,7 +52,7 @@ pub unsafe fn read<O: Copy>(options: *const O, what: &str) -> Result<O, Failure>
     // No version was shorter than the first one.
     if !(size_of::<O>()..=MOST).contains(&size) {
         return Err(bad(format!(
-            "struct_size is {size}, which no version of {what} has: begin with its defaults"
+            "struct_size is {size}, which no version of {what} has: initialise it with its defaults"
         )));
     }
     // SAFETY: that many bytes are promised.
@@ -116,7 +116,7 @@ impl memfold_options {
         }
         if self.limit_bytes == 0 {
             return Err(bad(
-                "spill is given without limit_bytes: only what does not fit into that limit is spilled",
+                "spill is given without limit_bytes: only blocks that do not fit into that limit are spilled",
             ));
         }
         if self.plain == 1 {
@@ -126,7 +126,7 @@ impl memfold_options {
         let name = OsStr::from_bytes(unsafe { CStr::from_ptr(self.spill) }.to_bytes());
         let target = Target::named(name).map_err(|e| bad(format!("spill: {e}")))?;
         let terms = Terms { most: (self.spill_bytes > 0).then_some(self.spill_bytes), ..Terms::default() };
-        // The tier's health is in the statistics: a callback would be called by other threads.
+        // No callback, because other threads would call it; the statistics have the tier's health.
         let spilled = Spilled::open(&target, terms, |_| {});
         spilled.map(Some).map_err(|e| bad(format!("spill: {e}")))
     }

@@ -89,7 +89,7 @@ fn a_heap_in_which_there_was_a_panic_is_not_touched_again() {
 }
 
 #[test]
-fn what_is_thrown_may_be_anything() {
+fn panics_may_carry_any_value() {
     struct Worse;
     impl Drop for Worse {
         fn drop(&mut self) {

@@ -209,7 +209,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read() {
+    fn files_that_cannot_be_read() {
         let here = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: &[u8]| {
             let path = here.path().join(name);
@@ -230,7 +230,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_not_read_for_ever() {
+    fn a_file_without_end_is_not_read_for_ever() {
         let failure = read_at_most(Path::new("/dev/zero"), 100_000).unwrap_err();
         assert!(failure.text.contains("more than 97.7 KiB") && failure.text.contains("head -c"), "{failure}");
         let here = tempfile::tempdir().unwrap();

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_raw() {
+    fn incompressible_blocks_are_raw() {
         let noise: Vec<u8> =
             (0..4096u32).map(|i| (i.wrapping_mul(0x9E37_79B9) >> 13) as u8 ^ i as u8).collect();
         let text = b"a line of text, and ".repeat(205);

@@ -68,7 +68,7 @@ fn fit(files: &[PathBuf], block: usize) -> Result<Vec<PathBuf>, Failure> {
         let file = if file.as_os_str() == "-" { PathBuf::from("/dev/stdin") } else { file.clone() };
         match corpus::check(&file, block) {
             Ok(()) => fit.push(file),
-            // A mistyped name. A dangling link is no mistake, because `*` includes it.
+            // A mistyped name. A dangling link is not a mistake, because `*` includes it.
             Err(failure) if file.symlink_metadata().is_err() => return Err(failure),
             Err(failure) => unfit.push(failure),
         }

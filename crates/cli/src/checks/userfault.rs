@@ -195,7 +195,7 @@ pub mod tests {
     }
 
     #[test]
-    fn user_mode_only_is_told_apart() {
+    fn userfaultfd_for_user_mode_only_is_recognised() {
         let text = describe(&failed(Step::Fault, Errno::EFAULT));
         assert!(text.contains("does not serve system calls"), "{text}");
     }

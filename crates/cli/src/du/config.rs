@@ -1,9 +1,9 @@
 //! Options that always apply, from files: first the machine's file, then the user's. The command line's
 //! options follow and override them.
 //!
-//! A line contains an option, followed by its value after a blank or '='. Lines that begin with '#' are comments.
-//! A mistake in a line that begins with '@' is no error: the line is ignored. Syntax and options are those of
-//! ncdu.
+//! A line contains an option, followed by its value after a blank or '='. Lines that begin with '#' are
+//! comments. A mistake in a line that begins with '@' is not an error: the line is ignored. Syntax and
+//! options are those of ncdu.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_later_overrides() {
+    fn later_options_override_earlier_ones() {
         let system = "# a comment\n\n  -e \r\n--si\n--color=dark\n--exclude .git\n\t--sort\t name\n-X /dev/null\n-t 3\n-rr";
         let user = "--no-si\n--exclude=-odd = name \n--exclude ~/cache\n--exclude=~\n@--color nothing\n@ --new-option\n@# x\n--hide-graph";
         let args =
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn errors_name_their_file_and_line() {
         for (text, place, what) in [
             ("\n--nosuch", "line 2 of '", "--nosuch"),
             ("--color pink", "line 1 of '", "off, dark, dark-bg"),

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written() {
+    fn paths_that_cannot_be_written() {
         let here = tempfile::tempdir().unwrap();
         assert!(prepare(here.path()).is_err());
         assert!(prepare(&here.path().join("no/such/directory")).is_err());

@@ -52,7 +52,7 @@ mod tests {
     use crate::settings::shared_page::SharedPage;
 
     #[test]
-    fn what_was_killed_and_what_helps() {
+    fn the_message_names_the_killed_process_and_a_remedy() {
         let shared = SharedPage::new(&Settings::example()).unwrap();
         let mut stats = stats(shared.page, &Seen::default());
         (stats.peak_resident_bytes, stats.peak_evicted_bytes) = (90 << 20, 60 << 20);

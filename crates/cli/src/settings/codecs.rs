@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_cannot_have() {
+    fn codecs_that_programs_cannot_use() {
         for name in ["xz:6", "bzip2", "lz4hc:9", "pbpm", "shuffle:8+deflate:6", "auto=lz4/842"] {
             let text = parse(&format!("lz4,{name}")).unwrap_err().text;
             assert!(text.contains(name) && text.contains("memfold bench"), "{text}");

@@ -170,7 +170,7 @@ mod tests {
     use crate::settings::Proactive;
 
     #[test]
-    fn the_page_says_what_was_set() {
+    fn the_page_has_the_settings() {
         let settings = Settings {
             limit: 1 << 30,
             fill_ratio: 40,

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn runtimes_are_told_what_the_user_has_not_set() {
+    fn runtimes_get_the_variables_that_the_user_has_not_set() {
         let text = |user: &[(&str, &str)]| -> Vec<String> {
             let get =
                 |name: &str| user.iter().find(|(has, _)| *has == name).map(|(_, value)| (*value).into());

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_nobody_takes_are_taken_away() {
+    fn unclaimed_answers_are_removed() {
         let area = crate::spill::tests::area();
         let (mut abandoned, begin) = (Abandoned::default(), Instant::now());
         let (put, get) = (post(area, kind::PUT, state::ANSWERED), post(area, kind::GET, state::ANSWERED));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_program_has_left_is_taken_away() {
+    fn slots_of_the_previous_program_are_freed() {
         let area = crate::spill::tests::area();
         let mut abandoned = Abandoned::default();
         let (number, word) = post(area, kind::PUT, state::TAKEN);

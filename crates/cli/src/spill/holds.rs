@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_claims_goes_when_the_parent_is_long_gone() {
+    fn unclaimed_batches_go_when_the_parent_is_long_gone() {
         let mut holds = Holds::default();
         holds.add(1, 5);
         let Some(long_ago) = Instant::now().checked_sub(WAITS * 2) else { return };
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_claims_goes_when_no_child_may_come_any_more() {
+    fn unclaimed_batches_go_when_no_more_children_can_claim_them() {
         let mut holds = Holds::default();
         holds.add(1, 5);
         holds.enter(2, None);

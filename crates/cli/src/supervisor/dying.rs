@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_lives_or_is_gone_is_not_dying() {
+    fn living_and_ended_processes_are_not_dying() {
         let mut dying = Dying::default();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id() as i32;

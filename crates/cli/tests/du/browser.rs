@@ -258,7 +258,7 @@ fn windows_say_all_about_an_entry() {
 
 /// Uses the lowest limit that memfold accepts, plus room for the tree.
 #[test]
-fn what_does_not_fit_when_it_is_read_again_leaves_what_was_shown() {
+fn a_refresh_that_does_not_fit_leaves_the_tree_as_shown() {
     let (_scratch, root) = scratch();
     let refused = Command::new(MEMFOLD)
         .args(["du", "--ignore-config", "--json", "--limit", "1"])

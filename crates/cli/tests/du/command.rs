@@ -39,7 +39,7 @@ fn apparent(path: &Path) -> u64 {
 }
 
 #[test]
-fn summaries_say_what_du_says() {
+fn summaries_equal_those_of_du() {
     let scratch = tempfile::tempdir().unwrap();
     make(scratch.path());
     let path = text(scratch.path());
@@ -229,7 +229,7 @@ fn a_file_is_among_the_largest_once() {
 }
 
 #[test]
-fn the_version_is_said_as_ncdu_does() {
+fn the_version_is_printed_as_by_ncdu() {
     for option in ["-v", "-V", "--version"] {
         let output = du(&[option]);
         let said = String::from_utf8(output.stdout).unwrap();
@@ -265,7 +265,7 @@ fn a_configuration_file_is_heeded() {
         assert!(lines(&["--no-si"]).starts_with("    293KiB  "), "{}", lines(&["--no-si"]));
         assert!(!lines(&["--ignore-config"]).contains("kB"));
     }
-    // The option -c alone compresses nothing, and is no error.
+    // The option -c alone compresses nothing, and is not an error.
     configure("-c");
     assert!(run("HOME", &home, &top).status.success());
 
@@ -364,7 +364,7 @@ fn deep_trees_need_few_open_files() {
 }
 
 #[test]
-fn files_of_several_file_systems_are_told_apart() {
+fn files_of_several_file_systems_are_distinguished() {
     let scratch = tempfile::tempdir().unwrap();
     let export = scratch.path().join("x.json");
     let file = r#""asize":5000,"dsize":8192,"ino":7,"hlnkc":true,"nlink":2"#;

@@ -247,7 +247,7 @@ fn names_are_compared_one_by_one() {
 }
 
 #[test]
-fn what_is_excluded_is_what_ncdu_excludes() {
+fn the_same_names_are_excluded_as_in_ncdu() {
     if version().is_empty() {
         eprintln!("skipped, since there is no ncdu");
         return;

@@ -7,7 +7,7 @@ use super::command::{du, json, make, text};
 use super::common;
 
 #[test]
-fn what_is_wrong_is_said_with_what_to_do() {
+fn errors_name_a_remedy() {
     let scratch = tempfile::tempdir().unwrap();
     let path = text(scratch.path());
     let bad = scratch.path().join("bad");
@@ -100,7 +100,7 @@ fn a_file_of_our_own_is_not_read_from_a_pipe() {
 }
 
 #[test]
-fn what_could_not_be_read_is_said_beside_summaries() {
+fn summaries_mark_unreadable_directories() {
     let scratch = tempfile::tempdir().unwrap();
     let export = scratch.path().join("x.json");
     fs::write(

@@ -152,7 +152,7 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
 }
 
 #[test]
-fn what_does_not_compress_takes_no_more_than_plainly() {
+fn incompressible_data_take_no_more_memory_than_in_a_plain_run() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
     let Some(program) = kinds(here.path(), "random", ROUNDS) else { return };
     let program = program.to_str().unwrap();
@@ -165,7 +165,7 @@ fn what_does_not_compress_takes_no_more_than_plainly() {
 /// A part of the pages compresses, in single pages or in runs. The limit is held, and incompressible pages
 /// stay resident.
 #[test]
-fn what_compresses_beside_what_does_not() {
+fn compressible_data_beside_incompressible_data() {
     let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
     let Some(program) = kinds(here.path(), "mixed", ROUNDS) else { return };
     let program = program.to_str().unwrap();

@@ -54,7 +54,7 @@ fn protects() -> bool {
 /// Compressed copies would exist once for each process, and take more memory than the shared pages. Without
 /// memfold the program takes 97 MiB.
 #[test]
-fn what_many_share_stays_shared() {
+fn widely_shared_pages_stay_shared() {
     let _alone = alone();
     for children in ["4", "8"] {
         let Some((peak, said)) = peak_of_sharing("88M", "80", children, "read") else { return };

@@ -218,7 +218,7 @@ func main() {
 ";
 
 #[test]
-fn a_go_program_with_c_is_told_its_limit() {
+fn a_go_program_with_c_gets_its_limit() {
     if !is_there("go", "version") {
         return;
     }

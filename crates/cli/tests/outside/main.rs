@@ -61,7 +61,7 @@ impl Quiet for Command {
 }
 
 #[test]
-fn growth_by_touching_alone_is_held() {
+fn growth_by_touching_alone_stays_below_the_limit() {
     holds(170, &["250"]);
     holds(300, &["400"]);
 }

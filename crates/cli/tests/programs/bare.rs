@@ -67,7 +67,7 @@ fn flags_of_clone_mean_what_they_mean() {
 }
 
 #[test]
-fn a_child_that_nobody_sees_goes_on_whatever_it_does() {
+fn an_unobserved_child_continues_whatever_it_does() {
     let here = tempfile::tempdir().unwrap();
     let Some(program) = program(here.path()) else { return };
     for act in ACTS {
@@ -82,7 +82,7 @@ fn a_child_that_nobody_sees_goes_on_whatever_it_does() {
 }
 
 #[test]
-fn a_child_that_nobody_sees_has_what_was_evicted() {
+fn an_unobserved_child_has_the_evicted_pages() {
     if !crate::common::may_trace_all() {
         eprintln!("skipped: the kernel tells of forks only with CAP_SYS_PTRACE");
         return;
@@ -96,7 +96,7 @@ fn a_child_that_nobody_sees_has_what_was_evicted() {
 }
 
 #[test]
-fn a_child_that_nobody_sees_is_not_taken_for_that_of_a_fork() {
+fn an_unobserved_child_is_not_mistaken_for_that_of_a_fork() {
     if !crate::common::may_trace_all() {
         eprintln!("skipped: the kernel tells of forks only with CAP_SYS_PTRACE");
         return;

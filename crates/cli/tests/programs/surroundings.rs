@@ -130,7 +130,7 @@ fn a_filter_that_ends_processes_ends_none_for_calls_of_memfold() {
 }
 
 #[test]
-fn a_filter_that_nobody_has_read() {
+fn a_filter_that_memfold_has_not_read() {
     let here = tempfile::tempdir().unwrap();
     let Some((filter, program)) = filter(here.path(), &["-static"]) else { return };
     for number in [libc::SYS_mincore, libc::SYS_mount] {
@@ -243,7 +243,7 @@ fn open_directory() -> tempfile::TempDir {
 }
 
 #[test]
-fn what_is_executed_as_another_user_or_in_a_pid_namespace_is_managed() {
+fn programs_of_another_user_or_in_a_pid_namespace_are_managed() {
     let here = open_directory();
     let Some(program) = compile(here.path(), "fill", FILL, &[]) else { return };
     if !crate::common::is_root() || !has("setpriv") || !has("unshare") {
@@ -283,7 +283,7 @@ fn what_is_executed_as_another_user_or_in_a_pid_namespace_is_managed() {
 }
 
 #[test]
-fn what_begins_after_memfold_has_ended_is_managed() {
+fn a_program_that_begins_after_memfold_has_ended_is_managed() {
     let here = tempfile::tempdir().unwrap();
     // Prints its memory before it ends.
     let source = FILL.replace("sleep(atoi(argv[1]));", "system(\"grep RssAnon /proc/$PPID/status\");");

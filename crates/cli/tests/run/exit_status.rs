@@ -90,7 +90,7 @@ fn of_a_command_line_that_is_wrong() {
 }
 
 #[test]
-fn help_and_version_are_no_errors() {
+fn help_and_version_are_not_errors() {
     for words in [&["--help"][..], &["--version"], &["run", "--help"], &["doctor", "--help"]] {
         let mut command = Command::new(MEMFOLD);
         command.args(words);

@@ -14,7 +14,7 @@ fn limit(words: &[&str]) -> Said {
 }
 
 #[test]
-fn it_is_said_raised_and_lowered_and_holds() {
+fn the_limit_is_shown_raised_lowered_and_kept() {
     let here = tempfile::tempdir().unwrap();
     let path = here.path().join("stats.json");
     let program = Program::start("200M", 40, "idle", Some(&path));
@@ -50,7 +50,7 @@ fn it_is_said_raised_and_lowered_and_holds() {
 }
 
 #[test]
-fn what_can_not_be_is_refused() {
+fn impossible_arguments_are_refused() {
     let own = std::process::id().to_string();
     limit(&[&own]).is_refusal(125, &[&own, "does not run under memfold", "memfold run --limit"]);
     limit(&[&own, "300M"]).is_refusal(125, &["does not run under memfold"]);

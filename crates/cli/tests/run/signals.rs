@@ -64,7 +64,7 @@ fn passed_on() {
 }
 
 #[test]
-fn without_a_handler_the_program_dies_and_memfold_says_so() {
+fn memfold_reports_a_program_that_a_signal_killed() {
     let (mut child, mut out) = start("ulimit -c 0; echo ready; exec sleep 60");
     assert_eq!(line(&mut out), "ready\n");
     send(&child, Signal::SIGTERM);
@@ -75,7 +75,7 @@ fn without_a_handler_the_program_dies_and_memfold_says_so() {
 }
 
 #[test]
-fn what_the_program_survives_memfold_survives() {
+fn memfold_survives_signals_that_the_program_survives() {
     let (mut child, mut out) = start(
         "n=0; trap 'n=$((n+1)); echo again' TERM INT; echo ready; while [ $n -lt 3 ]; do sleep 0.05; done; exit 5",
     );

@@ -201,7 +201,7 @@ int main(void) {
 /// In a forked child, the C library clears the values that other threads keep under more than 32 keys, before
 /// any page can be restored. The other data on those pages must survive.
 #[test]
-fn what_lies_beside_the_values_of_many_keys_is_there_after_a_fork() {
+fn data_beside_the_values_of_many_keys_survive_a_fork() {
     let here = tempfile::tempdir().unwrap();
     let source = r#"
 #include <pthread.h>

@@ -45,7 +45,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 fn number(value: &serde_json::Value) -> u64 {
-    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_u64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 const LIMIT: [&str; 2] = ["--limit", "64M"];
@@ -87,7 +87,7 @@ fn is_ended_with(mut table: Table, words: &[&str]) {
 }
 
 #[test]
-fn what_does_not_compress_goes_to_a_file_and_comes_back() {
+fn incompressible_pages_are_spilled_to_a_file_and_restored() {
     let _alone = alone();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &LIMIT, "200", "64") else { return };
@@ -150,7 +150,7 @@ fn sparse_batches_do_not_fill_the_tier() {
 
 /// Of three neighbours, one compresses well and is not spilled, so sequences have gaps in their batches.
 #[test]
-fn sequences_with_gaps_come_back() {
+fn sequences_with_gaps_are_restored() {
     let _alone = alone();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &LIMIT, "250", "64/3") else { return };
@@ -167,7 +167,7 @@ fn sequences_with_gaps_come_back() {
 /// The program locks all memory, so spilled pages must be restored, and the memory is not managed from then
 /// on.
 #[test]
-fn what_was_spilled_is_brought_back_before_the_runtime_stops() {
+fn spilled_pages_are_restored_before_the_runtime_stops() {
     let _alone = alone();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &LIMIT, "100", "64") else { return };
@@ -235,7 +235,7 @@ fn everything_is_spilled_all_the_time() {
 /// When a program begins, it waits for an answer of the supervisor's threads, but must not do so if they
 /// could not be started.
 #[test]
-fn where_no_threads_may_be_started_the_program_runs_without_spilling() {
+fn the_program_runs_without_spilling_if_no_threads_can_be_started() {
     if !common::is_root() {
         return eprintln!("skipped: takes root");
     }

@@ -54,7 +54,7 @@ fn the_program_does_not_start_before_the_supervisor_serves() {
 
 /// The tier is already open when the exec fails.
 #[test]
-fn what_can_not_be_executed_leaves_nothing() {
+fn a_failed_exec_leaves_nothing() {
     let _alone = alone();
     let at = directory();
     let script = at.path().join("script");

@@ -24,7 +24,7 @@ fn lasting(at: &Path) -> Nbdkit {
 }
 
 #[test]
-fn an_nbd_server_that_is_killed_and_comes_back_is_waited_for() {
+fn faults_wait_for_an_nbd_server_that_restarts() {
     let _beside = beside_others();
     let at = directory();
     let mut server = lasting(at.path());
@@ -163,7 +163,7 @@ fn processes_that_are_stopped_hold_up_no_other() {
 }
 
 #[test]
-fn zeros_of_a_server_that_has_forgotten_are_no_data() {
+fn zeros_of_a_server_that_lost_its_data_are_not_data() {
     let _beside = beside_others();
     let at = directory();
     let mut server = Nbdkit::start(at.path(), &["memory", "1G"]);
@@ -308,7 +308,7 @@ fn a_redis_that_evicts_is_refused() {
 
 /// If nobody reads from the terminal, only the messages about a server are delayed.
 #[test]
-fn messages_that_nobody_reads_delay_nothing_else() {
+fn unread_messages_delay_nothing_else() {
     let _beside = beside_others();
     let at = directory();
     let mut server = lasting(at.path());
@@ -350,7 +350,7 @@ fn the_supervisors_end_is_noticed() {
 
 /// Forks, which must be reported, do not each wait for the missing supervisor.
 #[test]
-fn without_a_supervisor_nobody_is_asked() {
+fn requests_do_not_wait_for_a_dead_supervisor() {
     let _alone = alone();
     let at = directory();
     let Some(mut table) = on_file(at.path(), &LIMIT, "120", "64") else { return };

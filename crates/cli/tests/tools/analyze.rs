@@ -127,7 +127,7 @@ fn several_processes_are_analysed_as_one() {
 
 /// As with `ps` and `du`, a missing process does not prevent the others.
 #[test]
-fn those_that_cannot_be_analysed_are_left_out() {
+fn processes_that_cannot_be_analysed_are_left_out() {
     let program = Program::start();
     let pid = program.pid();
     let zombie = Killed(Command::new("true").spawn().unwrap());
@@ -187,7 +187,7 @@ fn those_that_cannot_be_analysed_are_left_out() {
 }
 
 #[test]
-fn compressed_cores_are_told_from_pages() {
+fn compressed_cores_are_distinguished_from_pages() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, begins: &[u8]| {
         let path = directory.path().join(name);
@@ -296,7 +296,7 @@ fn files_of_pages_are_taken_as_they_are() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_said() {
+fn impossible_arguments_are_refused() {
     finish(analyze(&["999999999"])).is_refusal(125, &["there is no process 999999999", "ps -e"]);
     finish(analyze(&["0"])).is_refusal(125, &["not a process ID", "./0"]);
     finish(analyze(&["17", "file"])).is_refusal(125, &["cannot be analysed together"]);
@@ -319,7 +319,7 @@ fn what_cannot_be_looked_at_is_said() {
 }
 
 #[test]
-fn one_that_ends_meanwhile_is_told_of() {
+fn a_process_that_ends_meanwhile_is_reported() {
     let program = Program::start();
     let child = analyze(&["--idle", "30", &program.pid()])
         .stderr(Stdio::piped())

@@ -264,7 +264,7 @@ fn the_table_is_for_people() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_measured() {
+fn mistakes_are_reported_before_anything_is_measured() {
     let here = tempfile::tempdir().unwrap();
     let good = file(here.path(), "good", text(2), 0o644);
     let empty = file(here.path(), "empty", "", 0o644);

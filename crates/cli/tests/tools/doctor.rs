@@ -39,7 +39,7 @@ fn text_and_object_say_the_same() {
 }
 
 #[test]
-fn what_it_says_is_what_run_does() {
+fn doctor_and_run_agree() {
     let found: Value = serde_json::from_str(&finish(doctor(&["--json"])).out).unwrap();
     let run = finish(crate::common::run(&["true"]));
     assert_eq!(run.status == 0, found["works"].as_bool().unwrap(), "{}", run.err);

@@ -141,7 +141,7 @@ fn files_of_every_tool() {
 
 /// nbdkit repeats names that it was given.
 #[test]
-fn what_nbdkit_says() {
+fn messages_of_nbdkit_are_escaped() {
     let at = tempfile::tempdir().unwrap();
     let bin = at.path().join("nbdkit");
     fs::write(&bin, "#!/bin/sh\nprintf 'nbdkit: %b: odd gnp\\n' '\\033[2J\\0377' >&2\nexit 3\n").unwrap();

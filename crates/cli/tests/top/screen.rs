@@ -36,7 +36,7 @@ fn bytes(cell: &str) -> f64 {
 }
 
 #[test]
-fn a_busy_program_is_seen_in_every_way() {
+fn a_busy_program_is_shown_in_every_way() {
     let here = tempfile::tempdir().unwrap();
     let path = here.path().join("stats.json");
     let program = Program::start("24M", 40, "busy", Some(&path));
@@ -238,7 +238,7 @@ fn a_tree_that_ends_leaves_its_last_numbers() {
 }
 
 #[test]
-fn who_may_not_look_is_told_so() {
+fn other_users_are_told_that_trees_are_hidden() {
     let here = tempfile::tempdir_in("/tmp").unwrap();
     let program = Program::start("200M", 1, "idle", None);
     let supervisor = program.supervisor();

@@ -11,7 +11,7 @@ use super::program::{Program, gone};
 use super::{MIB, exposition, top};
 
 #[test]
-fn what_can_not_be_is_refused() {
+fn impossible_arguments_are_refused() {
     let own = std::process::id().to_string();
     top(&["--json", &own]).is_refusal(125, &["does not run under memfold"]);
     top(&["--json", &gone()]).is_refusal(125, &["there is no process"]);
@@ -25,7 +25,7 @@ fn what_can_not_be_is_refused() {
 }
 
 #[test]
-fn nobody_reads_the_stream_any_more() {
+fn the_reader_of_the_stream_has_gone() {
     let mut child = Command::new(MEMFOLD)
         .args(["top", "--json", "--interval", "0.1"])
         .stdout(Stdio::piped())

@@ -23,7 +23,7 @@ pub fn cover(matrix: &Matrix, best: &[Vec<u32>], from: &[String], count: usize) 
             .rows
             .iter()
             .position(|row| row.name == *name)
-            .unwrap_or_else(|| refuse(&format!("{name} is no candidate")))
+            .unwrap_or_else(|| refuse(&format!("{name} is not a candidate")))
     };
     let given: Vec<usize> = from.iter().map(row).collect();
     for step in 0..given.len() + count {

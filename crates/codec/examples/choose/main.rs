@@ -89,7 +89,7 @@ fn options() -> Options {
             "--greedy" => options.greedy = number(),
             "--from" => options.from = list(&value),
             "--auto" => options.autos = list(&value),
-            _ => refuse(&format!("{argument} is no option")),
+            _ => refuse(&format!("{argument} is not an option")),
         }
     }
     if options.files.is_empty() {

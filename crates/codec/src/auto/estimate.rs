@@ -1,24 +1,24 @@
-//! What can be learned of a block before any candidate is tried.
+//! What can be learned about a block before any candidate is tried.
 //!
-//! [`look`] examines a kilobyte of it, in pieces spread over the block: how many bytes are zero; how often a
-//! byte equals the one 1, 2, 4, or 8 bytes before; and if all of that is rare, whether words repeat at any
-//! distance. The result is a **class** of blocks; noise is one of them. The results of each list entry are
-//! recorded by class.
+//! [`look`] examines a kilobyte of it, in pieces spread over the block. It counts the bytes that are zero,
+//! that have the highest bit set, and that equal the byte 1, 2, 4, or 8 bytes before them. If zero and equal
+//! bytes are rare, it also looks for words that repeat at any distance. The result is a **class** of blocks;
+//! noise is one of them. The state records the results of each candidate by class.
 //!
 //! [`Residuals`] goes further: for each transform in the list it computes the differences of some runs of
-//! words, and returns the number of bytes that they would take if the bytes of each rank were coded
-//! separately, without prior knowledge of frequencies: the logarithm of `n! / (c1! c2! ...)` for `n` bytes
-//! with counts `c1`, `c2` and so on.
+//! words, and estimates their compressed size. The estimate assumes that the bytes of each rank are coded
+//! separately, without prior knowledge of frequencies: `n` bytes with counts `c1`, `c2` and so on take as
+//! many bits as the logarithm of `n! / (c1! c2! ...)`.
 
 use crate::Chain;
 use crate::cpu::either;
 use crate::pipeline::Element;
 use crate::steps::transforms::difference::Word;
 
-/// How many classes there are.
+/// The number of classes.
 pub(super) const CLASSES: usize = 96;
 
-/// The class of blocks that are too short to be told apart.
+/// The class of blocks that are too short to be classified.
 const SHORT: usize = CLASSES - 1;
 
 /// The class of blocks in which nothing repeats.
@@ -28,8 +28,8 @@ pub(super) const NOISE: usize = CLASSES - 2;
 const PIECES: usize = 16;
 const PIECE: usize = 64;
 
-/// The most equal bytes, in four times 1024 comparisons, that count as noise: the mean is 16, and five
-/// standard deviations above it is 36.
+/// The most zero and equal bytes, in five times 1024 comparisons, that count as noise. For random bytes the
+/// mean is 20, and 36 is three and a half standard deviations above it.
 const CHANCE: u32 = 36;
 
 /// The class of a block.
@@ -81,8 +81,8 @@ fn look_each(block: &[u8]) -> usize {
         384..=639 => 4,
         _ => 5,
     };
-    // The longest of the equally good lags: a byte that equals the previous one also equals the one before
-    // that.
+    // The longest of the lags that are about equally good: bytes that repeat at one lag also repeat at its
+    // multiples.
     let (mut lag, mut most) = (0, 0);
     for (i, &count) in equal.iter().enumerate() {
         if count > 0 && count + count / 8 >= most {
@@ -98,8 +98,8 @@ fn look_each(block: &[u8]) -> usize {
     zeros * 12 + lag * 3 + strength + text * 72
 }
 
-/// Whether any of a few sampled words occurs elsewhere in the block, at any distance; in large blocks, four
-/// kilobytes are examined. In noise this happens by chance in one of 250,000 blocks.
+/// Whether any of a few sampled words occurs elsewhere in the block, at any distance. Of large blocks, four
+/// kilobytes are examined. In noise this happens by chance in about one of 500,000 blocks.
 #[inline(always)]
 fn repeats(block: &[u8]) -> bool {
     const VIEW: usize = 4096;
@@ -107,7 +107,7 @@ fn repeats(block: &[u8]) -> bool {
     let view = &block[from..][..block.len().min(VIEW)];
     [4, 7].into_iter().any(|eighth| {
         let word = &view[view.len() * eighth / 8..][..4];
-        // Counted lane by lane, so that the compiler vectorises the loop; a lane counts to at most 64.
+        // Counting lane by lane lets the compiler vectorise the loop. A lane counts to at most 64.
         let mut counts = [0_u8; PIECE];
         let mut rest = view;
         while let Some(piece) = rest.first_chunk::<{ PIECE + 3 }>() {
@@ -124,8 +124,8 @@ fn repeats(block: &[u8]) -> bool {
     })
 }
 
-/// The transforms before the coder of a chain: a difference of one order, and the number of ranks of the
-/// resulting bytes.
+/// The transforms before the coder of a chain: the kind and order of differences, and the bytes of a word,
+/// which is the number of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Key(u8);
 
@@ -168,14 +168,14 @@ impl Key {
     }
 }
 
-/// Runs of words that are sampled, and bytes of one.
+/// The number of sampled runs of words, and the bytes of one.
 const RUNS: usize = 4;
 const RUN: usize = 256;
 
 /// Bytes of a sample.
 const SAMPLE: usize = RUNS * RUN;
 
-/// Logarithms to the base of 2, in 256ths.
+/// Logarithms to base 2, in 256ths.
 static LOGARITHMS: [u16; SAMPLE + 1] = {
     let mut all = [0; SAMPLE + 1];
     let mut n = 2;
@@ -199,7 +199,7 @@ static LOGARITHMS: [u16; SAMPLE + 1] = {
     all
 };
 
-/// Estimates for the transforms of a list.
+/// Estimates of a block's residuals for the transforms of a list.
 pub(super) struct Residuals<'a> {
     block: &'a [u8],
     counts: [[u16; 256]; 8],
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn logarithms_are_right() {
+    fn logarithms_are_correct() {
         for (n, &bits) in LOGARITHMS.iter().enumerate().skip(1) {
             let wanted = (n as f64).log2() * 256.0;
             assert!((f64::from(bits) - wanted).abs() <= 1.0, "{n}: {bits}, not {wanted}");
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_told_from_all_else() {
+    fn noise_is_distinguished_from_other_data() {
         assert_eq!(look(&noise(4096)), NOISE);
         assert_eq!(look(&noise(4096)[..2000]), NOISE);
         let text: Vec<u8> = b"what is frequent in a text ".iter().copied().cycle().take(4096).collect();
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn estimates_are_near_to_entropy() {
+    fn estimates_are_close_to_entropy() {
         let block = noise(4096);
         let mut residuals = Residuals::new(&block).unwrap();
         let whole = residuals.estimate(Key::new(0, 0, 0));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_say_what_stands_before_the_coder() {
+    fn keys_name_the_transforms_before_the_coder() {
         let key = |name: &str| Key::of(name.parse().unwrap());
         assert_eq!(key("delta:8x6+shuffle:8+zstd:1"), Key::new(1, 3, 6));
         assert_eq!(key("xor:4x1+bitshuffle:4+lz4"), Key::new(2, 2, 1));

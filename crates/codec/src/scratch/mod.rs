@@ -325,7 +325,7 @@ mod tests {
 
     #[test]
     #[should_panic = "smaller than the codec needs"]
-    fn too_little_memory_is_no_silent_failure() {
+    fn too_little_memory_panics() {
         let mut memory = Aligned([0; 256]);
         Scratch::new(&mut memory.0[..64]).take(65);
     }

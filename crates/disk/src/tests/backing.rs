@@ -83,7 +83,7 @@ fn a_full_backing_device_is_a_full_device() {
 }
 
 #[test]
-fn what_does_not_compress_goes_there_when_it_is_cold() {
+fn cold_incompressible_blocks_go_to_the_backing_device() {
     let place = tempfile::tempdir().unwrap();
     let options = backed(place.path(), None, 1 << 30);
     let (disk, keeper) = kept(Disk::new(options).unwrap());
@@ -145,7 +145,7 @@ fn a_backing_device_that_lies_or_is_gone_is_an_error_and_never_data() {
 }
 
 #[test]
-fn only_what_is_nobodys_is_taken() {
+fn a_backing_file_must_not_exist_yet() {
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("a letter");
     fs::write(&path, "dear").unwrap();

@@ -7,7 +7,7 @@ struct Model {
     disk: Disk,
     bytes: Vec<u8>,
     random: Random,
-    /// With a backing device.
+    /// The directory of the backing file, if there is one.
     _place: Option<tempfile::TempDir>,
 }
 
@@ -51,7 +51,7 @@ impl Model {
                 for page in bytes.chunks_mut(PAGE) {
                     let from = self.random.below((self.bytes.len() / PAGE) as u64) as usize * PAGE;
                     match self.bytes.get(from..from + page.len()) {
-                        // Content that another page has, too.
+                        // The content of another page, so that pages can be shared.
                         Some(there) if self.random.below(4) == 0 => page.copy_from_slice(there),
                         _ => self.random.fill(page),
                     }
@@ -159,21 +159,21 @@ fn play(size: usize, seed: u64, block_pages: usize, resident: u64, more: More, s
 }
 
 #[test]
-fn a_device_is_an_array() {
+fn a_device_behaves_like_an_array() {
     for seed in 0..6 {
         play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, More::Nothing, 3000);
     }
 }
 
 #[test]
-fn a_device_that_shares_pages_is_an_array() {
+fn a_device_that_shares_pages_behaves_like_an_array() {
     for seed in 0..3 {
         play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, More::Shared, 3000);
     }
 }
 
 #[test]
-fn a_device_with_a_backing_device_is_an_array() {
+fn a_device_with_a_backing_device_behaves_like_an_array() {
     for seed in 0..3 {
         play(700 * PAGE, seed, [2, 4, 8][seed as usize % 3], 1 << 20, More::Backed, 3000);
     }
@@ -191,7 +191,7 @@ fn the_largest_device_works_at_its_ends() {
     let disk = Disk::new(options(size)).unwrap();
     let mut random = Random(1);
     let mut written = Vec::new();
-    // Pages whose numbers agree in the bits that the store keeps of them.
+    // Pages whose numbers agree in the bits that the store keeps.
     let near = |exponent: u32| (0..7).map(move |i| (i << exponent) + 4096);
     for offset in near(60).chain(near(52).skip(1)).chain([1 << 40, size - 10_000]) {
         let mut bytes = vec![0; 9000];

@@ -99,7 +99,7 @@ fn trimmed_memory_is_given_back_within_a_second() {
 }
 
 #[test]
-fn what_was_worked_in_is_given_back_when_nothing_happens() {
+fn an_idle_device_gives_working_memory_back() {
     let mut options = options(1 << 30);
     // This codec needs more working memory than others.
     options.fast = memfold_codec::codec("zstd:3").unwrap();
@@ -143,7 +143,7 @@ fn the_index_takes_less_than_eight_bytes_for_a_page() {
 }
 
 #[test]
-fn what_is_cold_is_made_dense_and_what_is_read_again_is_kept_as_it_is() {
+fn cold_pages_become_dense_and_pages_read_again_stay_as_they_are() {
     let (disk, _keeper) = kept(Disk::new(options(1 << 30)).unwrap());
     let mut random = Random(5);
     for page in 0..4000 {
@@ -208,7 +208,7 @@ fn copies_are_kept_once_also_of_what_is_cold() {
 }
 
 #[test]
-fn blocks_that_are_wanted_twice_come_back_and_a_scan_brings_none() {
+fn blocks_that_are_read_twice_are_promoted_and_a_scan_promotes_none() {
     let disk = Disk::new(options(1 << 30)).unwrap();
     let mut random = Random(6);
     let pages: Vec<_> = (0..400).map(|_| text(&mut random)).collect();
@@ -294,7 +294,7 @@ fn at_the_limit_what_is_dense_can_be_written_again_and_parts_can_be_trimmed() {
 }
 
 #[test]
-fn who_reads_does_not_make_refused_writes_search_again() {
+fn reads_do_not_make_refused_writes_search_again() {
     let mut options = options(1 << 30);
     options.limit = 24 << 20;
     let disk = Disk::new(options).unwrap();
@@ -327,7 +327,7 @@ fn pages_that_are_resident_are_given_back_with_a_trim() {
 
 /// When the write-back of a file system fails, only the kernel's log reports it.
 #[test]
-fn a_device_that_is_full_says_so_once() {
+fn a_full_device_reports_it_once() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut options = options(1 << 30);
     options.limit = 24 << 20;
@@ -357,7 +357,7 @@ fn a_device_that_is_full_says_so_once() {
 
 /// The device is reported as nearly full while the user can still do something about it.
 #[test]
-fn a_device_that_is_nearly_full_says_so_once() {
+fn a_nearly_full_device_reports_it_once() {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut options = options(1 << 30);
     options.limit = 24 << 20;

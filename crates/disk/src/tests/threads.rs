@@ -10,7 +10,7 @@ use crate::{Disk, PAGE};
 /// Each thread has its own bytes, interleaved with those of the others: parts of the same pages, pages of the
 /// same blocks.
 #[test]
-fn nobody_loses_what_he_wrote_beside_others() {
+fn threads_keep_the_bytes_that_they_write_side_by_side() {
     const THREADS: u64 = 4;
     const PAGES: u64 = 640;
     for part in [PAGE, PAGE / THREADS as usize] {
@@ -146,7 +146,7 @@ fn parts_of_few_pages_are_not_lost_while_their_blocks_come_and_go() {
 }
 
 #[test]
-fn extents_are_right_where_leaves_come_and_go() {
+fn extents_are_correct_while_leaves_are_made_and_freed() {
     let disk = Disk::new(options(1 << 30)).unwrap();
     let page = [7; PAGE];
     let mut last = page;

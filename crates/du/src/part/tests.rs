@@ -62,7 +62,7 @@ fn bytes(entries: &[Entry<'_>]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_entries_are_read() {
     let entries = entries();
     for count in 0..=entries.len() {
         let bytes = bytes(&entries[..count]);

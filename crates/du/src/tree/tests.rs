@@ -230,7 +230,7 @@ fn sums_are_those_of_a_model() {
 }
 
 #[test]
-fn what_is_removed_is_counted_no_more() {
+fn removed_entries_no_longer_count() {
     for seed in 1..40 {
         let mut random = Random(seed);
         let mut model = made(&mut random, 4, 12, &[3, 5]);
@@ -334,7 +334,7 @@ fn wide_directories_are_in_order_and_mostly_in_the_heap() {
 }
 
 #[test]
-fn what_was_put_in_is_taken_out_of_the_heap() {
+fn removed_entries_leave_no_nodes_in_the_heap() {
     let heap = heap(false);
     let session = heap.session().unwrap();
     let mut random = Random(77);

@@ -114,7 +114,7 @@ fn start(part: &str) -> Terminal {
 }
 
 #[test]
-fn what_takes_long_can_be_stopped() {
+fn long_actions_can_be_stopped() {
     let mut terminal = start("pretend");
     // Each failure asks a question, until the user chooses to ignore all.
     terminal.has("/directory");
@@ -178,7 +178,7 @@ fn a_scan_can_sleep() {
 }
 
 #[test]
-fn what_a_panic_says_is_to_be_seen() {
+fn the_message_of_a_panic_is_visible() {
     let mut terminal = start("panic");
     assert!(!terminal.end().success());
     assert!(terminal.is_as_before());

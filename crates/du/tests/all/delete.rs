@@ -171,7 +171,7 @@ fn paths_may_be_longer_than_the_system_takes() {
 }
 
 #[test]
-fn what_was_deleted_before_it_stopped_is_told() {
+fn deletions_before_a_stop_are_reported() {
     let scratch = tempfile::tempdir().unwrap();
     make(scratch.path());
     let options = scan::Options { extended: true, ..options() };
@@ -260,7 +260,7 @@ fn another_root_is_neither_deleted_from_nor_read_again() {
 }
 
 #[test]
-fn what_could_not_be_read_again_is_named() {
+fn a_directory_that_could_not_be_read_again_is_named() {
     let scratch = tempfile::tempdir().unwrap();
     make(scratch.path());
     scanned(scratch.path(), |tree| {
@@ -373,7 +373,7 @@ fn of_links_that_were_followed_only_the_links_go() {
 
 /// Names in a directory that can be read, but not searched.
 #[test]
-fn what_could_not_be_looked_at_is_said_to_be_so() {
+fn entries_that_could_not_be_examined_are_marked() {
     let scratch = tempfile::tempdir().unwrap();
     let at = scratch.path();
     make(at);

@@ -188,7 +188,7 @@ fn golden_files_are_read_as_they_were() {
 /// older versions must be able to read it, or it needs a new version number; and new files become golden in
 /// addition to the existing ones.
 #[test]
-fn what_is_written_is_as_it_was() {
+fn the_written_format_has_not_changed() {
     let mut bytes = Vec::new();
     with_small(|tree| {
         assert_eq!(text(tree), fs::read_to_string(golden("small.txt")).unwrap());
@@ -248,7 +248,7 @@ fn comes_back(exports: &[String]) {
 }
 
 #[test]
-fn names_of_every_length_come_back() {
+fn names_of_every_length_are_read_back() {
     let around = |len: usize| [len - 1, len, len + 1];
     let longest = memfold_du::part::LONGEST_NAME;
     let lengths = [1, 2]
@@ -275,7 +275,7 @@ fn names_of_every_length_come_back() {
 }
 
 #[test]
-fn the_longest_parts_come_back() {
+fn the_longest_parts_are_read_back() {
     let longest = memfold_du::part::LONGEST_NAME;
     // No name shares a prefix with the one before.
     let name = |number: usize| format!("{}{}", char::from(b'0' + number as u8 % 74), "n".repeat(longest - 1));
@@ -287,7 +287,7 @@ fn the_longest_parts_come_back() {
 }
 
 #[test]
-fn numbers_at_their_bounds_come_back() {
+fn numbers_at_their_bounds_are_read_back() {
     let bounds =
         [0, 1, 127, 128, 255, 256, (1 << 31) - 1, 1 << 31, u64::from(u32::MAX), 1 << 32, i64::MAX as u64];
     let times = bounds.into_iter().chain([1 << 63, u64::MAX]);
@@ -315,7 +315,7 @@ fn numbers_at_their_bounds_come_back() {
 }
 
 #[test]
-fn deep_and_wide_trees_come_back() {
+fn deep_and_wide_trees_are_read_back() {
     let deep = |levels: usize| {
         format!(
             "[1,2,{{}},[{{\"name\":\"/\"}}{}{}]]",
@@ -333,7 +333,7 @@ fn deep_and_wide_trees_come_back() {
 
 /// Once, a head of more than a mebibyte could be written, but not read.
 #[test]
-fn the_longest_path_and_most_file_systems_come_back() {
+fn the_longest_path_and_most_file_systems_are_read_back() {
     let path = |len: usize| format!("/{}", "p".repeat(len - 1));
     for len in [1, 2, LONGEST_PATH - 1, LONGEST_PATH] {
         let export = format!("[1,2,{{}},[{{\"name\":\"{}\"}},{{\"name\":\"f\"}}]]", path(len));

@@ -74,7 +74,7 @@ fn kind(tree: &Tree<'_>, number: u32, name: &str) -> Kind {
 }
 
 fn row(tree: &Tree<'_>, number: u32, name: &str) -> Row {
-    let Kind::Directory(number) = kind(tree, number, name) else { panic!("{name} is no directory") };
+    let Kind::Directory(number) = kind(tree, number, name) else { panic!("{name} is not a directory") };
     tree.row(number).unwrap()
 }
 
@@ -297,7 +297,7 @@ fn many_names_of_one_file_take_no_longer_than_many_files() {
 }
 
 #[test]
-fn what_may_not_be_read_is_said() {
+fn unreadable_directories_are_reported() {
     let directory = tempfile::tempdir().unwrap();
     make_mixed(directory.path());
     let closed = directory.path().join("d");

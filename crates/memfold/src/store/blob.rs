@@ -213,7 +213,7 @@ mod tests {
         let words = [AtomicU64::new(0), AtomicU64::new(0)];
         // SAFETY: the words belong to this function.
         unsafe {
-            assert_eq!(Header::read(&words), None, "zeros are no header");
+            assert_eq!(Header::read(&words), None, "zeros are not a header");
             header.write(&words);
             assert_eq!(Header::read(&words), Some(header));
             for bit in 0..128 {

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_proof() {
+    fn nonsense_proves_nothing() {
         assert_eq!(judge(&[]), None);
         assert_eq!(judge(&[step(0x20, 0, 0, 0)]), None);
         assert_eq!(judge(&[step(0x05, 0, 0, u32::MAX)]), None);

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_asked_for_is_given_back() {
+    fn unused_addresses_are_given_back() {
         let arena = Arena::new();
         let first = arena.reserve(3 * STEP, PAGE).unwrap();
         let end = first as usize + FIRST_PIECE;

@@ -1,5 +1,5 @@
-//! A lock for the runtime's own threads: spins a little, then sleeps on a futex. It never calls the host's
-//! threading library.
+//! A lock for the runtime's own threads: spins a little, then sleeps on a futex. It never calls the C
+//! library.
 //!
 //! **Order.** A thread that holds one of these may take only those after it:
 //!

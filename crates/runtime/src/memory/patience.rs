@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_stopped_process_missed_does_not_count() {
+    fn time_while_the_process_is_stopped_does_not_count() {
         const TURN: u64 = 20_000_000;
         let mut patience = Patience { left: 1_000_000_000, waited: 0, looked: 5 };
         let mut now = 5;

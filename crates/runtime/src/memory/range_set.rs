@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn more_ranges_than_there_is_room_for_are_told() {
+    fn too_many_ranges_are_reported() {
         let set = RangeSet::new();
         let ranges: Vec<usize> = (0..RANGES + 1).map(|i| i * 10).collect();
         for start in &ranges {

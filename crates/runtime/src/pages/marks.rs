@@ -107,7 +107,7 @@ mod tests {
 
     /// The marks of a new block: memory of zeros.
     fn none() -> Marks {
-        // SAFETY: all zeros are no marks.
+        // SAFETY: all zeros mean no marks.
         unsafe { core::mem::zeroed() }
     }
 

@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_child_of_a_bare_clone_is_told_apart() {
+    fn a_child_of_a_bare_clone_is_recognised() {
         const SIGCHLD: usize = 17;
         #[cfg(target_arch = "x86_64")]
         const WAIT4: usize = 61;

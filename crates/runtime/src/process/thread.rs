@@ -1,6 +1,6 @@
-//! Threads of the runtime. A raw `clone` makes them, so that the host's threading library does not know them.
+//! Threads of the runtime. A raw `clone` makes them, so that the C library of the program does not know them.
 //! They have a thread control block of their own (compilers read the stack protector's canary from it), block
-//! all signals and use no memory of the host's.
+//! all signals and use no memory of the program.
 
 use core::arch::asm;
 use core::sync::atomic::Ordering::*;

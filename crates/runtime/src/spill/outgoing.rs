@@ -160,7 +160,7 @@ mod tests {
     use crate::spill::out::ROUNDS;
 
     #[test]
-    fn what_is_large_follows_from_what_is_found() {
+    fn the_size_threshold_follows_from_the_pages_found() {
         let mut out = Outgoing::new();
         let rounds = (1..=ROUNDS).find(|_| out.end_round(1 << 20));
         assert!(rounds.is_some() && out.least == 0);

@@ -3,18 +3,18 @@
 //! ```text
 //!   old batch   │ a │ . │ . │ b │ . │      . is not needed: its page was restored, or is gone
 //!                 │           │
-//!   new batch   │ a │ b │ blocks that the hand finds ──
+//!   new batch   │ a │ b │ pages that gather.rs adds ──
 //! ```
 //!
-//! This works as a log-structured file system cleans its segments (Rosenblum and Ousterhout 1992, section 3).
-//! A batch itself says to which pages its blocks belong, so nothing but the page table must be kept for it.
+//! This works like the cleaning of segments in a log-structured file system (Rosenblum and Ousterhout 1992,
+//! section 3). A batch names the pages of its blocks, so memory holds nothing for this but the page table.
 //! Blocks are opened and sealed again, but not decompressed.
 //!
 //! Invariants:
 //! - An old batch is held from before it is read until its blocks are in place in the new one: no other batch
 //!   can take its place in the table meanwhile.
-//! - An entry changes from one place to another only under the order lock: a thread that holds the lock finds
-//!   a spilled page where it was.
+//! - An entry changes from one place on the tier to another only under the order lock: while a thread holds
+//!   that lock, spilled pages stay where they are.
 
 use super::batches::Held;
 use super::batches::SpillLocation;
@@ -32,14 +32,14 @@ use memfold_shared::page;
 use memfold_shared::spill::{self as area, Area, For, POSTS, answer, kind, scarce};
 use memfold_spill::{Batch, blocks};
 
-/// Unneeded blocks on the tier may outnumber needed ones by this many. Where room is scarce, only a fraction
-/// of the allowed number may be unneeded.
+/// Unneeded blocks on the tier may outnumber needed ones by this many. If room there is scarce, only a
+/// fraction of that number of unneeded blocks is allowed.
 const SPARE: u64 = 1024;
 /// Number of batches among which the sparsest is chosen.
 const LOOKS: u32 = 1024;
 
 impl Spill {
-    /// Releases a batch that was held. `is_done` says that all blocks that could be moved out of it were
+    /// Releases a batch that was held. `is_done`: whether every block that could be moved out of it was
     /// moved.
     pub(super) fn leave_sparse(&self, batch: u32, is_done: bool) {
         if is_done {
@@ -50,7 +50,7 @@ impl Spill {
 }
 
 impl Runtime {
-    /// Requests a sparse batch, if too many blocks on the tier are not needed. Returns whether it did.
+    /// Requests a sparse batch from the tier, if too many blocks there are unneeded. Returns whether it did.
     pub(super) fn ask_for_sparse(&self, area: &'static Area, sparse: &mut Sparse) -> bool {
         if sparse.is_reading() || !self.spill.is_open() {
             return false;
@@ -82,8 +82,8 @@ impl Runtime {
         true
     }
 
-    /// Moves the needed blocks of a batch that was read to an empty one that is being filled. Returns how
-    /// many there are, and, if there are any, the old batch, which stays held.
+    /// Moves the needed blocks of the batch that was read into `to`, which is empty. Returns their number
+    /// and, unless it is zero, the old batch, which stays held.
     pub(super) fn move_sparse(
         &self,
         area: &'static Area,
@@ -98,7 +98,7 @@ impl Runtime {
         let what = if is_answered { area.posts[post % POSTS].answer.load(Relaxed) } else { answer::AWAY };
         let mut count = 0;
         if what == answer::DONE {
-            // SAFETY: the request slot's buffer, within the mapping, and as large. Other processes of the
+            // SAFETY: the buffer of the request slot is mapped, and at least as long. Other processes of the
             // tree could write there: any bytes are valid.
             let read = unsafe { core::slice::from_raw_parts(area.buffer(post), bytes) };
             count = self.move_blocks(batch, read, to, items, worker);
@@ -107,21 +107,21 @@ impl Runtime {
         if count > 0 {
             return (count, Some(batch.index));
         }
-        // The batch may be tried again if the tier did not answer, if the answer was taken away, or if a fork
-        // is under way.
+        // The batch may be tried again if the tier did not answer, if the request slot was taken away, or if
+        // a fork is under way.
         let again = !is_own || what == answer::AWAY || self.forks.pause.load(Relaxed) != 0;
         self.spill.leave_sparse(batch.index, !again);
         (0, None)
     }
 
-    /// A batch with blocks from another one is on the tier: the entries that are unchanged now name it.
+    /// Called when a batch with moved blocks is on the tier: makes unchanged entries refer to it.
     pub(super) fn place_moved(&self, batch: u32, items: &[Item]) {
         let is_moved = |item: &&Item| matches!(State::from_bits(item.was), State::Spilled(_));
         if !items.iter().any(|item| is_moved(&item)) {
             return;
         }
-        // Handlers read messages while they wait for this lock. This thread does not: no code would serve the
-        // faults here.
+        // Unlike a handler, this thread must not read messages while it waits for the lock: it has no code
+        // that serves faults.
         let order = self.pages.order.lock();
         if order.forking {
             return;
@@ -159,8 +159,7 @@ impl Runtime {
             let Ok((block, _)) = sealer.open_first(batch.number, place.offset, sealed) else { break };
             let spot = SpillLocation { batch: batch.index, offset: place.offset, len: place.len };
             let page = block.owner;
-            // A page that the program has moved has another address by now, and its block stays where it is,
-            // too.
+            // If the program has moved the page to another address, its block stays where it is, too.
             let entry =
                 (page < (END / PAGE) as u64).then(|| self.pages.table.entry(page as usize * PAGE)).flatten();
             if entry.is_none_or(|entry| entry.load() != State::Spilled(spot)) {

@@ -57,7 +57,7 @@ pub const SMALLEST_LIMIT: u64 = 8 << 20;
 /// More than any machine has; sums with it do not overflow.
 pub const LARGEST_LIMIT: u64 = 1 << 60;
 
-/// What to do when the data does not compress enough to hold the limit.
+/// What to do when the data do not compress enough to keep the limit.
 pub mod on_full {
     /// Report it and let the process grow.
     pub const GROW: u32 = 0;
@@ -67,7 +67,7 @@ pub mod on_full {
 
 /// Bits of [`Shared::flags`].
 pub mod flags {
-    /// Evict all the time, whatever the limit: finds bugs in tests.
+    /// Evict all the time, whatever the limit, so that tests find bugs.
     pub const PARANOID: u32 = 1;
     /// A report is wanted: processes write to the [trace buffer](crate::trail).
     pub const REPORT: u32 = 2;
@@ -98,20 +98,20 @@ pub struct Shared {
     pub pressure: AtomicU32,
     /// The store requests its next chunk when the last is this full, in 1/64 (56 is CRAMES's 7/8).
     pub fill_ratio: AtomicU32,
-    /// Memory is evicted although there is room, as long as a thread waits no more than this share of the
-    /// time, in millionths; 0: it is not. See `watch/proactive.rs`.
+    /// Proactive eviction: the share of time, in millionths, that threads may wait because memory is evicted
+    /// although there is room; 0: there is no proactive eviction. See `watch/proactive.rs`.
     pub stall_ppm: AtomicU32,
-    /// Memory evicted this way is compressed after it was untouched for this long, in ms; 0: as soon as the
-    /// share allows.
+    /// Memory evicted this way is compressed once it has been untouched for this long, in ms; 0: as soon as
+    /// the share allows.
     pub idle_ms: AtomicU32,
     /// Anonymous memory of the supervisor and of unmanaged members, in bytes (supervisor writes).
     pub unmanaged_resident: AtomicU64,
     /// A correction to the sum of all resident gauges: pages shared by fork are counted in each process
     /// (supervisor writes).
     pub resident_correction: AtomicI64,
-    /// Changes to pages that were shared after forks that the correction does not include yet, in bytes:
-    /// copies that threads were allowed to make, which make no process larger, and pages that one process has
-    /// freed while others have them. It only grows; `copied_seen` is its value at the last correction.
+    /// Bytes to add to the sum until the next correction: copies of shared pages that threads were allowed to
+    /// make, which make no process larger, and pages that one process has freed while others have them. It
+    /// only grows; `copied_seen` is its value at the last correction.
     pub copied: AtomicU64,
     /// See `copied`.
     pub copied_seen: AtomicU64,
@@ -132,8 +132,8 @@ pub struct Shared {
     pub looked_ns: AtomicU64,
     /// How many times it has looked.
     pub looks: AtomicU32,
-    /// Bytes that processes without a keeper have allocated since the supervisor's last look began, near the
-    /// limit: together they use up the remaining room.
+    /// Bytes that processes without a keeper have allocated near the limit since the supervisor's last look
+    /// began: together they use up the remaining room.
     pub got: AtomicU64,
     /// Memory that ended processes held, in bytes; only grows (supervisor writes).
     pub freed: AtomicU64,
@@ -151,9 +151,9 @@ pub struct Shared {
     pub codec_dense: [AtomicU8; CODEC_NAME_BYTES],
     /// Which instructions codecs use: a `memfold_codec::cpu::Path` as a number, 0 for the fastest available.
     pub cpu_path: AtomicU64,
-    /// How much memory programs are shown that there is: one of [`show`], or a number of bytes.
+    /// The amount of memory that programs are shown: one of [`show`], or a number of bytes.
     pub shown_bytes: AtomicU64,
-    /// Number of the supervisor's seccomp filters, under which it has tried all calls of the runtime: see
+    /// Number of seccomp filters of the supervisor. It has tried all calls of the runtime under them: see
     /// `filters.rs`.
     pub proven_filters: AtomicU32,
     /// Peak of the tree's sum of resident bytes, as seen by the processes.

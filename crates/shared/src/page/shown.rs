@@ -75,7 +75,7 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     #[test]
-    fn what_fits_below_a_limit() {
+    fn the_amount_that_fits_below_a_limit() {
         assert_eq!(fits(100 * MB, 0, 0), 200 * MB);
         assert_eq!(fits(100 * MB, 50 * MB, 25 * MB), 160 * MB);
         // No more than three times, and no less than the limit.
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_free_is_what_the_data_leave() {
+    fn the_data_reduce_the_free_amount() {
         // SAFETY: a page of zeros is a valid page, of a tree without processes.
         let shared: Box<Shared> = unsafe { Box::new_zeroed().assume_init() };
         assert_eq!(shared.shown(), None);

@@ -68,7 +68,7 @@ fn while_it_is_away_nothing_is_written_and_gets_wait() {
 }
 
 #[test]
-fn who_reads_from_it_notices_that_it_is_back() {
+fn a_reader_notices_that_the_tier_is_back() {
     let set = set(Duration::ZERO);
     set.put(1).unwrap();
     set.cause(Some(Trouble::Away("a cable".into())));
@@ -109,7 +109,7 @@ fn a_full_one_takes_more_when_something_was_deleted() {
 }
 
 #[test]
-fn an_unfit_one_is_read_but_not_written_any_more() {
+fn an_unfit_tier_is_read_but_no_longer_written() {
     let set = set(Duration::ZERO);
     set.put(1).unwrap();
     set.cause(Some(Trouble::Unfit("it forgets".into())));

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_between_is_no_gap() {
+    fn freed_blocks_in_between_are_not_gaps() {
         let mut ahead = Ahead::default();
         let asked = (0..25).filter(|step| read(&mut ahead, 1, step * 4000) > 0).count();
         assert!(asked <= 5, "{asked}");

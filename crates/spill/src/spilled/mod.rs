@@ -13,11 +13,12 @@
 //!
 //! Invariants:
 //! - A block is in memory until its batch is acknowledged. Blocks that a tier has refused stay in memory
-//!   until the tier takes them under another number.
-//! - The memory is bounded: beyond a number of batches, no more blocks are accepted. A block longer than a
-//!   batch gets its own batch, and is accepted only when no other such batch is on its way.
+//!   until the tier accepts them in a batch with another number.
+//! - The memory is bounded: if too many batches are unacknowledged, no more blocks are accepted. A block
+//!   longer than a batch gets its own batch, and is accepted only when no other such batch is on its way.
 //! - A block that does not open, or was put for another owner, is never returned as data.
-//! - A forked child has none of the blocks, and takes no lock, which its parent's threads may have held.
+//! - A forked child has none of the blocks. It takes no lock, because a thread of its parent may have held
+//!   the lock at the fork.
 
 mod ahead;
 mod moves;
@@ -41,7 +42,7 @@ const UNACKNOWLEDGED: usize = 4;
 const WAITS: Duration = Duration::from_secs(5);
 /// The interval at which a waiting thread checks.
 const TURN: Duration = Duration::from_millis(200);
-/// The most sparse batches that are emptied for each one that is sent.
+/// Up to this many sparse batches are emptied for each batch that is sent.
 const EMPTIED: usize = 2;
 /// The longest block that is accepted.
 const LONGEST: usize = 64 << 20;
@@ -49,7 +50,8 @@ const LONGEST: usize = 64 << 20;
 const BATCH: usize = 256 << 10;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The error in a forked child.
-const FORKED: &str = "this process was forked from the one that has spilled";
+const FORKED: &str = "the spilled data belong to the process from which this one was forked";
+
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
@@ -90,9 +92,10 @@ impl Spilled {
         Self::new(tier, sealer, BATCH, PATIENCE, told).map_err(cannot)
     }
 
-    /// Starts empty; an error if no more threads can be started. Batches have up to `batch_bytes` bytes.
-    /// `told` is called with each change of the tier's health. It must not put or get anything itself, since
-    /// threads that do so call it. A get waits up to `patience` for an unresponsive tier.
+    /// Starts without blocks; fails if no more threads can be started. Batches have up to `batch_bytes`
+    /// bytes. `told` is called with each change of the tier's health, also by threads that are putting or
+    /// getting a block. So it must not put or get anything itself. A get waits up to `patience` for an
+    /// unresponsive tier.
     pub fn new(
         tier: Box<dyn Tier>,
         sealer: Sealer,
@@ -104,7 +107,7 @@ impl Spilled {
         Ok(Spilled { engine, inner: Arc::default(), ahead: Mutex::default(), sealer, batch_bytes })
     }
 
-    /// Bytes of a batch, except that of a longer block.
+    /// The most bytes of a batch; only a longer block gets a longer batch.
     pub fn batch_bytes(&self) -> usize {
         self.batch_bytes
     }
@@ -133,7 +136,7 @@ impl Spilled {
         self.engine.name()
     }
 
-    /// How much the tier holds, and how much it may.
+    /// How much the tier holds, and how much it may hold.
     pub fn room(&self) -> Room {
         if self.engine.is_forked() {
             return Room::default();
@@ -150,7 +153,7 @@ impl Spilled {
         locked(&self.inner.state).needed_bytes
     }
 
-    /// The memory that this takes: tables, and the largest possible number of batches.
+    /// The memory of the tables, and of as many batches as there can be.
     pub fn memory_bytes(&self) -> u64 {
         if self.engine.is_forked() {
             return 0;
@@ -169,8 +172,8 @@ impl Spilled {
         ((UNACKNOWLEDGED + 2) * batch_bytes) as u64 + Ahead::MEMORY
     }
 
-    /// Takes a block, and returns its number, which is less than 2^32; a block of more than 64 MiB is
-    /// refused. From now on it is in memory or on the tier.
+    /// Accepts a block, and returns its number, which is less than 2^32. A block of more than 64 MiB is
+    /// refused.
     pub fn put(&self, owner: u64, tag: u8, payload: &[u8]) -> Result<u64, Trouble> {
         if payload.len() > LONGEST {
             return Err(Trouble::Full);
@@ -279,7 +282,7 @@ impl Spilled {
         }
     }
 
-    /// Frees a block. Returns the bytes of its payload, if it existed.
+    /// Frees a block. Returns the size of its payload; `None` if there is no such block.
     pub fn free(&self, number: u64) -> Option<usize> {
         self.not_forked().ok()?;
         let mut state = locked(&self.inner.state);
@@ -291,8 +294,8 @@ impl Spilled {
         Some(entry.len as usize - Self::OVERHEAD)
     }
 
-    /// Deletes everything on the tier; nothing can be read or put any more. For callers that cannot drop this
-    /// before the process ends.
+    /// Deletes everything on the tier; after that, nothing can be read or put. For callers that cannot drop
+    /// this before the process ends.
     pub fn end(&self) {
         if self.engine.is_forked() {
             return;
@@ -313,7 +316,7 @@ impl Spilled {
         self.engine.leave(all, late);
     }
 
-    /// Blocks that a forked child puts would be sealed under numbers that the parent also uses.
+    /// An error in a forked child: it would seal blocks under numbers that its parent also uses.
     fn not_forked(&self) -> Result<(), Trouble> {
         if self.engine.is_forked() { Err(Trouble::Unfit(FORKED.into())) } else { Ok(()) }
     }
@@ -328,8 +331,8 @@ impl Spilled {
         }
     }
 
-    /// Sends the batch that is being filled; waits if too many are on their way. Before a block that is
-    /// longer than a batch, it also waits afterwards, until no other such batch is on its way.
+    /// Sends the batch that is being filled; waits if too many are on their way. If the next block is longer
+    /// than a batch (`is_long`), it then waits until no other such batch is on its way.
     fn send<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -359,7 +362,7 @@ impl Spilled {
             if let Some(why) = self.why_not() {
                 return Err(why);
             }
-            // A tier that hangs is waited for only once.
+            // Only the first threads wait for a tier that hangs; later ones fail at once until it answers.
             state.is_stalled |= left.is_zero();
             if state.is_stalled {
                 return Err(Trouble::Full);

@@ -60,7 +60,7 @@ impl Set {
 /// Random puts, reads and frees by three threads, compared with a map, while the tier is unresponsive or full
 /// from time to time.
 #[test]
-fn every_block_comes_back_whatever_the_tier_does() {
+fn every_block_is_read_back_whatever_the_tier_does() {
     let set = set();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -204,7 +204,7 @@ fn a_batch_that_is_lost_holds_up_no_other() {
 
 /// Threads that wait for the tier at the same time share the next batch, instead of sending one each.
 #[test]
-fn who_has_waited_fills_what_another_has_begun() {
+fn threads_that_waited_fill_the_same_batch() {
     let set = set();
     let held = locked(&set.batches);
     std::thread::scope(|scope| {
@@ -221,7 +221,7 @@ fn who_has_waited_fills_what_another_has_begun() {
 }
 
 #[test]
-fn what_is_left_is_told() {
+fn remaining_batches_are_reported() {
     let (tier, told) = (Made::default(), Arc::new(Mutex::new(Vec::new())));
     let (trouble, tell) = (tier.trouble.clone(), told.clone());
     let heed = move |health: &Health| locked(&tell).push(health.clone());
@@ -235,7 +235,7 @@ fn what_is_left_is_told() {
 }
 
 #[test]
-fn what_was_refused_stays_and_goes_on_its_way_again() {
+fn refused_batches_stay_and_are_sent_again() {
     let set = set();
     let mut kept = Vec::new();
     set.cause(Some(Trouble::Full));
@@ -281,7 +281,7 @@ fn nothing_is_left_on_the_tier() {
 }
 
 #[test]
-fn what_the_tier_has_changed_is_lost_and_no_data() {
+fn blocks_that_the_tier_changed_are_lost_and_never_data() {
     let set = set();
     let numbers: Vec<u64> = (0..40).map(|owner| set.put(owner, 4000).unwrap()).collect();
     set.until(|set| set.on_tier() > 8 * 4000);

@@ -12,7 +12,7 @@ use super::started::*;
 use memfold_spill::{Target, Terms, Tier, Trouble};
 
 #[test]
-fn batches_come_back_and_are_trimmed() {
+fn batches_are_read_back_and_trimmed() {
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk");
     std::fs::File::create(&disk).unwrap().set_len(64 << 20).unwrap();
@@ -39,7 +39,7 @@ fn over_tcp_and_with_one_connection() {
 }
 
 #[test]
-fn a_server_that_dies_is_away_and_may_come_back() {
+fn a_dead_server_is_away_and_may_restart() {
     let directory = tempfile::tempdir().unwrap();
     let disk = directory.path().join("disk");
     std::fs::File::create(&disk).unwrap().set_len(8 << 20).unwrap();
@@ -95,7 +95,7 @@ fn an_answer_that_comes_late_is_not_waited_for() {
 
 /// An unanswered request is executed a second later. Batches that were put meanwhile stay intact.
 #[test]
-fn a_late_request_hits_nobody() {
+fn a_late_request_damages_no_batch() {
     for is_trim in [false, true] {
         let port = port();
         let number = port.to_string();
@@ -123,7 +123,7 @@ fn a_late_request_hits_nobody() {
 }
 
 #[test]
-fn what_a_server_refuses_costs_no_room() {
+fn refused_batches_take_no_room() {
     let directory = tempfile::tempdir().unwrap();
     let refuses = directory.path().join("refuses");
     let when = format!("error-file={}", refuses.display());
@@ -171,7 +171,7 @@ fn a_place_that_fails_is_not_taken_again() {
 }
 
 #[test]
-fn what_could_not_be_deleted_can_be_later() {
+fn a_failed_deletion_can_be_repeated() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Nbdkit::start(directory.path(), &["memory", "4100K"]);
     let tier = open(&server.uri);
@@ -263,7 +263,7 @@ fn an_export_is_one_runs_alone() {
 /// A killed run delays the next one until none of its requests can be executed any more. A run on another
 /// machine may just be slow.
 #[test]
-fn the_claim_of_a_process_that_has_ended_is_nobodys() {
+fn the_claim_of_an_ended_process_is_taken_over() {
     let directory = tempfile::tempdir().unwrap();
     let beside = Beside::start(directory.path());
     drop(beside.open("first").unwrap());
@@ -302,7 +302,7 @@ fn the_claim_of_a_process_that_has_ended_is_nobodys() {
 
 /// A server may execute a request after the end of its sender; the request must not affect the next run.
 #[test]
-fn what_was_not_answered_comes_before_the_next_run() {
+fn unanswered_requests_are_executed_before_the_next_run() {
     std::thread::scope(|scope| {
         for is_trim in [false, true] {
             scope.spawn(move || {
@@ -336,7 +336,7 @@ fn what_was_not_answered_comes_before_the_next_run() {
 /// A run that has lost its export to another neither writes nor trims there, whether it has noticed the loss
 /// or not.
 #[test]
-fn what_another_has_now_is_left_alone() {
+fn an_export_that_another_run_has_is_left_alone() {
     let directory = tempfile::tempdir().unwrap();
     let beside = Beside::start(directory.path());
     for notices in [true, false] {
@@ -365,7 +365,7 @@ fn what_another_has_now_is_left_alone() {
 
 /// A run whose tier is away renews its claim with each probe.
 #[test]
-fn who_asks_keeps_his_claim() {
+fn a_probe_keeps_the_claim() {
     let directory = tempfile::tempdir().unwrap();
     let beside = Beside::start(directory.path());
     let tier = beside.open("first").unwrap();
@@ -421,7 +421,7 @@ fn a_full_export_is_full_until_something_is_deleted() {
 }
 
 #[test]
-fn what_can_not_be_used_is_refused_with_what_to_do() {
+fn unusable_exports_are_refused_with_a_remedy() {
     let directory = tempfile::tempdir().unwrap();
     let server = Nbdkit::start(directory.path(), &["-r", "memory", "1M"]);
     assert!(refusal(&server.uri).contains("-r"));

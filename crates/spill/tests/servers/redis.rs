@@ -7,7 +7,7 @@ use super::started::*;
 use memfold_spill::{Target, Trouble};
 
 #[test]
-fn batches_come_back_and_no_key_is_left() {
+fn batches_are_read_back_and_no_key_is_left() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("redis.sock");
     let server = Redis::start(directory.path(), &["--unixsocket", socket.to_str().unwrap()]);
@@ -41,7 +41,7 @@ fn with_a_password_and_a_database() {
 
 /// It is reported before anything is spilled and the program relies on it.
 #[test]
-fn what_its_user_may_not_do_is_said_at_once() {
+fn missing_rights_of_the_user_are_reported_at_once() {
     let directory = tempfile::tempdir().unwrap();
     let server = Redis::start(directory.path(), &[]);
     let with = |rights: &[&str]| {
@@ -146,7 +146,7 @@ fn a_server_that_evicts_is_refused_now_and_later() {
 
 /// A server that became a replica may become a master again, and still have its keys.
 #[test]
-fn a_replica_is_refused_and_one_that_becomes_one_is_away() {
+fn a_replica_is_refused_and_a_server_that_becomes_one_is_away() {
     let directory = tempfile::tempdir().unwrap();
     let [one, other] = [(); 2].map(|()| Redis::start(directory.path(), &[]));
     let tier = open(&one.url);
@@ -194,7 +194,7 @@ fn of_several_at_once_some_may_be_refused() {
 }
 
 #[test]
-fn a_server_that_forgets_says_lost_and_never_zeros() {
+fn data_that_a_server_forgot_are_lost_and_never_zeros() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Redis::start(directory.path(), &[]);
     let tier = open(&server.url);
@@ -229,7 +229,7 @@ fn an_answer_that_comes_late_is_not_waited_for() {
 
 /// Over existing connections, and over new ones, which begin with a password.
 #[test]
-fn nobody_waits_long_for_a_server_that_is_stopped() {
+fn no_thread_waits_long_for_a_stopped_server() {
     let directory = tempfile::tempdir().unwrap();
     let server = Redis::start(directory.path(), &["--user", "fold", "on", ">secret", "~*", "+@all"]);
     let short = terms(None, Duration::from_millis(600));
@@ -419,7 +419,7 @@ fn keys_of_runs_that_were_killed_are_removed_by_the_next() {
 
 /// It may execute a command even after the run.
 #[test]
-fn what_a_server_does_late_is_removed() {
+fn keys_that_a_server_sets_late_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let server = Redis::start(directory.path(), &[]);
     let short = terms(None, Duration::from_millis(300));

@@ -81,7 +81,7 @@ static void leave_behind(struct region *region, struct rng *rng)
     region_resize(region, at, pages);
     step("DONTUNMAP: the old place");
     if (rng_chance(rng, 50))
-        zeros_check(old, pages * PAGE, "what DONTUNMAP leaves behind is empty");
+        zeros_check(old, pages * PAGE, "the range that MREMAP_DONTUNMAP leaves mapped");
     /* Use the old place as new memory: each place must keep its own bytes. */
     struct region other;
     region_adopt(&other, old, pages, rng);

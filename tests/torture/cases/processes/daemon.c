@@ -107,7 +107,7 @@ static void op(struct trial *trial)
     trials_thaw(&frozen);
     child_expect(&child, 0);
     step("waiting for a daemon");
-    /* The daemon is no child of this process: it is alive as long as its slot moves, and ends by writing a
+    /* The daemon is not a child of this process: it is alive as long as its slot moves, and ends by writing a
      * file. */
     uint32_t daemon = 0;
     for (uint64_t seen = 0;;) {

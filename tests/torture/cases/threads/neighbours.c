@@ -1,6 +1,6 @@
 /*
- * neighbours: several threads in one mapping at once. Each owns every fourth stripe of a few pages,
- * and discards, remaps, protects and writes its stripes while the others do the same right beside it.
+ * neighbours: four threads in one mapping. Each owns every fourth stripe of a few pages; it discards,
+ * maps, protects, moves and writes its stripes while the others do the same with the adjacent ones.
  */
 #include "torture.h"
 
@@ -51,12 +51,12 @@ static void owner(struct helper *helper)
             must(mprotect(at, length, PROT_READ | PROT_WRITE));
             break;
         case 3: {
-            /* Away and back by mremap; the place stays reserved by DONTUNMAP. */
+            /* The stripe moves away and back. DONTUNMAP keeps its addresses reserved meanwhile. */
             step("mremap beside others");
             void *away = mremap(at, length, length, MREMAP_MAYMOVE | MREMAP_DONTUNMAP, NULL);
             if (away == MAP_FAILED)
                 fail_errno("mremap with DONTUNMAP");
-            zeros_check(at, length, "what DONTUNMAP leaves behind is empty");
+            zeros_check(at, length, "the range that MREMAP_DONTUNMAP leaves mapped");
             if (mremap(away, length, length, MREMAP_MAYMOVE | MREMAP_FIXED, at) != at)
                 fail_errno("mremap back");
             break;
@@ -92,7 +92,7 @@ static void teardown(struct trial *trial)
 
 TORTURE_CASE(neighbours) = {
     .name = "neighbours",
-    .about = "threads that discard, map, protect and move right beside one another",
+    .about = "threads that discard, map, protect and move adjacent stripes of one mapping",
     .weight = 12,
     .share = 3,
     .setup = setup,

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_door_is_used_again_when_nobody_can_be_in_it_any_more() {
+    fn a_door_is_reused_when_no_thread_can_be_in_it() {
         let mut found = Found { claim: NOBODY, doors: [0; DOORS], busy: [false; DOORS], sent_ns: [0; DOORS] };
         let now = 5 * REUSED_NS;
         assert_eq!(found.free(now), Some(0));

@@ -277,7 +277,7 @@ mod tests {
 
     /// The advice for another reason was harmful: to remove memfold's library from the environment.
     #[test]
-    fn where_the_table_is_full_that_is_the_reason() {
+    fn a_full_table_is_named_as_the_reason() {
         let page = SharedPage::new(&Settings::example()).unwrap();
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
         let mut tree = Tree::new(page.page);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_deleted_is_gone_and_nothing_else() {
+fn only_the_selected_entry_is_deleted() {
     let (scratch, root) = scratch();
     let outside = scratch.path().join("outside");
     fs::create_dir(&outside).unwrap();
@@ -53,7 +53,7 @@ fn what_is_deleted_is_gone_and_nothing_else() {
 }
 
 #[test]
-fn it_is_asked_once_if_that_is_wanted() {
+fn the_question_is_asked_once_if_so_chosen() {
     let (_scratch, root) = scratch();
     let mut terminal = open(&[], &root);
     select(&mut terminal, "odd\\nname");
@@ -74,7 +74,7 @@ fn it_is_asked_once_if_that_is_wanted() {
 }
 
 #[test]
-fn what_is_new_is_neither_deleted_nor_forgotten() {
+fn new_entries_are_neither_deleted_nor_forgotten() {
     let (_scratch, root) = scratch();
     let mut terminal = open(&[], &root);
     fs::write(root.join("docs/deep/new"), "new").unwrap();
@@ -163,7 +163,7 @@ impl Drop for Kept {
 }
 
 #[test]
-fn what_cannot_be_deleted_stays_if_that_is_ignored() {
+fn entries_that_cannot_be_deleted_stay_if_errors_are_ignored() {
     let (_scratch, root) = scratch();
     let kept = root.join("docs/deep/er");
     fs::write(kept.join("g"), "g").unwrap();

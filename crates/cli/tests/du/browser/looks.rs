@@ -29,7 +29,7 @@ fn another_size_is_another_screen() {
 }
 
 #[test]
-fn what_is_no_terminal_to_draw_on_is_refused() {
+fn an_unusable_terminal_is_refused() {
     let (_scratch, root) = scratch();
     for (term, says) in [("dumb", "TERM is 'dumb'"), ("", "TERM does not name the terminal")] {
         let mut terminal = start(&[], &root, &[("TERM", Path::new(term))]);
@@ -151,7 +151,7 @@ fn colours_are_left_out_on_request() {
 }
 
 #[test]
-fn it_asks_before_it_ends_if_that_is_wanted() {
+fn quitting_asks_with_confirm_quit() {
     let (_scratch, root) = scratch();
     let mut terminal = open(&["--confirm-quit"], &root);
     terminal.press("q");

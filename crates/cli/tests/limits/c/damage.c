@@ -47,7 +47,7 @@ int main(void)
             static char buffer[1 << 16];
             for (uintptr_t at = start; at < end; at += sizeof buffer) {
                 size_t length = end - at < sizeof buffer ? end - at : sizeof buffer;
-                /* The buffers of this very search are no copies. */
+                /* The buffers of this very search are not copies. */
                 if (at < (uintptr_t)buffer + sizeof buffer && (uintptr_t)buffer < at + length)
                     continue;
                 if (pread(memory, buffer, length, at) != (ssize_t)length)

@@ -1,4 +1,4 @@
-/* Fills 40 MiB, prints its process and where they lie, and checks them when a line comes. */
+/* Fills 40 MiB, prints its process id and their address, waits for a line, and checks them. */
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>

@@ -1,6 +1,6 @@
-//! The decompressor. It trusts nothing: each stream must be within the remaining input, or the block is
-//! damaged; each index is checked before it is used; and the inner loop reads only the block and rows of the
-//! scratch that are long enough for any streams.
+//! The decompressor. It trusts no input: a stream that exceeds the remaining input is an error, and each
+//! index is checked before it is used. The inner loop reads only the block, and rows of the scratch that are
+//! long enough for any streams.
 
 use super::format::{
     CODED, COMMON, ESCAPE, FILL, FILL_LEN, KIND, LAST, MAX_DISTANCES, NARROW, PACKED, RAW, SEGMENT, STATIC,
@@ -56,7 +56,7 @@ impl<'a> Input<'a> {
         Ok(taken)
     }
 
-    /// The same, with the bytes after them that a vector may read.
+    /// Like `take`, but the slice continues with bytes that a vector may read past the end.
     #[inline(always)]
     fn take_padded<'b>(&mut self, count: usize, spare: &'b mut [u8]) -> Result<&'b [u8], Malformed>
     where
@@ -83,7 +83,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A coded segment.
+/// Decodes a coded segment.
 #[inline(always)]
 fn coded<K: Kernels>(
     kernels: K,
@@ -119,7 +119,7 @@ fn coded<K: Kernels>(
 const PICK: [u64; 4] =
     [0x0706_0504_0302_0100, 0x0908_0706_0504_0302, 0x0B0A_0908_0706_0504, 0x0D0C_0B0A_0908_0706];
 
-/// The distances, and for each how far back its guesses are.
+/// Reads the distances, and computes for each how far back its guesses are.
 #[inline(always)]
 fn distances(
     kind: u8,
@@ -127,7 +127,7 @@ fn distances(
     count: usize,
     work: &mut Decompressor,
 ) -> Result<(), Malformed> {
-    // Without a distance, granules start from zeros, and their guesses are zero.
+    // Granules without a distance start from zeros, and their guesses are zero.
     work.distances.fill(NOWHERE);
     if kind & WIDE == 0 {
         work.guesses.fill([u64::MAX, 0]);
@@ -164,7 +164,7 @@ fn in_lines(codes: &mut Literals, count: usize) -> &[[u8; 64]] {
     codes[..count.next_multiple_of(64)].as_chunks().0
 }
 
-/// Which granules change to another distance, and to which one.
+/// Reads which granules change to another distance, and to which one.
 #[inline(always)]
 fn changes<K: Kernels>(
     kernels: K,
@@ -193,7 +193,7 @@ fn changes<K: Kernels>(
     Ok(())
 }
 
-/// Which words have another symbol than the guessed one, and which.
+/// Reads which words have a symbol other than the guessed one, and those symbols.
 #[inline(always)]
 fn symbols<K: Kernels>(
     kernels: K,
@@ -246,7 +246,7 @@ fn symbols<K: Kernels>(
     }
 }
 
-/// Literals with short codes for the common ones.
+/// Reads literals of which the common ones have short codes.
 #[inline(always)]
 fn packed<K: Kernels>(
     kernels: K,
@@ -261,7 +261,7 @@ fn packed<K: Kernels>(
     let ones: u32 = (0..count / 64).map(|i| word(i).count_ones()).sum();
     let last = word(count / 64) & ((1 << (count % 64)) - 1);
     let with = (ones + last.count_ones()) as usize;
-    // Bits after the last literal must be zero, so that no more literals have a code than there are.
+    // Bits after the last literal must be zero: otherwise more literals would have a code than there are.
     if !count.is_multiple_of(8) && bits[count / 8] >> (count % 8) != 0 {
         return Err(Malformed);
     }

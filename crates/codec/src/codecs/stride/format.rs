@@ -11,7 +11,7 @@
 //!           | changes, indices        which distance each granule uses
 //!           | table                   of symbols, unless STATIC
 //!           | misses, codes, escapes  the symbol of each word
-//!           | tail: what is no whole granule |
+//!           | tail: bytes after the last granule |
 //! ```
 //!
 //! A **granule** is 32 bytes, in a WIDE segment 64, and has one distance; its **reference** is the data that

@@ -1,8 +1,8 @@
-/* Zstandard calls these four functions at the begin and end of each frame if
- * the program has them. The preload library lives in programs of all kinds, and
- * none of their functions may run in it: so it has its own, which say that
- * nobody traces. Being hidden they are no symbols of the library, neither
- * missing nor offered. The signatures are those of common/zstd_trace.h. */
+/* Zstandard calls these four functions at the beginning and end of each frame if
+ * the program has them. The preload library is loaded into programs of all
+ * kinds, and must not run functions of theirs. So it has its own, which report
+ * that nothing is traced. They are hidden: the library neither needs nor
+ * exports such symbols. The signatures are those of common/zstd_trace.h. */
 
 #define HIDDEN __attribute__((visibility("hidden")))
 

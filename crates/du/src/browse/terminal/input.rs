@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_passed_over() {
+    fn input_that_is_not_a_key_is_skipped() {
         // Delete, a cursor position, a mouse event, a broken-off sequence, invalid UTF-8, an unfinished key.
         let q: KeyEvent = KeyCode::Char('q').into();
         for bytes in [

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_no_longer_than_the_terminal_and_is_wiped_away() {
+    fn a_line_fits_the_terminal_and_is_erased() {
         let mut written = Vec::new();
         let mut line = ProgressLine::new(&mut written, 40, false, false);
         let step = Step {

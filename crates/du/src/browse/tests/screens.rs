@@ -133,7 +133,7 @@ fn columns_come_and_go() {
 }
 
 #[test]
-fn it_moves_and_comes_back_to_where_it_was() {
+fn the_browser_returns_to_its_position() {
     let heap = heap();
     let (session, order) = (heap.session().unwrap(), heap.session().unwrap());
     let tree = tree(&heap, &session, None, |builder| {

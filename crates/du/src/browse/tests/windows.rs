@@ -83,7 +83,7 @@ fn a_file_s_names_are_shown_and_can_be_gone_to() {
 }
 
 #[test]
-fn what_could_not_be_read_says_why() {
+fn unreadable_entries_show_the_reason() {
     let fill = |builder: &mut Builder<'_>| {
         let row = row(flags::FAILED, 13);
         builder.begin(&directory("above"), Row::default())?;
@@ -154,7 +154,7 @@ fn deleting_asks_first_and_names_what_goes() {
 }
 
 #[test]
-fn what_is_not_possible_is_said() {
+fn impossible_actions_are_explained() {
     with(
         |builder| builder.add(&file("f", 1)),
         |test| {
@@ -177,7 +177,7 @@ fn what_is_not_possible_is_said() {
 }
 
 #[test]
-fn quitting_asks_if_that_is_wanted() {
+fn quitting_asks_if_the_option_is_set() {
     with(
         |_| Ok(()),
         |test| {
@@ -239,7 +239,7 @@ fn after_a_change_the_next_entry_is_selected() {
 }
 
 #[test]
-fn what_would_be_deleted_is_seen() {
+fn the_question_names_the_entry_to_delete() {
     let fill = |builder: &mut Builder<'_>| builder.add(&file("a-file-of-some-length", 10_000));
     with(fill, |test| {
         let slot = 0;

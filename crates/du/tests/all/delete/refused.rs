@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_was_not_shown_is_not_deleted() {
+fn entries_that_were_not_shown_are_not_deleted() {
     let changes: [Change; 7] = [
         ("a new file", |at| fs::write(at.join("a/b/c/new"), "x").unwrap(), "not shown"),
         ("a new directory", |at| fs::create_dir(at.join("a/b/d/new")).unwrap(), "not shown"),
@@ -57,7 +57,7 @@ fn what_was_not_shown_is_not_deleted() {
 }
 
 #[test]
-fn what_could_not_be_read_is_not_deleted() {
+fn unread_directories_are_not_deleted() {
     let scratch = tempfile::tempdir().unwrap();
     make(scratch.path());
     fs::write(scratch.path().join("a/b/c/CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55")
@@ -73,7 +73,7 @@ fn what_could_not_be_read_is_not_deleted() {
 }
 
 #[test]
-fn what_was_written_in_place_is_not_deleted() {
+fn files_that_were_written_in_place_are_not_deleted() {
     use std::time::{Duration, SystemTime};
     type Change = (&'static str, fn(&Path), bool);
     let changes: [Change; 6] = [
@@ -130,7 +130,7 @@ fn what_was_written_in_place_is_not_deleted() {
 
 /// `mv target link` puts the file in the link's place, with all attributes that the tree knows.
 #[test]
-fn what_took_the_place_of_a_link_that_was_followed_is_not_deleted() {
+fn a_file_in_the_place_of_a_followed_link_is_not_deleted() {
     for (target, names) in [("a/b/100", 1), ("keep/file", 2)] {
         let scratch = tempfile::tempdir().unwrap();
         let at = scratch.path();
@@ -148,7 +148,7 @@ fn what_took_the_place_of_a_link_that_was_followed_is_not_deleted() {
 }
 
 #[test]
-fn what_is_mounted_is_not_deleted() {
+fn mounted_directories_are_not_deleted() {
     use rustix::mount::{MountFlags, mount, mount_bind, unmount};
     let tmpfs = |at: &Path| mount("none", at, "tmpfs", MountFlags::empty(), c"").unwrap();
     let scratch = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn what_is_mounted_is_not_deleted() {
 
 /// Entries that the user may not delete: the questions about them, and what is left afterwards.
 #[test]
-fn what_cannot_be_deleted_may_be_ignored() {
+fn failed_deletions_may_be_ignored() {
     let options = scan::Options { extended: true, ..options() };
     let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     for (stops_at, is_closed) in [(None, true), (Some(0), true), (Some(0), false), (Some(1), true)] {

@@ -23,7 +23,7 @@ fn refused(bytes: &[u8]) -> (u64, Wrong, String) {
 }
 
 #[test]
-fn damage_is_told_with_its_place_and_what_to_do() {
+fn errors_name_their_place_and_a_remedy() {
     assert_eq!(BEGIN.len(), 24);
     // The input; the offset of the error; the message.
     let table: &[(&[u8], u64, &str)] = &[
@@ -163,7 +163,7 @@ fn too_long_too_deep_and_too_many() {
 }
 
 #[test]
-fn an_export_that_is_cut_off_is_told_so_wherever_that_is() {
+fn a_truncated_export_is_reported_wherever_it_ends() {
     let text = format!(
         "{BEGIN}{}]]",
         r#"{"name":"a\ud83d\ude00","asize":12,"x":[null,true,-1.5e3,{"y":"z"}],"mtime":-3.5},[{"name":"b","hlnkc":false}]"#

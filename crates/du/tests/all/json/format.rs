@@ -131,7 +131,7 @@ fn other_ways_to_write_the_same_are_read() {
 /// Everything that ncdu 1 accepts: a repeated field, a zero byte in a name, any value in place of the
 /// writer's name.
 #[test]
-fn what_ncdu_takes_is_read() {
+fn everything_that_ncdu_accepts_is_read() {
     let plain = String::from_utf8(again(br#"[1,2,{},[{"name":"/r"},{"name":"a","asize":5}]]"#)).unwrap();
     for other in [
         r#"[1,2,null,[{"name":"/r"},{"name":"a","asize":5}]]"#,
@@ -146,7 +146,7 @@ fn what_ncdu_takes_is_read() {
 
 /// Names of objects in a store, snapshots under one name, and additions of later versions.
 #[test]
-fn what_others_export_is_read() {
+fn exports_of_other_programs_are_read() {
     let text = r#"[1,2,{"progname":"others"},[{"name":"s3://bucket","x":[{}]},{"name":"a/b","dsize":512},{"name":"a/b","asize":7,"dsize":512},
         [{"name":"a"},{"name":"."}],[{"name":"a"},{"name":".."},{"name":".."}],{"name":"a"},5,null,"x",[],[[]],[1,{"name":"no"}],
         {"name":"z","asize":1}],{"more":[1]},null]"#;
@@ -278,7 +278,7 @@ fn compressed_by_zstd_is_read_as_it_is() {
 }
 
 #[test]
-fn without_extended_information_if_nobody_wants_it() {
+fn extended_information_is_left_out_unless_requested() {
     let all = all();
     let heap = heap(16);
     let session = heap.session().unwrap();
@@ -315,7 +315,7 @@ impl Read for Endless {
 }
 
 #[test]
-fn who_reads_may_stop_it_and_sees_how_far_it_is() {
+fn reading_can_be_stopped_and_shows_its_progress() {
     let heap = heap(64);
     let session = heap.session().unwrap();
     let (progress, mut last) = (Progress::default(), 0);
@@ -331,7 +331,7 @@ fn who_reads_may_stop_it_and_sees_how_far_it_is() {
 }
 
 #[test]
-fn who_writes_may_stop_it() {
+fn writing_can_be_stopped() {
     /// A slow writer.
     struct Slow;
     impl io::Write for Slow {
@@ -355,7 +355,7 @@ fn who_writes_may_stop_it() {
 }
 
 #[test]
-fn what_fails_is_told() {
+fn failures_are_reported() {
     struct Fails;
     impl Read for Fails {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {

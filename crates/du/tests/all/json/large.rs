@@ -86,7 +86,7 @@ fn a_directory_may_have_more_entries_than_plain_memory() {
 
 /// The largest values are read back, and sums are clamped to them, too.
 #[test]
-fn the_largest_numbers_come_back() {
+fn the_largest_numbers_are_read_back() {
     let most = i64::MAX;
     let entry = |name: &str, mtime: &str| {
         format!(

@@ -190,7 +190,7 @@ fn ncdu_reads_what_is_written() {
 }
 
 #[test]
-fn what_ncdu_wrote_is_read_and_written_again() {
+fn exports_of_ncdu_are_read_and_written_again() {
     let scratch = scratch();
     for options in
         [&[][..], &["-e"], &["-e", "--exclude-caches", "--exclude", "links*", "--exclude", "other"]]
@@ -205,7 +205,7 @@ fn what_ncdu_wrote_is_read_and_written_again() {
 
 /// All file systems of a machine.
 #[test]
-fn what_ncdu_left_out_is_read() {
+fn entries_that_ncdu_left_out_are_read() {
     let theirs = ncdu_scan(Path::new("/dev"), &["-x", "-e"], false);
     same_small(&theirs, &again(&theirs));
     let kernel = ncdu(&["-e", "-f", "-", "-o", "-"].map(OsStr::new), LEFT_OUT, false);

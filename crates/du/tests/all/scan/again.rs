@@ -99,7 +99,7 @@ fn make_many(at: &Path, count: u64) {
 }
 
 #[test]
-fn what_does_not_fit_leaves_the_tree_as_it_was() {
+fn a_rescan_that_does_not_fit_leaves_the_tree_unchanged() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     make_mixed(at);
@@ -156,7 +156,7 @@ fn what_does_not_fit_leaves_the_tree_as_it_was() {
 
 /// Whenever reading stops, nothing of the new contents stays.
 #[test]
-fn what_is_stopped_leaves_nothing_in_the_heap() {
+fn a_stopped_rescan_leaves_nothing_in_the_heap() {
     let directory = tempfile::tempdir().unwrap();
     let at = directory.path();
     make_mixed(at);

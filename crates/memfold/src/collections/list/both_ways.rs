@@ -4,7 +4,7 @@ use super::{BothWays, Content, Cursor, Ends, Few, List};
 use crate::heap::{Error, Handle};
 
 impl<T: Content + ?Sized, K: BothWays> List<'_, T, K> {
-    /// The element before `at`; `None` before the first, which in a ring follows the last.
+    /// The element before `at`. For the first element, this is the last one in a ring, otherwise `None`.
     pub fn previous(&self, at: Cursor) -> Result<Option<Cursor>, Error> {
         Ok(Handle::from_bits(self.link(at.0, self.previous_at())?).map(Cursor))
     }
@@ -29,7 +29,7 @@ impl<T: Content + ?Sized, K: BothWays> List<'_, T, K> {
         self.take(at.0, back)
     }
 
-    /// Replaces an element by another of any length. Its cursor changes.
+    /// Replaces an element with another of any length. Returns the new cursor; the old one becomes stale.
     pub fn replace(&mut self, at: Cursor, element: &T) -> Result<Cursor, Error> {
         self.sound()?;
         let Some(Ends { first, last }) = self.ends else { return Err(Error::Stale) };

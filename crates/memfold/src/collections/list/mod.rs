@@ -331,7 +331,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
     }
 }
 
-/// A node too short for the links of a list is no node of the list.
+/// A node too short for the links of a list is not a node of the list.
 fn of_no_node(error: Error) -> Error {
     if matches!(error, Error::Mismatch { .. }) { Error::Stale } else { error }
 }

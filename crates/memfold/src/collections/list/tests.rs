@@ -301,7 +301,7 @@ fn with_many_failures<K: Kind>(more: More<u64, K>) -> bool {
 }
 
 #[test]
-fn what_fails_changes_nothing() {
+fn a_failed_operation_changes_nothing() {
     with_failures::<Singly>(none);
     with_failures::<Doubly>(both_ways);
     with_failures::<Ring<Singly>>(around);
@@ -309,7 +309,7 @@ fn what_fails_changes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_undone_is_known() {
+fn an_operation_that_cannot_be_undone_breaks_the_list() {
     assert!(with_many_failures::<Singly>(none));
     assert!(with_many_failures::<Ring<Doubly>>(around_both_ways));
 }
@@ -415,7 +415,7 @@ where
 }
 
 #[test]
-fn what_fails_leaves_no_node() {
+fn a_failed_operation_leaves_no_node() {
     with_faults::<u64, Singly>(none, number);
     with_faults::<str, Ring<Singly>>(around, text);
     with_faults::<str, Doubly>(both_ways, text);

@@ -167,7 +167,7 @@ fn as_rows() {
 }
 
 #[test]
-fn what_fails_changes_nothing() {
+fn a_failed_operation_changes_nothing() {
     let (heap, flaky) = Flaky::heap();
     let session = heap.session().unwrap();
     let random = &mut Random(4);
@@ -305,7 +305,7 @@ fn in_blocks_of_all_sizes() {
 /// An error is injected at each step of each operation, and from then on into every free: nothing has
 /// changed, and nothing is left behind.
 #[test]
-fn what_fails_leaves_no_node() {
+fn a_failed_operation_leaves_no_node() {
     let mut heap = Heap::new(options()).unwrap();
     {
         let session = heap.session().unwrap();

@@ -258,7 +258,7 @@ fn link_at(session: &Session<'_>, node: Handle, at: usize) -> Result<u64, Error>
     session.get_at(node, at).map_err(of_no_node)
 }
 
-/// A node too short for the links of a tree is no node of the tree.
+/// A node too short for the links of a tree is not a node of the tree.
 fn of_no_node(error: Error) -> Error {
     if matches!(error, Error::Mismatch { .. }) { Error::Stale } else { error }
 }

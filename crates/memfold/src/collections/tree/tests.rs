@@ -216,7 +216,7 @@ fn as_a_plain_tree() {
 }
 
 #[test]
-fn what_fails_changes_nothing() {
+fn a_failed_operation_changes_nothing() {
     let (heap, flaky) = Flaky::heap();
     let session = heap.session().unwrap();
     let random = &mut Random(2);
@@ -343,7 +343,7 @@ fn sizes_added_up_one_by_one() {
 }
 
 #[test]
-fn what_is_gone_or_cannot_be() {
+fn stale_cursors_and_impossible_moves() {
     let heap = Heap::new(options().paranoid(true)).unwrap();
     let session = heap.session().unwrap();
     let mut tree: Tree<'_, u32> = Tree::new(&session);

@@ -19,8 +19,8 @@ use crate::heap::sync::participants::SLOTS;
 
 /// A node that stays where it is.
 ///
-/// Pointers to it are valid as long as this lives. A pin is no lock: other threads may write to the node or
-/// free it.
+/// Pointers to it are valid as long as this lives. A pin is not a lock: other threads may write to the node
+/// or free it.
 pub struct Pin<'s> {
     pub(crate) bytes: NonNull<u8>,
     pub(crate) len: usize,

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_room_is_found() {
+    fn blocks_with_room_are_found() {
         let mut rooms = FreeSpace::new();
         let numbers: Vec<u32> = (0..5).map(|_| rooms.take_number().unwrap()).collect();
         assert_eq!(numbers, [1, 2, 3, 4, 5]);

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_come_back() {
+    fn a_handle_returns_its_parts() {
         let parts = Parts { check: 200, incarnation: 3, block: u32::MAX, place: 65_535 };
         let handle = Handle::new(parts);
         let of = (handle.check(), handle.incarnation(), handle.block(), handle.place());

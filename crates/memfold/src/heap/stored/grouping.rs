@@ -84,8 +84,8 @@ impl Core {
         Ok(copy)
     }
 
-    /// The bytes of an array of ascending numbers, packed. `None` if the block is no such array, hardly gets
-    /// shorter, or has to go through a user-supplied codec.
+    /// The bytes of an array of ascending numbers, packed. `None` if the block is not such an array, hardly
+    /// gets shorter, or has to go through a user-supplied codec.
     fn ascending<'s>(&self, of: Of, bytes: &[u8], spare: &'s mut [u8]) -> Option<&'s [u8]> {
         if !of.shape.is_alone() || self.options.codec.id() == CodecId::OWN {
             return None;

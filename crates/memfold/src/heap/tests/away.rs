@@ -178,7 +178,7 @@ fn write(session: &mut Session<'_>, seed: u64) -> Result<Handle, Error> {
 }
 
 #[test]
-fn what_does_not_come_back_is_an_error_and_never_data() {
+fn blocks_that_the_tier_does_not_return_are_errors() {
     let (options, tier) = limited();
     let heap = Heap::new(options).unwrap();
     let mut session = heap.session().unwrap();
@@ -255,7 +255,7 @@ fn nodes_are_made_while_the_tier_does_not_answer() {
 /// If a file holds more than the limit, its heap is loaded as it was when it was saved: the rest goes to the
 /// tier.
 #[test]
-fn what_does_not_fit_when_it_is_loaded_goes_to_the_tier() {
+fn blocks_that_do_not_fit_at_loading_go_to_the_tier() {
     let (options, tier) = limited();
     let mut heap = Heap::new(options).unwrap();
     let mut session = heap.session().unwrap();

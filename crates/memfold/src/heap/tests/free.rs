@@ -129,7 +129,7 @@ fn the_default_leaves_as_much_to_others_and_all_a_reserve() {
 }
 
 #[test]
-fn what_others_take_is_given_back_and_taken_again() {
+fn memory_that_others_take_is_given_back_and_taken_again() {
     let world = World::new(256 * MIB);
     let heap = heap(Limit::All);
     let mut session = heap.session().unwrap();
@@ -153,7 +153,7 @@ fn what_others_take_is_given_back_and_taken_again() {
 }
 
 #[test]
-fn what_fits_nowhere_is_refused_before_memory_is_full() {
+fn allocations_are_refused_before_memory_is_full() {
     let world = World::new(64 * MIB);
     let heap = Heap::new(Options::new().codec("copy")).unwrap();
     let mut session = heap.session().unwrap();
@@ -230,7 +230,7 @@ fn blocks_may_be_as_large_as_a_container() {
 }
 
 #[test]
-fn where_nothing_is_known_it_is_a_share() {
+fn the_limit_is_a_share_if_free_memory_is_unknown() {
     let world = World::new(64 * MIB);
     world.others.store(UNKNOWN, Relaxed);
     let heap = heap(Limit::Free);
@@ -255,7 +255,7 @@ fn a_look_is_rare() {
 }
 
 #[test]
-fn a_thread_in_the_background_gives_back_what_nobody_asks_for() {
+fn the_background_thread_gives_memory_back_while_sessions_are_idle() {
     let world = World::new(256 * MIB);
     let heap = Heap::new(Options::new().limit(Limit::All).codec("lz4").background(true)).unwrap();
     let mut session = heap.session().unwrap();
@@ -273,7 +273,7 @@ fn a_thread_in_the_background_gives_back_what_nobody_asks_for() {
 
 /// The same holds with [`Limit::Bytes`].
 #[test]
-fn what_was_freed_makes_room_for_more() {
+fn freed_nodes_make_room_for_new_ones() {
     let heap = Heap::new(Options::new().limit(Limit::Bytes(20 * MIB)).codec("copy")).unwrap();
     let mut session = heap.session().unwrap();
     let put = |session: &mut Session<'_>| session.put(&node(1));

@@ -197,7 +197,7 @@ fn lost_blocks_with_room_are_not_used_for_new_nodes() {
 }
 
 #[test]
-fn what_is_in_a_frame_is_saved_though_its_copy_is_lost_or_away() {
+fn a_resident_block_is_saved_even_if_its_copy_is_lost_or_away() {
     for trouble in [2, 3] {
         let (options, tier) = limited();
         let mut heap = Heap::new(options).unwrap();
@@ -216,7 +216,7 @@ fn what_is_in_a_frame_is_saved_though_its_copy_is_lost_or_away() {
 /// Without another copy, nothing would be reported as lost now, but these blocks would be as soon as they are
 /// evicted.
 #[test]
-fn what_is_in_a_frame_gets_another_copy_for_one_that_is_lost() {
+fn a_resident_block_gets_a_new_copy_for_a_lost_one() {
     let (options, tier) = limited();
     let mut heap = Heap::new(options).unwrap();
     let mut model = fill(&heap, 12_000);

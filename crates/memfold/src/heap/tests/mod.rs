@@ -81,7 +81,7 @@ fn sizes_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_is_pinned_stays() {
+fn pinned_nodes_stay() {
     let heap = Heap::new(small(1024)).unwrap();
     let mut session = heap.session().unwrap();
     let nodes: Vec<Handle> = (0..100).map(|_| session.alloc(200).unwrap()).collect();
@@ -110,7 +110,7 @@ fn what_is_pinned_stays() {
 }
 
 #[test]
-fn values_and_texts_come_back() {
+fn values_and_texts_are_read_back() {
     let heap = Heap::new(small(1024)).unwrap();
     let mut session = heap.session().unwrap();
     let numbers: Vec<Handle> = (0..500_u64).map(|i| session.put(&[i, !i]).unwrap()).collect();
@@ -207,7 +207,7 @@ fn options_out_of_range_are_refused() {
 }
 
 #[test]
-fn what_nodes_lead_to_is_brought_ahead() {
+fn linked_blocks_are_restored_ahead() {
     // A list whose nodes lie in as many blocks, in one order or another.
     for (step, ahead) in [(1_u64, Ahead::Neighbours(1)), (37, Ahead::Links(vec![0]))] {
         let heap = Heap::new(small(4096).limit(Limit::Blocks(16)).ahead(ahead)).unwrap();
@@ -279,7 +279,7 @@ fn a_limit_in_bytes_is_held() {
 }
 
 #[test]
-fn who_waits_for_a_guard_of_the_same_thread_is_told() {
+fn a_guard_of_the_same_thread_makes_others_busy() {
     let heap = Heap::new(small(4096)).unwrap();
     let (mut one, mut other) = (heap.session().unwrap(), heap.session().unwrap());
     let node = one.alloc(50).unwrap();
@@ -310,7 +310,7 @@ fn the_longest_nodes_of_a_block_fit() {
 }
 
 #[test]
-fn what_was_written_past_a_node_is_found() {
+fn writes_past_a_node_are_detected() {
     let mut heap = Heap::new(small(4096)).unwrap();
     let mut session = heap.session().unwrap();
     let nodes: Vec<Handle> = (0..100).map(|i| session.alloc(20 + i % 50).unwrap()).collect();

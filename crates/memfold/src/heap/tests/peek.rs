@@ -1,4 +1,4 @@
-//! Parts of nodes whose blocks stay compressed.
+//! Reads of parts of nodes whose blocks stay compressed.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -20,7 +20,7 @@ fn make(session: &Session<'_>, version: u64) -> Handle {
     node
 }
 
-/// An ascending array whose parts can be told from those of other arrays.
+/// Fills a node with an ascending array. Every word shows which array it belongs to.
 fn fill(session: &Session<'_>, node: Handle, version: u64) {
     let put = |bytes: &mut [u8]| {
         for (i, word) in bytes.as_chunks_mut().0.iter_mut().enumerate() {
@@ -35,7 +35,7 @@ fn word_of(version: u64, number: usize) -> u64 {
     version << 48 | number << 36 | Random(version << 20 | number).next() >> 28
 }
 
-/// The first word and another one, whose position depends on the first.
+/// Reads the first word and another one, whose position depends on the first.
 fn two(session: &Session<'_>, node: Handle, number: usize) -> Result<(u64, u64), Error> {
     let of = |view: View<'_>| Some(8 * number..8 * number + 8 + view.get::<u64>(0)? as usize % 8);
     session.view_parts(node, |view| (view.get(0).unwrap(), view.get(8 * number).unwrap()), &Two(of))
@@ -61,7 +61,7 @@ impl<F: Fn(View<'_>) -> Option<Range<usize>>> Parts for Two<F> {
 }
 
 #[test]
-fn a_block_stays_compressed_until_it_is_wanted_often() {
+fn a_block_stays_compressed_until_it_is_read_often() {
     let heap = heap(2);
     let session = heap.session().unwrap();
     let words = session.longest() / 8;
@@ -76,7 +76,7 @@ fn a_block_stays_compressed_until_it_is_wanted_often() {
     let after = heap.stats();
     let (peeks, faults) = (after.peeks - before.peeks, after.faults - before.faults);
     assert!(peeks > 15_000 && faults > 50 && faults < 1000, "{peeks} peeks, {faults} faults");
-    // A block that is wanted often is faulted in.
+    // A block that is read often becomes resident.
     let before = heap.stats().peeks;
     (0..2000).for_each(|_| assert!(two(&session, nodes[3], 5).is_ok()));
     assert!(heap.stats().peeks - before < 200);
@@ -101,7 +101,7 @@ fn a_block_stays_compressed_until_it_is_wanted_often() {
 
 /// If there is room for everything, everything soon becomes resident.
 #[test]
-fn what_need_not_push_others_out_comes_soon() {
+fn blocks_soon_become_resident_if_there_is_room() {
     let mut heap = heap(20);
     let session = heap.session().unwrap();
     let nodes: Vec<_> = (0..20).map(|version| make(&session, version)).collect();
@@ -123,9 +123,9 @@ fn what_need_not_push_others_out_comes_soon() {
     assert!(stats.faults >= 39 && stats.peeks < 600, "{stats:?}");
 }
 
-/// Damage is an error, unless it lies elsewhere.
+/// Damage to what is read is an error; damage to the rest of the block may go unnoticed.
 #[test]
-fn a_part_is_right_or_an_error() {
+fn a_part_is_correct_or_an_error() {
     let heap = heap(2);
     let session = heap.session().unwrap();
     let words = session.longest() / 8;
@@ -133,14 +133,14 @@ fn a_part_is_right_or_an_error() {
     let block = heap.core().blocks.get(nodes[0].block()).unwrap();
     assert_eq!(block.grouping.load(Relaxed), ASCENDING);
     let mut random = Random(2);
-    // SAFETY: no other thread has the heap, and nothing is freed or moved meanwhile.
+    // SAFETY: no other thread uses the heap, and nothing is freed or moved meanwhile.
     let (_, bytes) =
         unsafe { heap.core().store.get_unverified(block.copy().unwrap(), nodes[0].block().into()) }.unwrap();
     let (bytes, len) = (bytes.as_ptr().cast_mut(), bytes.len());
     let (mut right, mut wrong) = (0, 0);
     for at in 0..len {
         let bit = 1 << random.below(8);
-        // SAFETY: within the payload, which nobody else looks at.
+        // SAFETY: the byte is in the payload, which nothing else accesses meanwhile.
         unsafe { *bytes.add(at) ^= bit };
         let number = random.index(words - 1);
         match two(&session, nodes[0], number) {
@@ -159,9 +159,9 @@ fn a_part_is_right_or_an_error() {
     assert!(right > 50 && wrong > 50, "{right} {wrong}");
 }
 
-/// While others change, free and make nodes, both parts are of a single moment.
+/// Both parts have the state of one moment, while other threads change, free and make nodes.
 #[test]
-fn parts_are_of_one_moment() {
+fn both_parts_are_of_the_same_moment() {
     let heap = heap(3);
     let longest = heap.session().unwrap().longest();
     let nodes: Vec<Mutex<Option<(Handle, u64)>>> = (0..12).map(|_| Mutex::default()).collect();

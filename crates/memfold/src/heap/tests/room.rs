@@ -37,7 +37,7 @@ fn blocks_of_one_extent(heap: &Heap) -> usize {
 /// dalloc's listing of fragmentation, for any sequence that frees everything: first one extent per block,
 /// then no block.
 #[test]
-fn what_is_all_freed_is_one_extent_a_block_and_then_nothing() {
+fn a_fully_freed_block_is_one_extent_and_then_released() {
     for (seed, sizes) in [(1, &[300][..]), (2, &[16, 24, 40]), (3, &[5000]), (4, &[8, 3, 700]), (5, &[16])] {
         for (block, align) in [(1024, 8), (4096, 1), (32768, 8), (32768, 64)] {
             let options =

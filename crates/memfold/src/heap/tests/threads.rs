@@ -200,7 +200,7 @@ fn a_stale_handle_is_stale_while_its_place_is_used_again() {
 }
 
 #[test]
-fn what_is_read_is_of_one_moment() {
+fn a_read_has_the_state_of_one_moment() {
     let heap = Heap::new(small(1024)).unwrap();
     let session = heap.session().unwrap();
     let nodes: Vec<Handle> = (0..64).map(|_| session.alloc(100).unwrap()).collect();

@@ -39,7 +39,7 @@ fn nodes_of_all_lengths_where_they_lie() {
 }
 
 #[test]
-fn what_is_being_changed_is_nobody_elses() {
+fn a_node_that_is_being_changed_is_busy() {
     let heap = Heap::new(Options::new()).unwrap();
     let session = heap.session().unwrap();
     let (node, other) = (session.alloc(64).unwrap(), session.alloc(64).unwrap());

@@ -40,7 +40,7 @@ fn fails_at_each_place<R>(
 }
 
 #[test]
-fn what_was_made_for_nothing_goes_later() {
+fn nodes_of_a_failed_operation_are_freed_later() {
     let heap = &mut Heap::new(Options::new().block_size(4096)).unwrap();
     // The node moves: an operation can fail in filling the new node, or in freeing the old one.
     assert_eq!(fails_at_each_place(heap, |session, node| session.resize(node, 3000)), 2);
@@ -52,7 +52,7 @@ fn what_was_made_for_nothing_goes_later() {
 /// Another session pins all frames when a node is freed. The node is released when a block is made, or at the
 /// latest when the session ends.
 #[test]
-fn what_is_pinned_goes_later() {
+fn a_discarded_node_whose_block_has_no_frame_is_freed_later() {
     for is_short in [true, false] {
         let mut heap = Heap::new(Options::new().block_size(4096).limit(Limit::Blocks(3))).unwrap();
         let session = heap.session().unwrap();
@@ -78,7 +78,7 @@ fn what_is_pinned_goes_later() {
 
 /// Waiting nodes are not saved.
 #[test]
-fn what_waits_is_not_saved() {
+fn nodes_that_wait_to_be_freed_are_not_saved() {
     let mut heap = Heap::new(Options::new().block_size(4096)).unwrap();
     let session = heap.session().unwrap();
     let node = session.alloc(100).unwrap();

@@ -1,8 +1,8 @@
 //! A size class: a dense array of equal slots that never moves.
 //!
 //! Slots come in groups of 64. A group begins with a word that has a bit for each live slot, and with the
-//! slots' headers. Groups come in segments, each twice as long as the one before, so an index becomes an
-//! address with a few instructions, and growing never copies:
+//! slots' headers. Groups come in segments, each twice as long as the one before. So a few instructions turn
+//! an index into an address, and growing never copies:
 //!
 //! ```text
 //!   segment 0       │ g │ g │
@@ -12,8 +12,8 @@
 //!   group           ├ bits: u64 ┼ unused: u64 ┼ 64 headers ┼ slot 0 ┬ slot 1 ┬ ── ┬ slot 63 ┤
 //! ```
 //!
-//! Everything below `committed` is resident; everything above costs nothing. `top` is the first index that
-//! has not been used since the array last shrank to it; below it are live slots and holes.
+//! Everything below `committed` takes memory; everything above takes only addresses. `top` is the first index
+//! that has not been used since the array last shrank to it; below it are live slots and holes.
 //!
 //! Invariants, all under the class's lock (see `check.rs`):
 //! - a slot's bit is set from the moment it is taken until it is freed; the slot holds an intact blob except
@@ -43,8 +43,8 @@ pub(super) const SEGMENTS: usize = 26;
 
 /// The first segment has about this many bytes; tests make it small, to get many segments.
 const FIRST_SEGMENT: usize = if cfg!(test) { 4096 } else { 65536 };
-/// How many groups a put searches for a hole before it appends: few, so that every put is short; enough that
-/// less than one hole in 256 slots stays unused for long.
+/// How many groups a put searches for a hole before it appends: few, so that every put is short, but enough
+/// that less than one hole in 256 slots stays unused for long.
 const GROUPS_LOOKED_AT: usize = 4;
 
 /// A fresh zeroed page holds classes in their initial state, except for `slot` and `first_shift`.
@@ -59,7 +59,7 @@ pub(super) struct Class {
     /// Segment 0 has `1 << first_shift` groups.
     first_shift: u32,
     state: UnsafeCell<State>,
-    /// Slots that lie entirely in committed memory: readers look no further.
+    /// Slots that lie entirely in committed memory; readers access no others.
     pub(super) ready: AtomicU64,
     /// How many times generations have wrapped around.
     pub(super) wraps: AtomicU64,
@@ -83,9 +83,10 @@ pub(super) struct State {
     fill: u64,
     /// No group below this one has a hole.
     pub(super) low: u64,
-    /// The segment in which the committed part ends, and how much of that segment is committed.
+    /// The segment in which the committed part ends.
     pub(super) segment: u32,
     generation: u16,
+    /// Bytes committed in that segment.
     pub(super) offset: usize,
     /// Bytes committed in all segments.
     pub(super) committed: usize,
@@ -168,7 +169,7 @@ impl Class {
         self.group(index / GROUP_SLOTS).wrapping_add(16 + (index % GROUP_SLOTS) as usize * HEADER).cast()
     }
 
-    /// The length of a blob with that header; `None` if it is no header of this class.
+    /// The length of a blob with that header; `None` if no blob of this class has such a header.
     pub(super) fn payload_len(&self, header: Header) -> Option<usize> {
         (self.slot as usize).checked_sub(header.pad as usize)
     }
@@ -183,7 +184,7 @@ impl Class {
         let before = ((1u64 << segment) - 1) << self.first_shift;
         let groups = (1usize << self.first_shift << segment).min(offset / self.group_bytes());
         let rest = offset - groups * self.group_bytes();
-        // Only the rounding to a page follows the last group.
+        // The last group is followed only by the rounding to a page.
         let slots = rest.saturating_sub(GROUP_HEADER) / self.slot as usize;
         let slots = if groups == 1 << self.first_shift << segment { 0 } else { slots };
         (before + groups as u64) * GROUP_SLOTS + slots as u64
@@ -340,8 +341,8 @@ impl<M: Memory> Locked<'_, M> {
         let group = index / GROUP_SLOTS;
         let bits = if index.is_multiple_of(GROUP_SLOTS) { 0 } else { self.bits(group) };
         self.set_bits(group, bits | 1 << (index % GROUP_SLOTS));
-        // The next unit is requested before this one is full. If there is no memory for it now, the next puts
-        // ask again.
+        // The next unit is requested before this one is full. If there is no memory for it now, later puts
+        // try again.
         while self.top > self.soft && matches!(self.grow(tuning), Grown::Done(())) {}
         Grown::Done(index)
     }
@@ -363,8 +364,8 @@ impl<M: Memory> Locked<'_, M> {
         self.low = self.low.min(group);
     }
 
-    /// Lowers the top over free slots, looking at no more than `groups` groups. True if the slot below the
-    /// top is live, or none is left.
+    /// Lowers `top` past free slots, looking at no more than `groups` groups. Returns true if the slot below
+    /// `top` is live, or there is none.
     pub(super) fn lower_top(&mut self, groups: usize) -> bool {
         for _ in 0..groups {
             if self.top == 0 {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_deleted_just_now_may_stay_while_older_deletions_are_due() {
+    fn recent_deletions_may_wait_while_older_ones_are_due() {
         let mut pacer = Pacer::new();
         let resident = 1000 * MIB;
         let mut now = 0;

@@ -51,7 +51,7 @@ fn an_empty_store_without_memory_is_full() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_what_is_longest_is_kept() {
+fn the_longest_payload_is_kept_and_a_longer_one_is_refused() {
     let (store, slots) = (Store::new(Counting::default()), Slots::new(1));
     let longest = payload(3, MAX_PAYLOAD);
     let r = store.put(0, 0, &longest).unwrap();

@@ -124,7 +124,7 @@ fn a_dropped_store_gives_everything_back() {
 
 /// While there are few blobs, slots are longer than necessary; 16 bits of a header record by how much.
 #[test]
-fn long_blobs_come_back() {
+fn long_blobs_are_read_back() {
     let store = Store::new(Counting::default());
     for doubling in 16..24 {
         for part in 0..16 {

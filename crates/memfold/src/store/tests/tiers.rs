@@ -27,7 +27,7 @@ fn tiered(fast: &str, dense: Option<&str>) -> Tiered<Counting> {
 }
 
 #[test]
-fn blocks_come_back_from_every_tier() {
+fn blocks_are_read_back_from_every_tier() {
     for (fast, dense) in [("lz4", Some("zstd:3")), ("zstd:-3", Some("zstd:9")), ("copy", None)] {
         let tiers = tiered(fast, dense);
         let mut memory = std::vec![0; tiers.workspace_bytes(BLOCK)];
@@ -73,7 +73,7 @@ fn same_filled_blocks_take_eight_bytes_and_incompressible_ones_no_more_than_them
 }
 
 #[test]
-fn only_what_gets_smaller_is_kept_if_so_asked() {
+fn only_blocks_below_the_threshold_are_kept() {
     // Text of a few letters: lz4 cannot compress such short blocks, but Zstandard can.
     let letters: Vec<u8> = (0..BLOCK).map(|i| b'a' + (Random(i as u64).next() >> 20) as u8 % 16).collect();
     for (dense, keeps_letters) in [(None, false), (Some("zstd:3"), true)] {

@@ -7,9 +7,10 @@
 //!                                            what is shown: memfold_shared::page::Shown
 //! ```
 //!
-//! A file is opened by the kernel first, and only then looked at: so errors, and what is no such file, are as
-//! without memfold. Its contents then come from a memory file with the same descriptor. Programs that read these
-//! files with system calls of their own, and files that were open before, show what the kernel says.
+//! The kernel opens a file first, and only then memfold looks at it: so errors and other files are as without
+//! memfold. The contents of a shown file then come from a memory file with the same descriptor. Programs that
+//! read these files with system calls of their own, and files that were open before, show what the kernel
+//! says.
 
 mod text;
 

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_stays() {
+    fn content_that_does_not_fit_is_not_changed() {
         assert_eq!(shown(Kind::Machine, &"MemTotal: 1 kB\n".repeat(MOST_BYTES / 12)), None);
         assert_eq!(shown(Kind::Limit, "\u{fffd}"), None);
         assert_eq!(shown(Kind::Limit, ""), None);

@@ -1,8 +1,8 @@
-//! Raw system calls: the only place in this crate that enters the kernel.
+//! Raw system calls. Only the code that makes threads (`process/thread.rs`) and the doors (`process/door`)
+//! enter the kernel without this module.
 //!
-//! The C library is not used: its wrappers set `errno` in the host's thread,
-//! may be interposed by the host, and may take its locks. Every function
-//! returns `Err(Errno)` instead.
+//! The C library is not used: its wrappers set the `errno` of the program's thread and may take the library's
+//! locks, and the program may interpose them. The functions here return `Err(Errno)` instead.
 
 pub mod aio;
 mod files;
@@ -49,8 +49,8 @@ pub type Result<T> = core::result::Result<T, Errno>;
 /// Makes a system call.
 ///
 /// # Safety
-/// The same as for the call itself: the arguments must be valid for it, and its effects on memory must not
-/// violate any assumption.
+/// The contract is that of the call itself: the arguments must be valid, and the effects on memory must be
+/// sound.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
@@ -68,8 +68,8 @@ pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
 /// Makes a system call.
 ///
 /// # Safety
-/// The same as for the call itself: the arguments must be valid for it, and its effects on memory must not
-/// violate any assumption.
+/// The contract is that of the call itself: the arguments must be valid, and the effects on memory must be
+/// sound.
 #[cfg(target_arch = "aarch64")]
 #[inline(always)]
 pub unsafe fn syscall(number: usize, a: [usize; 6]) -> Result<usize> {
@@ -90,8 +90,8 @@ fn decode(result: isize) -> Result<usize> {
 /// Size of a page in bytes.
 pub const PAGE: usize = 4096;
 
-/// A file descriptor. It is not closed on drop, because most of ours live as long as the process; its holder
-/// closes it.
+/// A file descriptor. It is not closed on drop, because most descriptors of the runtime stay open as long as
+/// the process lives. Its holder closes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fd(pub i32);
 

@@ -90,7 +90,7 @@ pub fn thread_exists(pid: u32, tid: u32) -> bool {
     answer != Err(Errno::SRCH)
 }
 
-/// Ends the process with SIGABRT, whatever handlers or masks the host has; with SIGKILL if that fails.
+/// Ends the process with SIGABRT, whatever handlers or masks the program has; with SIGKILL if that fails.
 pub fn abort() -> ! {
     const SIGABRT: usize = 6;
     const SIGKILL: usize = 9;

@@ -14,7 +14,7 @@ impl Text {
 
     /// The text so far.
     pub fn as_str(&self) -> &str {
-        core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("(words that are no text)")
+        core::str::from_utf8(&self.bytes[..self.length]).unwrap_or("(text that is not UTF-8)")
     }
 }
 

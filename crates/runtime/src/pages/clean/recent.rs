@@ -51,7 +51,7 @@ mod tests {
     use crate::kernel::addresses::RUN;
 
     #[test]
-    fn runs_come_back_in_their_order_and_old_ones_are_forgotten() {
+    fn runs_are_popped_in_order_and_old_ones_are_forgotten() {
         let mut recent = Recent::new();
         assert_eq!(recent.pop(), None);
         for number in 1..=RUNS + 3 {

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_place_is_noted_until_all_that_are_kept_are_handed_out() {
+    fn forgotten_faults_are_noted_until_all_kept_ones_are_handed_out() {
         let mut inbox = inbox();
         inbox.keep_few();
         (0..100).for_each(|number| inbox.keep(fault(number)));

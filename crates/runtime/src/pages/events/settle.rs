@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_arrived_and_is_gone_again_is_forgotten() {
+    fn a_mapping_that_arrived_and_was_unmapped_is_forgotten() {
         let Some(_one) = runtime() else { return };
         let (from, to) = (memory(), registered());
         while_changing(|order| {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_in_the_way_goes_first() {
+    fn a_mapping_in_the_way_moves_first() {
         let Some(_one) = runtime() else { return };
         let (from, to, next) = (memory(), registered(), registered());
         while_changing(|order| {

@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shared_is_taken_only_where_all_copies_together_are_smaller() {
+    fn shared_pages_are_evicted_only_if_all_copies_together_are_smaller() {
         let mib = |count: u64| count << 20;
         assert!(is_worth(2, mib(50), mib(10)) && is_worth(4, mib(50), mib(10)));
         assert!(!is_worth(5, mib(50), mib(10)) && !is_worth(2, mib(50), mib(25)));

@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn who_grows_or_waits_is_left_alone() {
+    fn a_program_that_grows_or_waits_is_left_alone() {
         let mut proactive = Proactive::new();
         let mut look = Look {
             now_ns: SECOND_NS,

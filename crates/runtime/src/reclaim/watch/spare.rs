@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compress_is_never_owed() {
+    fn incompressible_memory_is_never_owed() {
         let spare = spare(200, 2, 190, 1, 100);
         assert!(spare.owed(100 * MIB, false) <= 5 * MIB);
     }
 
     #[test]
-    fn what_a_round_could_not_take_is_not_owed_until_some_of_it_was() {
+    fn memory_that_a_round_could_not_evict_is_not_owed_until_some_is_evicted() {
         let mut spare = spare(100, 10, 0, 0, 50);
         assert_eq!(spare.owed(20 * MIB, false), 20 * MIB);
         spare.nothing_evicted();

@@ -125,7 +125,7 @@ fn with(file: File) -> FileTier {
 }
 
 #[test]
-fn what_did_not_reach_the_medium_was_not_put() {
+fn a_batch_that_did_not_reach_the_medium_was_not_put() {
     // `/dev/null` accepts everything, and cannot be synchronised.
     let tier = with(OpenOptions::new().read(true).write(true).open("/dev/null").unwrap());
     assert!(matches!(tier.put(1, &bytes(1, 5000)), Err(Trouble::Away(_))));
@@ -143,7 +143,7 @@ fn a_hole_that_could_not_be_made_once_may_be_later() {
 }
 
 #[test]
-fn what_is_no_place_for_it_is_refused() {
+fn unsuitable_places_are_refused() {
     let directory = tempfile::tempdir_in("/var/tmp").unwrap();
     let there = directory.path().join("there");
     fs::write(&there, "mine").unwrap();

@@ -47,7 +47,7 @@ fn columns_are_the_fields_in_their_order() {
 }
 
 #[test]
-fn who_saves_nothing_yet_is_below_zero() {
+fn a_tree_that_saves_nothing_yet_is_below_zero() {
     let memory = Memory::new(10 * MIB, [0, 0, MIB, 0, 0]);
     assert_eq!((memory.logical_bytes, memory.saved_bytes), (9 * MIB, -(MIB as i64)));
     assert_eq!(memory.compression_ratio, None);
@@ -105,7 +105,7 @@ fn a_slot_that_is_used_again_begins_anew() {
 }
 
 #[test]
-fn the_first_look_knows_no_rates() {
+fn the_first_look_has_no_rates() {
     let mut changes = changes(1.0);
     changes.seconds = None;
     assert_eq!(changes.rates((1, 1, None), Totals::default()), Rates::default());

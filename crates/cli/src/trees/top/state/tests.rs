@@ -60,7 +60,7 @@ fn processes_are_sorted_within_their_trees() {
 }
 
 #[test]
-fn what_is_chosen_stays_or_its_place_does() {
+fn the_selection_stays_at_its_process_or_its_line() {
     let mut state = State::new();
     state.take(look(Vec::new()));
     assert_eq!((state.chosen, state.history().is_none()), (None, true));

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_changed_comes_back() {
+    fn the_transform_is_reversible() {
         check::<1>();
         check::<2>();
         check::<4>();

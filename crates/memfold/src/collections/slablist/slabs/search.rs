@@ -66,8 +66,8 @@ impl<E: ?Sized + Element> Slabs<E> {
         Ok(index.map(|index| self.layers.before(spot) + index as u64))
     }
 
-    /// What `look` sees in that element. It may be called more than once, also with bytes that are no element
-    /// any more: the last result counts.
+    /// What `look` sees in that element. It may be called more than once, also with bytes that are not an
+    /// element any more: the last result counts.
     #[inline(always)]
     pub fn element<S: Seek<E>, R>(
         &self,

@@ -209,7 +209,7 @@ fn failures_leave_lists_of_strings_as_they_were() {
 
 /// A conversion that failed used to drop the list with all its elements.
 #[test]
-fn a_list_that_cannot_be_converted_comes_back() {
+fn a_list_that_cannot_be_converted_is_returned() {
     for (heap, turns) in heaps() {
         let session = heap.session().unwrap();
         for len in [1, 61, 500, 1500].into_iter().filter(|len| turns > 10 || *len < 100) {

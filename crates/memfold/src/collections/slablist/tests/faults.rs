@@ -190,7 +190,7 @@ fn reaps_at_thresholds() {
 /// An error is injected at each step of each operation, and from then on into every free: nothing has
 /// changed, and nothing is left behind.
 #[test]
-fn what_fails_leaves_no_node() {
+fn a_failed_operation_leaves_no_node() {
     let mut heap = heap();
     {
         let session = heap.session().unwrap();

@@ -1,4 +1,5 @@
-//! Lists of all kinds of elements against the standard library's: sorted ones, ordered ones, and cursors.
+//! Compares slab lists of all kinds of elements with the standard library's collections: sorted lists,
+//! ordered lists, and cursors.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -8,12 +9,12 @@ use std::string::String;
 
 use super::*;
 
-/// How elements are made.
+/// Elements that can be made at random.
 trait Made: Element<Owned: Clone + Debug + Ord> + Ord {
     fn make(random: &mut Random) -> Owned<Self>;
 }
 
-/// Few values, far apart: leaves are stored as ascending numbers, and searched as such.
+/// Few values, far apart, so that leaves are stored as ascending numbers and searched in that form.
 impl Made for u64 {
     fn make(random: &mut Random) -> u64 {
         let number = random.below(5000);
@@ -21,7 +22,7 @@ impl Made for u64 {
     }
 }
 
-/// Some are long, and some longer than a block.
+/// The length of an element: mostly short, sometimes long, and sometimes longer than a block.
 fn length(random: &mut Random) -> usize {
     match random.below(200) {
         0 => random.below(20_000) as usize,
@@ -129,7 +130,7 @@ fn sorted_list<E: ?Sized + Made, C: Compare<E>>(order: C, backwards: bool, turns
 }
 
 #[test]
-fn sorted_strings_and_bytes() {
+fn sorted_lists() {
     sorted_list::<str, _>(Natural, false, 12_000);
     sorted_list::<[u8], _>(Natural, false, 12_000);
     let peeks = sorted_list::<u64, _>(Natural, false, 12_000);
@@ -137,7 +138,7 @@ fn sorted_strings_and_bytes() {
     sorted_list::<str, _>(|a: &str, b: &str| b.cmp(a), true, 6000);
 }
 
-/// A cursor and its expected position: an element's number, or a gap before it.
+/// A cursor and its expected position: the number of an element, or, if the flag is set, the gap before it.
 type Known = (Cursor, u64, bool);
 
 fn ordered_list<E: ?Sized + Made>(turns: usize) {
@@ -267,9 +268,9 @@ fn ordered_lists() {
     ordered_list::<[u8]>(6000);
 }
 
-/// The standard library's sort may panic if a comparison is not an order.
+/// The standard library's sort may panic if a comparison is not a total order; this one must not.
 #[test]
-fn sorting_by_an_order_that_lies_keeps_all() {
+fn sorting_by_an_inconsistent_comparison_keeps_all_elements() {
     let heap = heap();
     let session = heap.session().unwrap();
     let random = std::cell::RefCell::new(Random(3));
@@ -285,7 +286,7 @@ fn sorting_by_an_order_that_lies_keeps_all() {
     assert!(!left.is_sorted());
     left.sort_unstable();
     assert!(left.into_iter().eq(0..20_000));
-    // With a comparison that is an order, the sort is stable.
+    // With a consistent comparison, the sort is stable.
     list.sort().unwrap();
     list.sort_by(&|a: &u64, b: &u64| (b % 100).cmp(&(a % 100))).unwrap();
     let mut model: Vec<_> = (0..20_000u64).collect();
@@ -294,7 +295,7 @@ fn sorting_by_an_order_that_lies_keeps_all() {
 }
 
 #[test]
-fn from_both_ends_at_once() {
+fn iteration_from_both_ends() {
     let heap = heap();
     let session = heap.session().unwrap();
     for len in [0, 1, 5, 59, 61, 200, 5000u64] {

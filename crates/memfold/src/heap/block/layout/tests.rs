@@ -145,7 +145,7 @@ fn mixed_blocks_do_as_the_model() {
 /// The usual listing that shows that a boundary-tag allocator leaves no fragments: nodes are freed in several
 /// orders, and after each step there is one free extent for each gap.
 #[test]
-fn what_is_freed_side_by_side_is_one_extent() {
+fn adjacent_free_space_is_one_extent() {
     for order in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 2, 1, 3], [1, 3, 0, 2], [2, 0, 3, 1]] {
         let (memory, shape) = (Memory::new(4096), mixed::Shape::new(4096, 8));
         let (block, mut lists) = (Mixed::new(memory.image(), shape), Extents::new());

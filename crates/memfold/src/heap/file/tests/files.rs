@@ -46,7 +46,7 @@ fn a_file_is_replaced_as_a_whole() {
 }
 
 #[test]
-fn what_fails_leaves_the_old_file() {
+fn a_failed_save_leaves_the_old_file() {
     let here = tempfile::tempdir().unwrap();
     let path = here.path().join("heap");
     let (mut heap, model) = heap(4);

@@ -176,7 +176,7 @@ fn parts_of_a_file_elsewhere() {
 }
 
 #[test]
-fn what_is_no_heap() {
+fn files_that_are_not_heaps() {
     for foreign in [&b"#!/bin/sh\n"[..], b"\x89PNG\r\n\x1a\n", &[0; 100], b"\x89mfheaq\n", b"x"] {
         assert!(matches!(load(foreign, &options()), Err(LoadError::Foreign)), "{foreign:?}");
     }

@@ -233,7 +233,7 @@ fn an_empty_heap_and_one_that_was_emptied() {
 }
 
 #[test]
-fn what_sessions_and_guards_left_when_they_were_forgotten() {
+fn data_of_forgotten_sessions_and_guards_are_saved() {
     let mut heap = Heap::new(small(1024)).unwrap();
     let mut session = heap.session().unwrap();
     let nodes = [10, 400, 5000].map(|len| session.alloc(len).unwrap());

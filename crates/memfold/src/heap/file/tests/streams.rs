@@ -112,7 +112,7 @@ fn times() -> impl Iterator<Item = u64> {
 }
 
 #[test]
-fn what_is_written_to_may_fail_each_time() {
+fn each_write_may_fail() {
     for (mut heap, model, options, tier) in heaps() {
         for (most, how) in [7, 100, usize::MAX].into_iter().flat_map(|most| HOWS.map(|how| (most, how))) {
             for (number, times) in times().enumerate() {
@@ -154,7 +154,7 @@ fn what_is_written_to_may_fail_each_time() {
 }
 
 #[test]
-fn what_is_read_from_may_fail_each_time() {
+fn each_read_may_fail() {
     for (mut heap, model, options, tier) in heaps() {
         let file = saved(&mut heap);
         drop(heap);

@@ -49,7 +49,7 @@ fn each_chooses_by_its_rule() {
 }
 
 #[test]
-fn what_left_is_not_chosen() {
+fn frames_that_left_are_not_chosen() {
     for kind in PolicyKind::ALL {
         let (mut policy, uses) = (kind.make(), Made::default());
         (1..=5).for_each(|frame| policy.came(frame, &uses));

@@ -137,7 +137,7 @@ fn the_last_codec_that_is_given_counts() {
 }
 
 #[test]
-fn what_is_not_compressed_is_kept_as_it_is() {
+fn incompressible_blocks_are_kept_uncompressed() {
     for fault in [Fault::ClaimsTooMuch, Fault::PanicsCompressing, Fault::FindsNothing] {
         let (mut heap, liar) = heap(fault);
         liar.on.store(true, Relaxed);
@@ -152,7 +152,7 @@ fn what_is_not_compressed_is_kept_as_it_is() {
 }
 
 #[test]
-fn no_wrong_byte_comes_back() {
+fn wrong_bytes_are_never_returned() {
     for fault in [Fault::WritesLess, Fault::PanicsDecompressing, Fault::Refuses, Fault::ForgetsAByte] {
         let (heap, liar) = heap(fault);
         let mut random = Random(3);

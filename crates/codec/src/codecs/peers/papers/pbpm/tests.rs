@@ -64,7 +64,7 @@ fn a_tape_of_words() {
 
 /// The sizes of Table I, in bits: how much one more word of a pattern adds.
 #[test]
-fn a_word_takes_what_the_table_says() {
+fn words_take_the_sizes_of_the_papers_table() {
     // 16 words of each fill whole groups of codes and indices.
     let unique = |i: u32| 0x8001_0000 + i * 0x0107_2903;
     let table: [(u32, [u32; 16]); 5] = [

@@ -1,4 +1,4 @@
-//! Changing a leaf of strings.
+//! Changes to a leaf of strings, and the check of a leaf.
 
 use std::vec::Vec;
 
@@ -55,7 +55,7 @@ fn shared(a: &[u8], b: &[u8]) -> usize {
 }
 
 impl Leaf<'_> {
-    /// Elements of the leaf.
+    /// The number of elements.
     pub fn count(&self) -> usize {
         get16(self.bytes, COUNT)
     }
@@ -146,11 +146,11 @@ impl Leaf<'_> {
         Slot(u64::from(head) << 32 | (at as u64) << 16 | len as u64)
     }
 
-    /// Inserts an element at a place, before the one that is there; returns whether there is room.
+    /// Inserts an element before the one at `at`. Returns false if there is no room.
     pub fn insert(&mut self, at: usize, element: Held<'_>) -> bool {
         let (count, need) = (self.count(), element.bytes() + SLOT);
         if self.low() - self.end_of_slots() < need {
-            // The leaf is so full that it would have to be repacked every few insertions.
+            // A leaf that is this full would have to be repacked every few insertions.
             if self.free() < need + self.bytes.len() / 64 || count == 0 {
                 return false;
             }
@@ -165,7 +165,7 @@ impl Leaf<'_> {
         true
     }
 
-    /// Replaces an element, if there is room.
+    /// Replaces an element, if there is room. Returns the change in weight, and the node of the old element.
     pub fn set(&mut self, at: usize, element: Held<'_>) -> Option<(i32, Option<Handle>)> {
         let old = slot(self.bytes, at);
         if let Some(more) = self.set_in_place(at, old, &element) {
@@ -242,8 +242,8 @@ impl Leaf<'_> {
         self.set32(LOW, self.bytes.len());
         let prefix = match (elements.clone().next(), elements.clone().next_back()) {
             (Some(first), Some(last)) if self.natural => {
-                // The elements in between share that prefix if they are in order, but this does not rely on
-                // it.
+                // Elements in order all share the prefix of the first and the last. This does not rely on the
+                // order.
                 let mut prefix = shared(first.begin(), last.begin());
                 elements.clone().for_each(|held| {
                     prefix = prefix.min(shared(first.begin(), held.begin()));
@@ -255,7 +255,7 @@ impl Leaf<'_> {
         self.set_prefix(prefix);
         let mut count = elements.clone().count();
         self.set_count(count);
-        // From the last to the first, so that records are in order from the lowest on.
+        // Records are written downwards: beginning with the last, they lie in the order of the elements.
         for held in elements.rev() {
             let slot = self.put_record(&held);
             count -= 1;
@@ -264,7 +264,7 @@ impl Leaf<'_> {
     }
 }
 
-/// The number of elements of a leaf and their weight, if it does not contradict itself.
+/// The number of elements of a leaf and their weight; `None` if the leaf is inconsistent.
 pub fn measure(leaf: &[u8], natural: bool) -> Option<(usize, usize)> {
     let (count, prefix, low) = (get16(leaf, COUNT), get16(leaf, SHARED), get32(leaf, LOW));
     let (holes, longs) = (get32(leaf, HOLES), get32(leaf, LONGS));
@@ -278,7 +278,7 @@ pub fn measure(leaf: &[u8], natural: bool) -> Option<(usize, usize)> {
         let held = held(leaf, slot)?;
         let head = if natural { head_of(held.begin().get(prefix..).unwrap_or_default()) } else { 0 };
         let same = first.is_some_and(|first| shared(first.begin(), held.begin()) >= prefix);
-        // An empty record is at the lowest offset at the time when it was added.
+        // An empty record may lie below `low`: it keeps the offset that was the lowest when it was added.
         let is_outside = slot.bytes() > 0 && slot.offset() < low;
         if slot.head() != head || is_outside || natural && !same {
             return None;

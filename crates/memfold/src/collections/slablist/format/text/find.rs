@@ -29,7 +29,7 @@ impl Text {
         len.cmp(&other.len())
     }
 
-    /// Calls `look` with the element of a slot; `None` if it has to be read first, or is no element.
+    /// Calls `look` with the element of a slot; `None` if it has to be read first, or is not an element.
     pub(super) fn with<E: ?Sized + Element, R>(
         leaf: View<'_>,
         slot: Slot,

@@ -95,7 +95,7 @@ fn slabs(random: &mut Random, distance: u64) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_packed_comes_back() {
+fn packing_is_reversible() {
     let mut random = Random(1);
     for distance in [1, 2, 30, 1 << 20, 1 << 41, 1 << 50] {
         round(&slabs(&mut random, distance), &mut random);
@@ -128,7 +128,7 @@ fn what_is_packed_comes_back() {
 
 /// Each word takes two bits more than the logarithm of the mean distance, plus the overhead of runs.
 #[test]
-fn how_much_it_takes() {
+fn packed_words_take_as_many_bits_as_expected() {
     let mut random = Random(2);
     for (distance, most) in [(1_u64 << 41, 42.0), (32, 6.2)] {
         let words = slabs(&mut random, distance);
@@ -139,7 +139,7 @@ fn how_much_it_takes() {
 }
 
 #[test]
-fn blocks_that_are_no_words_or_too_long() {
+fn blocks_that_are_not_words_or_too_long() {
     let mut to = vec![0; 1 << 21];
     assert_eq!(pack(&[1; 9], &mut to), None);
     assert_eq!(pack(&[], &mut to), None);
@@ -182,7 +182,7 @@ fn damage_is_noticed_where_it_matters() {
 
 /// Arbitrary bytes: nothing panics, and nothing outside is written.
 #[test]
-fn what_was_never_packed() {
+fn arbitrary_bytes_are_unpacked_safely() {
     let mut random = Random(4);
     let words = slabs(&mut random, 1 << 20);
     let (len, kept) = (words.len() * WORD, packed(&words));

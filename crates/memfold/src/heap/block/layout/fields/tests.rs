@@ -51,7 +51,7 @@ fn block(size: usize, align: usize, marks: usize, seed: u64) -> (Of, Vec<u8>) {
 }
 
 #[test]
-fn blocks_come_back() {
+fn grouping_is_reversible() {
     let mut fields = Fields::default();
     let mut grouped = 0;
     for (size, align) in
@@ -79,7 +79,7 @@ fn blocks_come_back() {
 }
 
 #[test]
-fn blocks_of_one_size_come_back() {
+fn grouping_of_equal_nodes_is_reversible() {
     let mut fields = Fields::default();
     let mut random = Random(8);
     for (size, align, len) in [
@@ -206,7 +206,7 @@ fn more_columns_than_nodes_have_words_are_refused() {
 }
 
 #[test]
-fn a_node_alone_is_taken_for_an_array() {
+fn a_single_node_counts_as_an_array() {
     let mut fields = Fields::default();
     for (size, align) in [(4096, 8), (4096, 1), (32768, 64)] {
         let first = 8usize.next_multiple_of(align);

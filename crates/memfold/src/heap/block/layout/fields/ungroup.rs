@@ -25,7 +25,7 @@ impl<'f> Reader<'f> {
 }
 
 impl Fields {
-    /// Restores a block from the output of `group`; `None` if it is no such output.
+    /// Restores a block from the output of `group`; `None` if it is not such output.
     pub fn ungroup(&mut self, of: Of, from: &[u8], block: &mut [u8]) -> Option<()> {
         let mut input = Reader { from };
         let columns = usize::from(input.take(1)?[0]);
