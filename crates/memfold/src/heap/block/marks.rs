@@ -96,7 +96,7 @@ impl Marks {
     pub fn set_start(self, place: u16, starts: bool) -> Result<(), Damaged> {
         let at = usize::from(place / 64) * 8;
         let (word, bit) = (self.starts.get64(at)?, 1 << (place % 64));
-        self.starts.publish64(at, if starts { word | bit } else { word & !bit })
+        self.starts.set64(at, if starts { word | bit } else { word & !bit })
     }
 
     /// Sets the check of the node that is made at this place.

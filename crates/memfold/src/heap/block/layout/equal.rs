@@ -105,7 +105,7 @@ impl Equal {
     #[inline]
     pub fn take(&self, number: u16) -> Result<(), Damaged> {
         let word = usize::from(number / 64) * 8;
-        self.image.publish64(word, self.image.get64(word)? | 1 << (number % 64))
+        self.image.set64(word, self.image.get64(word)? | 1 << (number % 64))
     }
 
     /// Checks that free nodes are zero, that the filling of live ones is zero (freeing a node does not clear

@@ -126,16 +126,10 @@ impl Image {
         Ok(self.word(at)?.load(Relaxed))
     }
 
-    /// Writes eight bytes at an offset divisible by eight.
+    /// Writes eight bytes at an offset divisible by eight. Whoever reads them may rely on what was written to the
+    /// image before.
     #[inline]
     pub fn set64(self, at: usize, value: u64) -> Result<(), Damaged> {
-        self.word(at)?.store(value, Relaxed);
-        Ok(())
-    }
-
-    /// As `set64`, for a word whose readers rely on what was written to the image before it.
-    #[inline]
-    pub fn publish64(self, at: usize, value: u64) -> Result<(), Damaged> {
         self.word(at)?.store(value, Release);
         Ok(())
     }
