@@ -221,6 +221,7 @@ mod tests {
             ("lzrw1a", 18),
             ("auto", 19),
             ("zstd-dict:1", 20),
+            ("weft:1", 21),
         ];
         for id in 0..=255 {
             let name = numbers.iter().find(|(_, number)| *number == id).map(|(name, _)| *name);

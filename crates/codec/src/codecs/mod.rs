@@ -11,6 +11,7 @@ pub(crate) mod copy;
 pub(crate) mod lz4;
 pub(crate) mod peers;
 pub(crate) mod stride;
+pub(crate) mod weft;
 pub(crate) mod zstd;
 
 use crate::{Codec, CodecId};
@@ -68,6 +69,8 @@ numbers! {
     AUTO = 19: ;
     /// The version of a dictionary, and a frame as in [`CodecId::ZSTD`] made with it.
     ZSTD_DICT = 20: ;
+    /// The words of heaps by their distances; see `docs/formats/weft.md`.
+    WEFT = 21: weft::SETTINGS[0], weft::SETTINGS[1], weft::SETTINGS[2];
 }
 
 impl CodecId {
@@ -82,6 +85,7 @@ pub(crate) fn alias(name: &str) -> &str {
         "zstd" => "zstd:1",
         "zstd-dict" => "zstd-dict:1",
         "stride" => "stride:2",
+        "weft" => "weft:3",
         "lz4hc" => "lz4hc:9",
         "deflate" => "deflate:6",
         "xz" => "xz:6",

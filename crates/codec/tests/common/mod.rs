@@ -134,7 +134,7 @@ pub fn some_codecs(levels: &[&str]) -> Vec<&'static dyn Codec> {
     // Codecs whose forms depend on more than the block have their own tests, in `auto.rs`.
     let pure = memfold_codec::all().filter(|codec| codec.id() != memfold_codec::CodecId::AUTO);
     let single = pure.filter(|codec| match codec.name().split_once(':') {
-        Some(("pbpm" | "stride", _)) | None => true,
+        Some(("pbpm" | "stride" | "weft", _)) | None => true,
         Some(_) => levels.contains(&codec.name()),
     });
     single.chain(PIPELINES.map(|name| memfold_codec::codec(name).unwrap())).collect()

@@ -1,0 +1,326 @@
+//! From the compressed form back to the unit.
+
+use core::arch::x86_64::*;
+
+use super::vector::*;
+use crate::format::{
+    FIRST_DISTANCES, LEAST_DISTANCE, LINE, LINE_WORDS, LINES, PIECE, WORD, WORDS, ZERO, head, most_distance,
+};
+use crate::scratch::{MOST_FORM, Rows, SLACK};
+use crate::{Malformed, Scratch};
+
+/// Zeros, and the first line of the unit behind them: references of the unit's beginning.
+#[repr(align(64))]
+struct Beginning([u8; 2 * LINE + SLACK]);
+
+/// What goes on from piece to piece.
+struct State {
+    /// Words of the unit.
+    words: usize,
+    distances: [usize; 2],
+}
+
+/// As [`reference::decompress`](crate::reference::decompress), for a unit of whole pieces.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+pub(crate) fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result<(), Malformed> {
+    debug_assert!(unit.len().is_multiple_of(PIECE));
+    let words = unit.len() / WORD;
+    scratch.codes[..words].fill(ZERO);
+    let mut state = State { words, distances: FIRST_DISTANCES };
+    let mut rest = from;
+    for first in (0..words).step_by(WORDS) {
+        let (&kind, form) = rest.split_first().ok_or(Malformed)?;
+        let last = if first + WORDS == words { head::LAST } else { 0 };
+        rest = match kind ^ last {
+            head::STORED => {
+                let (piece, rest) = form.split_at_checked(PIECE).ok_or(Malformed)?;
+                unit[first * WORD..][..PIECE].copy_from_slice(piece);
+                scratch.codes[words + first..][..WORDS].fill(ZERO);
+                rest
+            }
+            head::PLAIN | head::PACKED => {
+                let len = state.piece(kind ^ last, first, form, unit, scratch)?;
+                &form[len..]
+            }
+            _ => return Err(Malformed),
+        };
+    }
+    if rest.is_empty() { Ok(()) } else { Err(Malformed) }
+}
+
+/// The parts of a form that are not read yet. What lies behind `size` bytes can be read, and means nothing.
+struct Parts {
+    form: *const u8,
+    /// Bytes that belong to parts so far.
+    used: usize,
+    size: usize,
+}
+
+impl Parts {
+    /// The next part.
+    #[inline(always)]
+    fn take(&mut self, len: usize) -> Result<*const u8, Malformed> {
+        let at = self.used;
+        self.used += len;
+        if self.used > self.size {
+            return Err(Malformed);
+        }
+        // SAFETY: within the form.
+        Ok(unsafe { self.form.add(at) })
+    }
+}
+
+impl State {
+    /// Restores the piece that begins at word `first`; returns the length of its form.
+    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    fn piece(
+        &mut self,
+        kind: u8,
+        first: usize,
+        form: &[u8],
+        unit: &mut [u8],
+        scratch: &mut Scratch,
+    ) -> Result<usize, Malformed> {
+        let Scratch { codes, piece: rows, .. } = scratch;
+        // Wide loads read beyond the parts, so something must follow the form.
+        let size = form.len().min(MOST_FORM);
+        let place = if form.len() >= MOST_FORM + SLACK {
+            form.as_ptr()
+        } else {
+            rows.form[..size].copy_from_slice(&form[..size]);
+            rows.form.as_ptr()
+        };
+        let mut parts = Parts { form: place, used: 0, size };
+        let codes = &mut codes[..self.words + first + WORDS];
+        self.distances_and_codes(&mut parts, first, rows, codes)?;
+        let literals = masks(&mut parts, rows, &codes[self.words + first..])?;
+        let place = self::literals(kind, &mut parts, rows, literals)?;
+        // SAFETY: as many literals are there as the masks have bits, and slack behind them.
+        unsafe { spread_literals(rows, place, &mut unit[first * WORD..][..PIECE]) };
+        merge(rows, first, unit);
+        Ok(parts.used)
+    }
+
+    /// Pass 1: the distance of each line, and the codes.
+    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    fn distances_and_codes(
+        &mut self,
+        parts: &mut Parts,
+        first: usize,
+        rows: &mut Rows,
+        codes: &mut [u8],
+    ) -> Result<(), Malformed> {
+        let is_single = self.words == WORDS;
+        let most = most_distance(self.words);
+        let bits = parts.take(2 * (LINES / 8))?;
+        // SAFETY: sixteen bytes.
+        let bits = unsafe { [word(bits), word(bits.add(8))] };
+        let far = (bits[1] & !bits[0]).count_ones() as usize;
+        let new = (bits[0] ^ bits[1]).count_ones() as usize;
+        let mut next = parts.take(if is_single { new } else { new + far })?;
+        let flags = parts.take(LINES)?;
+        // SAFETY: one flag for each line.
+        let count = (0..LINES)
+            .step_by(8)
+            .map(|at| unsafe { word(flags.add(at)) }.count_ones() as usize)
+            .sum::<usize>();
+        let halves = parts.take(count.div_ceil(2))?;
+        for at in (0..count).step_by(32) {
+            // SAFETY: within the slack of both.
+            unsafe { store(rows.codes.as_mut_ptr().add(at), unpack_halves(halves.add(at / 2))) };
+        }
+        let [mut now, mut before] = self.distances;
+        let mut stored = 0;
+        let mut is_wrong = false;
+        let begin = self.words + first;
+        debug_assert!(codes.len() == begin + WORDS);
+        for line in 0..LINES {
+            let low = (bits[0] >> line & 1) as usize;
+            let high = (bits[1] >> line & 1) as usize;
+            // SAFETY: a byte or two of the distances, or behind them in the form.
+            let written = unsafe { usize::from(next.cast::<u16>().read_unaligned()) };
+            let value = match (is_single, high) {
+                (true, _) => (written & 0xff) + 256 * high,
+                (false, 0) => written & 0xff,
+                (false, _) => written,
+            };
+            let is_new = low ^ high;
+            // SAFETY: as many as were counted.
+            next = unsafe { next.add(is_new + (high & !low & usize::from(!is_single))) };
+            let distance = if is_new != 0 {
+                value
+            } else if low != 0 {
+                before
+            } else {
+                now
+            };
+            before = if low | high != 0 { now } else { before };
+            now = distance;
+            is_wrong |= !(LEAST_DISTANCE..=most).contains(&distance);
+            rows.back[line] = distance as u16;
+            // A wrong distance is noticed below; until then it must not lead anywhere else.
+            let back = distance.min(most);
+            let back = if back < LINE_WORDS { 2 * back } else { back };
+            // SAFETY: every flag, and codes within the rows: `begin` is more than any distance, and than twice a
+            // short one.
+            unsafe {
+                let flags = flags.add(line).read();
+                let place = codes.as_mut_ptr().add(begin + 8 * line);
+                let control = spread_control(flags);
+                let own = _mm_shuffle_epi8(load8(rows.codes.as_ptr().add(stored)), control);
+                store8(place, _mm_blendv_epi8(own, load8(place.sub(back)), control));
+                stored += flags.count_ones() as usize;
+            }
+        }
+        self.distances = [now, before];
+        if is_wrong { Err(Malformed) } else { Ok(()) }
+    }
+}
+
+/// Pass 2: the mask of each word and how many literals it has; returns how many all have. Also which bytes of each word
+/// do not come from the reference.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+fn masks(parts: &mut Parts, rows: &mut Rows, codes: &[u8]) -> Result<usize, Malformed> {
+    let codes = &codes[..WORDS];
+    let begin = parts.take(0)?;
+    let mut own = begin;
+    let mut literals = _mm256_setzero_si256();
+    for at in (0..WORDS).step_by(32) {
+        // SAFETY: rows of as many words; at most a mask for each word, for which there is room behind the form.
+        unsafe {
+            let code = load(codes.as_ptr().add(at));
+            let has_own = _mm256_movemask_epi8(_mm256_cmpgt_epi8(all(2), code)) as u32;
+            let mut four = [_mm_setzero_si128(); 4];
+            for (number, eight) in four.iter_mut().enumerate() {
+                let has_own = (has_own >> (8 * number)) as u8;
+                *eight = spread(load8(own), has_own);
+                own = own.add(has_own.count_ones() as usize);
+            }
+            let [one, two, three, last] = four;
+            let stored = _mm256_set_m128i(_mm_unpacklo_epi64(three, last), _mm_unpacklo_epi64(one, two));
+            let mask = _mm256_or_si256(masks_of(code), stored);
+            let count = ones(mask);
+            store(rows.masks.as_mut_ptr().add(at), mask);
+            store(rows.not_reference.as_mut_ptr().add(at), _mm256_or_si256(mask, from_zero(code)));
+            store(rows.counts.as_mut_ptr().add(at), count);
+            literals = _mm256_add_epi64(literals, _mm256_sad_epu8(count, _mm256_setzero_si256()));
+        }
+    }
+    // SAFETY: both in the form.
+    parts.take(unsafe { own.offset_from(begin) } as usize)?;
+    Ok(sum(literals))
+}
+
+/// Pass 3: the literals, unpacked if necessary; returns where they are.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+fn literals(kind: u8, parts: &mut Parts, rows: &mut Rows, literals: usize) -> Result<*const u8, Malformed> {
+    if kind == head::PLAIN {
+        return parts.take(literals);
+    }
+    let mut table = [0; 16];
+    // SAFETY: sixteen bytes.
+    unsafe { put(table.as_mut_ptr(), parts.take(16)?, 16) };
+    let bits = parts.take(literals.div_ceil(8))?;
+    let mut count = 0;
+    for at in 0..literals / 64 {
+        // SAFETY: a bit for each literal.
+        count += unsafe { word(bits.add(8 * at)) }.count_ones() as usize;
+    }
+    if !literals.is_multiple_of(64) {
+        // SAFETY: the last ones, and what follows them.
+        let last = unsafe { word(bits.add(literals / 64 * 8)) };
+        count += (last & ((1 << (literals % 64)) - 1)).count_ones() as usize;
+    }
+    let halves = parts.take(count.div_ceil(2))?;
+    for at in (0..count).step_by(32) {
+        // SAFETY: within the slack of both.
+        unsafe {
+            store(rows.common.as_mut_ptr().add(at), literals_of(&table, unpack_halves(halves.add(at / 2))))
+        };
+    }
+    let mut other = parts.take(literals - count)?;
+    let mut common = rows.common.as_ptr();
+    for at in (0..literals).step_by(8) {
+        // SAFETY: as many as were counted, and eight more at most. (Bits behind the last one are not counted, and
+        // what they choose means nothing.)
+        unsafe {
+            let bits = bits.add(at / 8).read();
+            let bytes = _mm_or_si128(spread(load8(common), bits), spread(load8(other), !bits));
+            store8(rows.literals.as_mut_ptr().add(at), bytes);
+            common = common.add(bits.count_ones() as usize);
+            other = other.add(8 - bits.count_ones() as usize);
+        }
+    }
+    Ok(rows.literals.as_ptr())
+}
+
+/// Pass 4: the literals to their places, and zeros elsewhere.
+///
+/// # Safety
+/// There are as many literals as the masks have bits, and eight bytes behind them.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+unsafe fn spread_literals(rows: &Rows, literals: *const u8, piece: &mut [u8]) {
+    let piece = &mut piece[..PIECE];
+    let mut literals = literals;
+    for line in 0..LINES {
+        // SAFETY: the line; the caller upholds the contract.
+        unsafe {
+            let begins = sums(word(rows.counts.as_ptr().add(8 * line)));
+            let masks = rows.masks.as_ptr().add(8 * line);
+            let to = piece.as_mut_ptr().add(line * LINE);
+            for number in 0..8 {
+                let begin = ((begins << 8) >> (8 * number)) as u8;
+                let bytes = load8(literals.add(begin.into()));
+                store8(to.add(8 * number), spread(bytes, masks.add(number).read()));
+            }
+            literals = literals.add((begins >> 56) as usize);
+        }
+    }
+}
+
+/// Pass 5: the reference's bytes, where words have no literals; half a line at a time.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+fn merge(rows: &Rows, first: usize, unit: &mut [u8]) {
+    let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
+    #[rustfmt::skip]
+    let number = _mm256_setr_epi8(
+        0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
+    );
+    let mut beginning = Beginning([0; 2 * LINE + SLACK]);
+    let unit = &mut unit[..(first + WORDS) * WORD];
+    for line in 0..LINES {
+        let at = (first + line * LINE_WORDS) * WORD;
+        let bytes = usize::from(rows.back[line]) * WORD;
+        // SAFETY: the line; a reference in the unit before it, or in the beginning, where at most 128 bytes are read
+        // from anywhere in it.
+        unsafe {
+            let place = unit.as_mut_ptr().add(at);
+            let keep = word(rows.not_reference.as_ptr().add(8 * line));
+            let half = |half: usize, from: *const u8| {
+                let kept = _mm256_shuffle_epi8(_mm256_set1_epi32((keep >> (32 * half)) as i32), number);
+                let from_reference = _mm256_cmpeq_epi8(_mm256_and_si256(kept, bit), _mm256_setzero_si256());
+                let to = place.add(32 * half);
+                let merged =
+                    _mm256_or_si256(load(to), _mm256_and_si256(from_reference, load(from.add(32 * half))));
+                store(to, merged);
+            };
+            if bytes > at {
+                // Zeros before the unit, then its first line. In that line the second half may refer to the first.
+                let begin = LINE - (bytes - at).min(LINE);
+                let copy = |beginning: &mut Beginning| {
+                    put(beginning.0.as_mut_ptr().add(LINE), unit.as_ptr(), LINE);
+                };
+                copy(&mut beginning);
+                half(0, beginning.0.as_ptr().add(begin));
+                if line == 0 && first == 0 {
+                    copy(&mut beginning);
+                }
+                half(1, beginning.0.as_ptr().add(begin));
+            } else if keep != u64::MAX {
+                let from = place.sub(bytes);
+                half(0, from);
+                half(1, from);
+            }
+        }
+    }
+}

@@ -1,0 +1,481 @@
+//! From a unit to its compressed form.
+
+use core::arch::x86_64::*;
+
+use super::vector::*;
+use crate::format::{
+    FIRST_DISTANCES, LINE, LINE_WORDS, LINES, MASKS, PIECE, RAW, SAMPLES, WORD, WORDS, ZERO, class, head,
+    predicted_from,
+};
+use crate::reference::{hash_bits, is_worth};
+use crate::scratch::{Rows, SLACK};
+use crate::{Effort, Scratch};
+
+/// A line, and as many zeros before it: references of the unit's beginning.
+#[repr(align(64))]
+struct Beginning([u8; 2 * LINE + SLACK]);
+
+/// What goes on from piece to piece.
+struct State<'u> {
+    unit: &'u [u8],
+    /// Words of the unit.
+    words: usize,
+    hash_bits: u32,
+    distances: [usize; 2],
+    beginning: Beginning,
+}
+
+/// As [`reference::compress`](crate::reference::compress), for a unit of whole pieces.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+pub(crate) fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut Scratch) -> Option<usize> {
+    debug_assert!(unit.len().is_multiple_of(PIECE));
+    let words = unit.len() / WORD;
+    let hash_bits = hash_bits(words);
+    scratch.hashes[..1 << hash_bits].fill(0);
+    scratch.codes[..words].fill(ZERO);
+    let mut beginning = Beginning([0; 2 * LINE + SLACK]);
+    if let Some(line) = unit.first_chunk::<LINE>() {
+        beginning.0[LINE..2 * LINE].copy_from_slice(line);
+    }
+    let mut state = State { unit, words, hash_bits, distances: FIRST_DISTANCES, beginning };
+    let mut len = 0;
+    for first in (0..words).step_by(WORDS) {
+        let distances = state.distances;
+        let room = &mut to[len..];
+        let last = if first + WORDS == words { head::LAST } else { 0 };
+        len += match effort {
+            Effort::Fastest => state.piece::<0>(first, scratch, room),
+            Effort::Fast => state.piece::<1>(first, scratch, room),
+            Effort::Packed => state.piece::<2>(first, scratch, room),
+        }
+        .or_else(|| {
+            state.distances = distances;
+            scratch.codes[words + first..][..WORDS].fill(ZERO);
+            room.get_mut(..1 + PIECE)?.split_first_mut().map(|(kind, stored)| {
+                *kind = head::STORED | last;
+                stored.copy_from_slice(&unit[first * WORD..][..PIECE]);
+                1 + PIECE
+            })
+        })?;
+    }
+    Some(len)
+}
+
+impl State<'_> {
+    /// Writes the piece that begins at word `first`; `None` if it does not shrink, or there is no room.
+    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    fn piece<const EFFORT: u8>(
+        &mut self,
+        first: usize,
+        scratch: &mut Scratch,
+        to: &mut [u8],
+    ) -> Option<usize> {
+        for lines in (0..LINES).step_by(8) {
+            self.hash(first, lines, scratch);
+            propose::<EFFORT>(&self.unit[first * WORD..], first, lines, &mut scratch.piece);
+        }
+        let (bits, distances) = self.choose::<EFFORT>(first, &mut scratch.piece);
+        let codes = self.words + first;
+        self::codes(&mut scratch.piece, &mut scratch.codes[codes..]);
+        let piece = &self.unit[first * WORD..][..PIECE];
+        let parts = collect(piece, &mut scratch.piece, &scratch.codes[..codes + WORDS], codes);
+        let packed = if EFFORT >= 2 { pack(&mut scratch.piece, parts.literals) } else { None };
+
+        let last = if first + WORDS == self.words { head::LAST } else { 0 };
+        let before = 1 + 2 * (LINES / 8) + distances + LINES + parts.codes.div_ceil(2) + parts.own;
+        let total = before
+            + match &packed {
+                None => parts.literals,
+                Some(packed) => {
+                    16 + parts.literals.div_ceil(8) + packed.common.div_ceil(2) + parts.literals
+                        - packed.common
+                }
+            };
+        if total > PIECE || total > to.len() {
+            return None;
+        }
+        // SAFETY: that many bytes follow, and each part has them.
+        unsafe {
+            let rows = &mut scratch.piece;
+            pack_halves(rows.codes.as_mut_ptr(), parts.codes, rows.halves.as_mut_ptr());
+            let mut out = to.as_mut_ptr();
+            out.write(if packed.is_some() { head::PACKED } else { head::PLAIN } | last);
+            out = put(out.add(1), bits.as_ptr().cast(), 2 * (LINES / 8));
+            out = put(out, rows.distances.as_ptr(), distances);
+            out = put(out, rows.flags.as_ptr(), LINES);
+            out = put(out, rows.halves.as_ptr(), parts.codes.div_ceil(2));
+            out = put(out, rows.own.as_ptr(), parts.own);
+            match packed {
+                None => put(out, rows.literals.as_ptr(), parts.literals),
+                Some(packed) => write_packed(rows, parts.literals, &packed, out),
+            };
+        }
+        Some(total)
+    }
+
+    /// Pass 1: hashes each word of eight lines, and finds out where its hash was seen last.
+    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    fn hash(&self, first: usize, lines: usize, scratch: &mut Scratch) {
+        let (rows, table) = (&mut scratch.piece, scratch.hashes.as_mut_ptr());
+        let from = &self.unit[(first + lines * LINE_WORDS) * WORD..][..8 * LINE];
+        let shift = _mm_cvtsi32_si128(32 - self.hash_bits as i32);
+        let eight = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        for line in 0..8 {
+            let number = first + (lines + line) * LINE_WORDS;
+            // SAFETY: the line, and eight entries of the rows. The table has an entry for every index of that many
+            // bits.
+            unsafe {
+                let line_at = from.as_ptr().add(line * LINE);
+                let hash = low_halves(hash_words(load(line_at)), hash_words(load(line_at.add(32))));
+                let index = _mm256_srl_epi32(hash, shift);
+                let numbers = _mm256_add_epi32(_mm256_set1_epi32(number as i32), eight);
+                let now = rows.now.as_mut_ptr().add(line * 8);
+                store(now.cast(), _mm256_or_si256(_mm256_slli_epi32::<16>(hash), numbers));
+                let last = rows.last.as_mut_ptr().add(line * 8);
+                let pairs = [
+                    _mm256_extract_epi64::<0>(index) as u64,
+                    _mm256_extract_epi64::<1>(index) as u64,
+                    _mm256_extract_epi64::<2>(index) as u64,
+                    _mm256_extract_epi64::<3>(index) as u64,
+                ];
+                for (pair, two) in pairs.into_iter().enumerate() {
+                    let one = table.add(two as u32 as usize);
+                    last.add(2 * pair).write(one.read());
+                    one.write(now.add(2 * pair).read());
+                    let other = table.add((two >> 32) as usize);
+                    last.add(2 * pair + 1).write(other.read());
+                    other.write(now.add(2 * pair + 1).read());
+                }
+            }
+        }
+    }
+
+    /// Pass 3: each line's distance, and which bytes differ from zero and from the reference. Returns the bits that
+    /// say how distances are written, and how many bytes they take.
+    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    fn choose<const EFFORT: u8>(&mut self, first: usize, rows: &mut Rows) -> ([u64; 2], usize) {
+        let [mut now, mut before] = self.distances;
+        let is_single = self.words == WORDS;
+        let (mut bits, mut len) = ([0u64; 2], 0);
+        for line in 0..LINES {
+            let at = (first + line * LINE_WORDS) * WORD;
+            // SAFETY: a line of the unit, and references that lie in the unit or in the beginning: every distance
+            // that is tried is at most eight words longer than what lies before the line.
+            unsafe {
+                let place = self.unit.as_ptr().add(at);
+                let own = (load(place), load(place.add(32)));
+                let reference = |distance: usize| {
+                    let bytes = distance * WORD;
+                    if bytes > at {
+                        self.beginning.0.as_ptr().add(LINE + at - bytes)
+                    } else {
+                        place.sub(bytes)
+                    }
+                };
+                let zeros_low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(own.0, _mm256_setzero_si256())) as u32;
+                let zeros_high =
+                    _mm256_movemask_epi8(_mm256_cmpeq_epi8(own.1, _mm256_setzero_si256())) as u32;
+                let not_zero = !(u64::from(zeros_low) | u64::from(zeros_high) << 32);
+                set_word(rows.not_zero.as_mut_ptr().add(8 * line), not_zero);
+                let score = |distance: usize, bonus: u32| {
+                    let agree = (equal(own, reference(distance)) & not_zero).count_ones() + bonus;
+                    agree << 13 | distance as u32
+                };
+                let [one, two, three] = [0, 1, 2].map(|number| usize::from(rows.tries[number][line]));
+                let best = match EFFORT {
+                    0 => {
+                        if one != 0 {
+                            one
+                        } else {
+                            now
+                        }
+                    }
+                    1 => (score(one, 0).max(score(two, 0)).max(score(now, 1)) & 0x1fff) as usize,
+                    _ => {
+                        let back = if before * WORD <= at + LINE { before } else { 8 };
+                        let best = score(one, 0).max(score(two, 0)).max(score(now, 1));
+                        (best.max(score(three, 0)).max(score(back, 0)) & 0x1fff) as usize
+                    }
+                };
+                set_word(rows.not_reference.as_mut_ptr().add(8 * line), !equal(own, reference(best)));
+                let is_other = best != now;
+                let is_back = is_other & (best == before);
+                let is_far = is_other & (best > 255);
+                bits[0] |= u64::from(is_back | (is_other & !is_far)) << line;
+                bits[1] |= u64::from(is_back | is_far) << line;
+                rows.distances.as_mut_ptr().add(len).cast::<u16>().write_unaligned(best as u16);
+                len += usize::from(is_other & !is_back) + usize::from(is_far & !is_back & !is_single);
+                before = if is_other { now } else { before };
+                now = best;
+                rows.back[line] = predicted_from(best) as u16;
+            }
+        }
+        self.distances = [now, before];
+        (bits, len)
+    }
+}
+
+/// The low halves of eight lanes of 64 bits, in order.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn low_halves(one: __m256i, two: __m256i) -> __m256i {
+    let both = _mm256_shuffle_ps::<0x88>(_mm256_castsi256_ps(one), _mm256_castsi256_ps(two));
+    _mm256_permute4x64_epi64::<0xd8>(_mm256_castps_si256(both))
+}
+
+/// The hashes of four words, in the low halves of their lanes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn hash_words(words: __m256i) -> __m256i {
+    let upper = _mm256_srli_epi64::<16>(words);
+    let low = _mm256_mul_epu32(upper, _mm256_set1_epi64x(0x9e37_79b1));
+    let high = _mm256_mul_epu32(_mm256_srli_epi64::<32>(upper), _mm256_set1_epi64x(0x85eb_ca77));
+    let sum = _mm256_add_epi64(low, high);
+    _mm256_xor_si256(sum, _mm256_srli_epi64::<32>(sum))
+}
+
+/// Pass 2: the largest distances at which the words of eight lines were seen.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+fn propose<const EFFORT: u8>(piece: &[u8], first: usize, lines: usize, rows: &mut Rows) {
+    /// Above every distance.
+    const ABOVE: u32 = 0x3fff;
+    let zero = _mm256_setzero_si256();
+    let none = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let places = _mm256_set1_epi32(0xffff);
+    let from = &piece[lines * LINE..][..8 * LINE];
+    let _ = first;
+    for line in 0..8 {
+        // SAFETY: the line, and eight entries of the rows.
+        let (now, last, low, high) = unsafe {
+            (
+                load(rows.now.as_ptr().add(8 * line).cast()),
+                load(rows.last.as_ptr().add(8 * line).cast()),
+                load(from.as_ptr().add(line * LINE)),
+                load(from.as_ptr().add(line * LINE + 32)),
+            )
+        };
+        let distance = _mm256_sub_epi32(_mm256_and_si256(now, places), _mm256_and_si256(last, places));
+        let is_same = _mm256_cmpeq_epi32(_mm256_srli_epi32::<16>(_mm256_xor_si256(now, last)), zero);
+        let is_zero = low_halves(_mm256_cmpeq_epi64(low, zero), _mm256_cmpeq_epi64(high, zero));
+        // Least where the distance is largest; below 8 where there is none.
+        let keys = _mm256_blendv_epi8(
+            none,
+            _mm256_sub_epi32(_mm256_set1_epi32(ABOVE as i32), distance),
+            _mm256_andnot_si256(is_zero, is_same),
+        );
+        let keys = _mm_packus_epi32(_mm256_castsi256_si128(keys), _mm256_extracti128_si256::<1>(keys));
+        let keys = _mm_or_si128(keys, _mm_cmpgt_epi16(_mm_set1_epi16(8), keys));
+        let least = |keys: __m128i| _mm_minpos_epu16(keys);
+        let without = |keys: __m128i, least: __m128i| {
+            _mm_or_si128(keys, _mm_cmpeq_epi16(keys, _mm_broadcastw_epi16(least)))
+        };
+        let found = |least: __m128i| ABOVE & !(_mm_cvtsi128_si32(least) as u32);
+        let one = least(keys);
+        let first_found = found(one);
+        rows.tries[0][lines + line] = if EFFORT > 0 || first_found != 0 { usable(first_found) } else { 0 };
+        if EFFORT > 0 {
+            let keys = without(keys, one);
+            let two = least(keys);
+            rows.tries[1][lines + line] = usable(found(two));
+            if EFFORT > 1 {
+                rows.tries[2][lines + line] = usable(found(least(without(keys, two))));
+            }
+        }
+    }
+}
+
+/// A distance as it is used; 0 means that none was found.
+#[inline(always)]
+fn usable(distance: u32) -> u16 {
+    const SHORT: u64 = u64::from_le_bytes([8, 0, 4, 0, 4, 0, 6, 0]);
+    if distance < 4 { (SHORT >> (16 * distance)) as u16 } else { distance as u16 }
+}
+
+/// Pass 4: code, mask and number of literals of each word, 32 words at once.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+fn codes(rows: &mut Rows, codes: &mut [u8]) {
+    let zero = _mm256_setzero_si256();
+    let codes = &mut codes[..WORDS];
+    for at in (0..WORDS).step_by(32) {
+        // SAFETY: rows of as many words.
+        unsafe {
+            let from_zero = load(rows.not_zero.as_ptr().add(at));
+            let from_reference = load(rows.not_reference.as_ptr().add(at));
+            // What a code saves, times 16, and the code: the largest wins.
+            let own = |mask: __m256i| _mm256_slli_epi16::<4>(_mm256_subs_epu8(all(7), ones(mask)));
+            let mut best = _mm256_max_epu8(own(from_zero), _mm256_or_si256(own(from_reference), all(1)));
+            best = _mm256_max_epu8(best, all(RAW));
+            let fixed = |best: __m256i, needed: __m256i, code: u8| {
+                let mask = MASKS[usize::from(code)];
+                let fits = _mm256_cmpeq_epi8(_mm256_and_si256(needed, all(!mask)), zero);
+                let value = ((8 - mask.count_ones() as u8) << 4) | code;
+                _mm256_max_epu8(best, _mm256_and_si256(fits, all(value)))
+            };
+            best = fixed(best, from_zero, 3);
+            for code in 4..15 {
+                best = fixed(best, from_reference, code);
+            }
+            best = fixed(best, from_zero, ZERO);
+            let code = _mm256_and_si256(best, all(15));
+            let is_own_zero = _mm256_cmpeq_epi8(code, zero);
+            let is_own_reference = _mm256_cmpeq_epi8(code, all(1));
+            let mask = _mm256_or_si256(
+                masks_of(code),
+                _mm256_or_si256(
+                    _mm256_and_si256(is_own_zero, from_zero),
+                    _mm256_and_si256(is_own_reference, from_reference),
+                ),
+            );
+            let is_own = _mm256_movemask_epi8(_mm256_or_si256(is_own_zero, is_own_reference)) as u32;
+            rows.flags.as_mut_ptr().add(at / 8).cast::<u32>().write_unaligned(is_own);
+            store(codes.as_mut_ptr().add(at), code);
+            store(rows.masks.as_mut_ptr().add(at), mask);
+            store(rows.counts.as_mut_ptr().add(at), ones(mask));
+        }
+    }
+}
+
+/// The lengths of parts.
+struct Parts {
+    own: usize,
+    codes: usize,
+    literals: usize,
+}
+
+/// Pass 5: collects the stored masks, the literals, and the codes that are not the predicted ones. `flags` says which
+/// words have a mask of their own, and afterwards which have another code than predicted.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+fn collect(piece: &[u8], rows: &mut Rows, codes: &[u8], at: usize) -> Parts {
+    let (mut own, mut literals, mut other) = (0, 0, 0);
+    let piece = &piece[..PIECE];
+    let codes = &codes[..at + WORDS];
+    for line in 0..LINES {
+        // SAFETY: the line, and rows for as many words as there are; their slack is enough for eight bytes more.
+        // A distance is no longer than what lies before the line, of codes.
+        unsafe {
+            let place = piece.as_ptr().add(line * LINE);
+            let masks = rows.masks.as_ptr().add(8 * line);
+            let has_own = rows.flags[line];
+            store8(rows.own.as_mut_ptr().add(own), gather(load8(masks), has_own));
+            own += has_own.count_ones() as usize;
+            let ends = sums(word(rows.counts.as_ptr().add(8 * line)));
+            let to = rows.literals.as_mut_ptr().add(literals);
+            let begins = ends << 8;
+            for number in 0..8 {
+                let begin = (begins >> (8 * number)) as u8;
+                let bytes = gather(load8(place.add(8 * number)), masks.add(number).read());
+                store8(to.add(begin.into()), bytes);
+            }
+            literals += (ends >> 56) as usize;
+            let here = codes.as_ptr().add(at + 8 * line);
+            let code = load8(here);
+            let predicted = load8(here.sub(rows.back[line].into()));
+            let differ = !_mm_movemask_epi8(_mm_cmpeq_epi8(code, predicted)) as u8;
+            rows.flags[line] = differ;
+            store8(rows.codes.as_mut_ptr().add(other), gather(code, differ));
+            other += differ.count_ones() as usize;
+        }
+    }
+    Parts { own, codes: other, literals }
+}
+
+/// Packed literals.
+struct Packed {
+    table: [u8; 16],
+    common: usize,
+}
+
+/// Pass 6: which literals are common; `None` if packing them is not worth it.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+fn pack(rows: &mut Rows, literals: usize) -> Option<Packed> {
+    if literals <= 96 {
+        return None;
+    }
+    let table = table(&rows.literals[..literals]);
+    let mut common = 0;
+    for at in (0..literals).step_by(32) {
+        // SAFETY: within the rows and their slack.
+        unsafe {
+            let bytes = load(rows.literals.as_ptr().add(at));
+            let classes = classes(bytes);
+            let mut is_common =
+                _mm256_movemask_epi8(_mm256_cmpeq_epi8(bytes, literals_of(&table, classes))) as u32;
+            if literals - at < 32 {
+                is_common &= (1 << (literals - at)) - 1;
+            }
+            store(rows.common.as_mut_ptr().add(at), classes);
+            rows.bits.as_mut_ptr().add(at / 8).cast::<u32>().write_unaligned(is_common);
+            common += is_common.count_ones() as usize;
+        }
+    }
+    is_worth(literals, common).then_some(Packed { table, common })
+}
+
+/// The most frequent literal of each class, from a sample.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+fn table(literals: &[u8]) -> [u8; 16] {
+    #[repr(align(32))]
+    struct Counts([[u8; 256]; 2]);
+    let mut counts = Counts([[0; 256]; 2]);
+    let step = literals.len() / SAMPLES + 1;
+    let mut at = 0;
+    while at + step < literals.len() {
+        counts.0[0][usize::from(literals[at])] += 1;
+        counts.0[1][usize::from(literals[at + step])] += 1;
+        at += 2 * step;
+    }
+    let mut best = _mm_setzero_si128();
+    let mut table = _mm_setzero_si128();
+    let classes = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for high in 0..16u8 {
+        // The low half of the literal of each class.
+        let low = _mm_xor_si128(classes, _mm_set1_epi8(class(high << 4) as i8));
+        // SAFETY: sixteen counts of each kind.
+        let count = unsafe {
+            let row = usize::from(high) * 16;
+            _mm_add_epi8(
+                _mm_load_si128(counts.0[0].as_ptr().add(row).cast()),
+                _mm_load_si128(counts.0[1].as_ptr().add(row).cast()),
+            )
+        };
+        let count = _mm_shuffle_epi8(count, low);
+        let most = _mm_max_epu8(best, count);
+        let literal = _mm_or_si128(low, _mm_set1_epi8((high << 4) as i8));
+        table = _mm_blendv_epi8(literal, table, _mm_cmpeq_epi8(most, best));
+        best = most;
+    }
+    let mut result = [0; 16];
+    // SAFETY: sixteen bytes.
+    unsafe { _mm_storeu_si128(result.as_mut_ptr().cast(), table) };
+    result
+}
+
+/// Writes packed literals.
+///
+/// # Safety
+/// There is room for all of them.
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+unsafe fn write_packed(rows: &mut Rows, literals: usize, packed: &Packed, to: *mut u8) -> *mut u8 {
+    let (mut common, mut others) = (0, 0);
+    for at in (0..literals).step_by(8) {
+        // The last bits are zero, so bytes after the last literal count as not common, and are not written.
+        let is_common = rows.bits[at / 8];
+        // SAFETY: within the rows and their slack. Common classes are packed in place, never ahead of their source.
+        unsafe {
+            let rest = gather(load8(rows.literals.as_ptr().add(at)), !is_common);
+            store8(rows.others.as_mut_ptr().add(others), rest);
+            let classes = gather(load8(rows.common.as_ptr().add(at)), is_common);
+            store8(rows.common.as_mut_ptr().add(common), classes);
+        }
+        common += is_common.count_ones() as usize;
+        others += 8 - is_common.count_ones() as usize;
+    }
+    // SAFETY: the caller upholds the contract. The form's row has room for all classes.
+    unsafe {
+        pack_halves(rows.common.as_mut_ptr(), common, rows.form.as_mut_ptr());
+        let to = put(to, packed.table.as_ptr(), 16);
+        let to = put(to, rows.bits.as_ptr(), literals.div_ceil(8));
+        let to = put(to, rows.form.as_ptr(), common.div_ceil(2));
+        put(to, rows.others.as_ptr(), literals - common)
+    }
+}

@@ -1,0 +1,113 @@
+//! A codec for pages of heaps.
+//!
+//! Heaps consist of words: pointers, small numbers, flags, and strings in between. Objects of one kind follow one
+//! another at a fixed **distance**, and differ in few bytes of few fields. This codec gives each line of 64 bytes
+//! one distance. Each of its eight words is then described by the bytes in which it differs from the word at that
+//! distance before it, or from zero:
+//!
+//! ```text
+//!    ... | word | word | word | word | word | word | ...
+//!             ^                   |
+//!             `---- distance -----'   same: 7f 3a .. .. 10 0c 00 00     code: which bytes are new
+//!                                     new:        c4 18                 literals: those bytes
+//! ```
+//!
+//! Codes are predicted as well: the word at the distance before had new bytes in the same places. `format` draws
+//! the compressed form.
+//!
+//! All efforts make one format; they differ in how hard they look for distances, and in whether literals are
+//! packed. Every effort's output is defined by [`reference`], byte for byte; the other implementations must agree.
+//!
+//! Decoders accept any bytes: they refuse what is no compressed form, never read or write outside of their slices,
+//! and never panic. There is no checksum: damaged input that happens to be well-formed decodes to other bytes.
+
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod format;
+mod path;
+pub mod reference;
+mod scratch;
+#[cfg(test)]
+mod tests;
+
+pub use format::MOST_BYTES;
+pub use path::Path;
+pub use scratch::Scratch;
+
+/// How hard to try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effort {
+    /// Each line takes the first distance that is found.
+    Fastest,
+    /// Each line takes the best of three distances.
+    Fast,
+    /// Each line takes the best of five distances, and literals are packed where that saves enough.
+    Packed,
+}
+
+impl Effort {
+    /// All efforts, the fastest first.
+    pub const ALL: [Effort; 3] = [Effort::Fastest, Effort::Fast, Effort::Packed];
+}
+
+/// The input is not the compressed form of a unit of that size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Malformed;
+
+impl core::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("this is not the compressed form of a unit of that size")
+    }
+}
+
+impl core::error::Error for Malformed {}
+
+/// The most bytes that the form of a unit of `len` bytes takes.
+pub const fn bound(len: usize) -> usize {
+    len + len.div_ceil(format::PIECE) + if len.is_multiple_of(format::PIECE) { 0 } else { 2 }
+}
+
+/// Compresses `unit` into the beginning of `to`, and returns the length; `None` if it would not fit.
+///
+/// # Panics
+/// If the unit is longer than [`MOST_BYTES`].
+pub fn compress(
+    path: Path,
+    unit: &[u8],
+    to: &mut [u8],
+    effort: Effort,
+    scratch: &mut Scratch,
+) -> Option<usize> {
+    assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
+    #[cfg(target_arch = "x86_64")]
+    if path.is_avx2() && unit.len().is_multiple_of(format::PIECE) {
+        // SAFETY: a path with these instructions can only be made where the processor has them.
+        return unsafe { avx2::compress(unit, to, effort, scratch) };
+    }
+    let _ = path;
+    reference::compress(unit, to, effort, scratch)
+}
+
+/// Restores a unit of the length of `unit` from its compressed form. What `unit` holds after an error is not
+/// specified.
+///
+/// # Errors
+/// If the input is no compressed form of a unit of that length.
+///
+/// # Panics
+/// If the unit is longer than [`MOST_BYTES`].
+pub fn decompress(path: Path, from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result<(), Malformed> {
+    assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
+    #[cfg(target_arch = "x86_64")]
+    if path.is_avx2() && unit.len().is_multiple_of(format::PIECE) {
+        // SAFETY: as in `compress`.
+        return unsafe { avx2::decompress(from, unit, scratch) };
+    }
+    let _ = path;
+    reference::decompress(from, unit, scratch)
+}

@@ -1,0 +1,205 @@
+//! From a unit to its compressed form.
+
+use super::literals::{is_common, is_worth, table};
+use super::search::{Change, Search, Unit};
+use crate::format::{
+    FROM_ZERO, LINE_WORDS, LINES, MASKS, MOST_BYTES, OWN_REFERENCE, OWN_ZERO, PIECE, RAW, WORDS, ZERO, class,
+    head, predicted_from,
+};
+use crate::{Effort, Scratch};
+
+/// Compresses `unit` into the beginning of `to`, and returns the length; `None` if it would not fit.
+///
+/// # Panics
+/// If the unit is longer than [`MOST_BYTES`](crate::MOST_BYTES).
+pub fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut Scratch) -> Option<usize> {
+    assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
+    let bytes = unit;
+    let unit = Unit(bytes);
+    let words = unit.words().next_multiple_of(WORDS);
+    let mut search = Search::new(effort, words, scratch);
+    scratch.codes[..words].fill(ZERO);
+    let mut out = Out { to, len: 0 };
+    for first in (0..words).step_by(WORDS) {
+        let (start, distances) = (out.len, search.distances);
+        let stored = &bytes[first * 8..bytes.len().min(first * 8 + PIECE)];
+        let is_smaller = piece(&unit, first, words, effort, stored.len(), &mut search, scratch, &mut out)
+            .is_some()
+            && out.len - start < stored.len() + if stored.len() == PIECE { 1 } else { 3 };
+        if !is_smaller {
+            // For the decoder, a stored piece has neither distances nor codes.
+            search.distances = distances;
+            scratch.codes[words + first..][..WORDS].fill(ZERO);
+            out.len = start;
+            out.put_head(head::STORED, first + WORDS == words, stored.len())?;
+            out.put(stored)?;
+        }
+    }
+    Some(out.len)
+}
+
+/// The compressed form so far.
+struct Out<'o> {
+    to: &'o mut [u8],
+    len: usize,
+}
+
+impl Out<'_> {
+    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+        self.to.get_mut(self.len..)?.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        self.len += bytes.len();
+        Some(())
+    }
+
+    /// The head of a piece of `len` bytes.
+    fn put_head(&mut self, head: u8, is_last: bool, len: usize) -> Option<()> {
+        let head = if is_last { head | head::LAST } else { head };
+        if len == PIECE {
+            return self.put(&[head]);
+        }
+        let [low, high] = (len as u16).to_le_bytes();
+        self.put(&[head | head::SHORT, low, high])
+    }
+
+    /// Values below 16, two in a byte.
+    fn put_halves(&mut self, values: &[u8]) -> Option<()> {
+        values.chunks(2).try_for_each(|pair| self.put(&[pair[0] | pair.get(1).unwrap_or(&0) << 4]))
+    }
+}
+
+/// A row that grows.
+struct Row<const MOST: usize> {
+    bytes: [u8; MOST],
+    len: usize,
+}
+
+impl<const MOST: usize> Row<MOST> {
+    fn new() -> Self {
+        Row { bytes: [0; MOST], len: 0 }
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Writes the piece of `len` bytes that begins at word `first` of a unit of `all` words.
+#[allow(clippy::too_many_arguments, reason = "what goes on from piece to piece")]
+fn piece(
+    unit: &Unit<'_>,
+    first: usize,
+    all: usize,
+    effort: Effort,
+    len: usize,
+    search: &mut Search,
+    scratch: &mut Scratch,
+    out: &mut Out<'_>,
+) -> Option<()> {
+    let (mut bits, mut distances) = ([[0u8; LINES / 8]; 2], Row::<{ 2 * LINES }>::new());
+    let (mut flags, mut codes, mut masks) = ([0; LINES], Row::<WORDS>::new(), Row::<WORDS>::new());
+    let mut literals = 0;
+    for (line, flags) in flags.iter_mut().enumerate() {
+        let begin = first + line * LINE_WORDS;
+        let how = match search.line(unit, begin, scratch) {
+            Change::Same => 0,
+            Change::Back => 3,
+            Change::To(distance @ 0..256) => {
+                distances.push(distance as u8);
+                1
+            }
+            Change::To(distance) if all == WORDS => {
+                distances.push((distance - 256) as u8);
+                2
+            }
+            Change::To(distance) => {
+                let [low, high] = (distance as u16).to_le_bytes();
+                distances.push(low);
+                distances.push(high);
+                2
+            }
+        };
+        for (bit, bits) in bits.iter_mut().enumerate() {
+            bits[line / 8] |= (how >> bit & 1) << (line % 8);
+        }
+        let distance = search.distances[0];
+        for word in 0..LINE_WORDS {
+            let at = begin + word;
+            let (value, reference) = (unit.word(at as isize), unit.word(at as isize - distance as isize));
+            let (code, mask) = code(value, reference);
+            if code == OWN_ZERO || code == OWN_REFERENCE {
+                masks.push(mask);
+            }
+            for (byte, literal) in value.to_le_bytes().into_iter().enumerate() {
+                if mask >> byte & 1 != 0 {
+                    scratch.piece.literals[literals] = literal;
+                    literals += 1;
+                }
+            }
+            scratch.codes[all + at] = code;
+            if code != scratch.codes[all + at - predicted_from(distance)] {
+                *flags |= 1 << word;
+                codes.push(code);
+            }
+        }
+    }
+    let literals = &scratch.piece.literals[..literals];
+    let common = if effort >= Effort::Packed { Some(table(literals)) } else { None };
+    let count = |table: &[u8; 16]| literals.iter().filter(|&&literal| is_common(table, literal)).count();
+    let packed = common.filter(|table| is_worth(literals.len(), count(table)));
+
+    let kind = if packed.is_some() { head::PACKED } else { head::PLAIN };
+    out.put_head(kind, first + WORDS == all, len)?;
+    bits.iter().try_for_each(|bits| out.put(bits))?;
+    out.put(distances.get())?;
+    out.put(&flags)?;
+    out.put_halves(codes.get())?;
+    out.put(masks.get())?;
+    let Some(table) = packed else { return out.put(literals) };
+    out.put(&table)?;
+    for eight in literals.chunks(8) {
+        let bits =
+            eight.iter().enumerate().map(|(bit, &literal)| u8::from(is_common(&table, literal)) << bit).sum();
+        out.put(&[bits])?;
+    }
+    let (mut classes, mut others) = (0, 0);
+    for &literal in literals {
+        if is_common(&table, literal) {
+            scratch.piece.common[classes] = class(literal);
+            classes += 1;
+        } else {
+            scratch.piece.others[others] = literal;
+            others += 1;
+        }
+    }
+    out.put_halves(&scratch.piece.common[..classes])?;
+    out.put(&scratch.piece.others[..others])
+}
+
+/// The code of a word and its mask: the one that saves most, among equals the highest. (To prefer the predicted code
+/// among equals would save 0.03 % of the form.)
+fn code(value: u64, reference: u64) -> (u8, u8) {
+    let differs = |from: u64| {
+        let bytes = (value ^ from).to_le_bytes();
+        (0..8).map(|byte| u8::from(bytes[byte] != 0) << byte).sum::<u8>()
+    };
+    let (from_zero, from_reference) = (differs(0), differs(reference));
+    let saved = |mask: u8, more: u32| 8u32.saturating_sub(mask.count_ones() + more);
+    let candidates = (0..16u8).filter_map(|code| {
+        let needed = if FROM_ZERO >> code & 1 != 0 { from_zero } else { from_reference };
+        match code {
+            OWN_ZERO | OWN_REFERENCE => Some((saved(needed, 1), code, needed)),
+            RAW => Some((0, code, 0xff)),
+            _ => {
+                let mask = MASKS[usize::from(code)];
+                (needed & !mask == 0).then_some((saved(mask, 0), code, mask))
+            }
+        }
+    });
+    let best = candidates.max_by_key(|&(saved, code, _)| (saved, code));
+    best.map_or((RAW, 0xff), |(_, code, mask)| (code, mask))
+}
