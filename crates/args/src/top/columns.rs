@@ -146,15 +146,24 @@ pub const BELOW: [(&str, &str); 2] = [
 
 /// Each key and what it does.
 pub const KEYS: [(&str, &str); 11] = [
-    ("up, down, k, j", "Choose a line"),
+    ("up, down, k, j", "Choose a tree or a process"),
     ("page up/down", "The same, by a screen"),
     ("home, end", "Choose the first, the last"),
     ("left, right, s", "Sort by another column"),
     ("r", "Reverse the order"),
     ("l", "Give the chosen line's tree another limit"),
-    ("+, -", "Raise, lower that by 5 %; asks first for other users' trees"),
+    ("+, -", "Raise, lower that by 5 %"),
     ("space", "Pause, or go on"),
-    ("?, F1", "Explain the columns"),
+    ("?, F1", "List the keys; from there, explain the columns"),
     ("ctrl-z", "Suspend until the shell resumes it"),
     ("q, ctrl-c", "Quit"),
+];
+
+/// What holds for the keys that change a limit.
+pub const CHANGES: [(&str, &str); 2] = [
+    (
+        "other users",
+        "Before l, + or - change the limit of another user's tree, top asks, with the name of that user. A yes holds for this tree until top ends.",
+    ),
+    ("--read-only", "With this option l, + and - change nothing."),
 ];

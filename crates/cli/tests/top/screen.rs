@@ -185,7 +185,9 @@ fn definitions_are_the_same_everywhere() {
     let mut terminal = screen(&[], 60, 100);
     terminal.has("q quit");
     terminal.press("?");
-    terminal.has("any other key goes back");
+    terminal.has("? columns   any other key goes back");
+    terminal.press("?");
+    terminal.wait("the columns", |lines| lines[59] == " any other key goes back");
     let shown = words(&terminal.lines().join(" "));
     for (title, definition) in &defined {
         assert!(shown.contains(&words(&format!("{title} {definition}"))), "{title}: {definition}\n{shown}");

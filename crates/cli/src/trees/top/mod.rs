@@ -7,6 +7,7 @@
 //! ```
 
 mod cells;
+mod help;
 mod look;
 mod paint;
 mod prometheus;

@@ -8,7 +8,7 @@
 //!     1201     900M     280M     270M     600M   3.30      420  8.4 µs   0.4 % redis-server
 //!  RESIDENT of 1201, up to 280 MiB       STALL of 1201, up to 100 %
 //!  ▆▆▆▇▇▆                                ▁▁▂▁▁▃▁▁▁
-//!  q quit  ? columns  ↑↓ choose  ←→ sort  l limit  +- 5 %  space pause
+//!  q quit  ? help  ↑↓ choose  ←→ sort  l limit  +- 5 %  space pause
 //! ```
 //!
 //! Colours come from the terminal's own palette. Coloured text is used only where both its colour and its
@@ -27,7 +27,7 @@ use ratatui::widgets::{Sparkline, Widget};
 use super::look::{Group, Row};
 use super::paint::put;
 use super::state::{Shown, State};
-use super::{cells, words};
+use super::{cells, help, words};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
@@ -51,9 +51,9 @@ impl View {
     pub fn draw(&self, frame: &mut Frame<'_>, state: &mut State) {
         let area = frame.area();
         let buffer = frame.buffer_mut();
-        if let Some(from) = state.help {
+        if let Some((page, from)) = state.help {
             state.visible = area.height.saturating_sub(2).max(1).into();
-            state.help = Some(words::draw_help(buffer, area, from));
+            state.help = Some((page, help::draw(buffer, area, page, from)));
             return;
         }
         let foot = self.foot(state, area.width.into());

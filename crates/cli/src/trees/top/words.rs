@@ -1,18 +1,11 @@
-//! Sentences on the screen, and the window of definitions.
+//! Sentences on the screen.
 
 use crate::output::text::width;
 use memfold::size::Human;
-use memfold_args::top::columns::{BELOW, COLUMNS, KEYS};
 use nix::unistd::{Uid, User};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
 
 use super::look::Look;
-use super::paint::put;
 use super::state::Question;
-
-const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 
 /// The first line, shortened to fit.
 pub fn summary(look: &Look, columns: usize) -> String {
@@ -97,16 +90,9 @@ pub fn question(question: &Question) -> String {
 /// The most important keys that fit into a line.
 pub fn keys(columns: usize) -> String {
     let mut text = String::new();
-    for key in [
-        "q quit",
-        "? columns",
-        "l limit",
-        "↑↓ choose",
-        "←→ sort",
-        "+- limit by 5 %",
-        "space pause",
-        "r reverse",
-    ] {
+    for key in
+        ["q quit", "? help", "l limit", "↑↓ choose", "←→ sort", "+- limit by 5 %", "space pause", "r reverse"]
+    {
         if width(&text) + 2 + width(key) > columns {
             break;
         }
@@ -127,51 +113,4 @@ pub fn wrapped(text: &str, columns: usize) -> impl Iterator<Item = String> {
         }
     }
     lines.into_iter()
-}
-
-/// Draws the definitions from a line on. Returns the line at which it really began, because fewer lines may
-/// be left.
-pub fn draw_help(buffer: &mut Buffer, area: Rect, from: usize) -> usize {
-    let indent = if area.width < 50 { 4 } else { 17 };
-    let mut lines = Vec::new();
-    let columns = COLUMNS.iter().map(|column| (column.title, column.definition));
-    for (heading, list) in [("Columns", columns.chain(BELOW).collect::<Vec<_>>()), ("Keys", KEYS.to_vec())] {
-        lines.push((heading.to_owned(), String::new()));
-        for (thing, meaning) in list {
-            let mut thing = thing.to_owned();
-            if thing.len() + 1 > indent {
-                lines.push((std::mem::take(&mut thing), String::new()));
-            }
-            for line in wrapped(meaning, usize::from(area.width).saturating_sub(indent + 1)) {
-                lines.push((std::mem::take(&mut thing), line));
-            }
-        }
-        lines.push((String::new(), String::new()));
-    }
-    lines.pop();
-    let height = usize::from(area.height.saturating_sub(1));
-    let from = from.min(lines.len().saturating_sub(height));
-    for (y, (thing, meaning)) in (area.y..area.bottom().saturating_sub(1)).zip(&lines[from..]) {
-        put(buffer, area, area.x + 1, y, thing, BOLD);
-        if !meaning.is_empty() {
-            put(buffer, area, area.x + indent as u16, y, meaning, Style::new());
-        }
-    }
-    let more = if from + height < lines.len() {
-        "↑↓ more   "
-    } else if from > 0 {
-        "↑↓ back   "
-    } else {
-        ""
-    };
-    let foot = format!(" {more}any other key goes back");
-    put(
-        buffer,
-        area,
-        area.x,
-        area.bottom().saturating_sub(1),
-        &foot,
-        Style::new().add_modifier(Modifier::REVERSED),
-    );
-    from
 }

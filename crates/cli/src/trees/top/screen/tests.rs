@@ -1,4 +1,4 @@
-use memfold_args::top::columns::{COLUMNS, KEYS};
+use memfold_args::top::columns::{CHANGES, COLUMNS, KEYS};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -58,11 +58,12 @@ fn press(state: &mut State, code: KeyCode) -> Act {
 #[test]
 fn every_size_is_drawn_in_every_state() {
     let prompt = Prompt { supervisor: 1, text: "300Q".into(), error: Some("is not a size ".repeat(9)) };
-    let changes: [&dyn Fn(&mut State); 8] = [
+    let changes: [&dyn Fn(&mut State); 9] = [
         &|state| state.question = Some(Question { supervisor: 1, user: 12_345, wish: Wish::Type }),
         &|_| {},
         &|state| state.move_by(isize::MAX),
-        &|state| state.help = Some(usize::MAX / 2),
+        &|state| state.help = Some((Page::Keys, usize::MAX / 2)),
+        &|state| state.help = Some((Page::Columns, usize::MAX / 2)),
         &|state| {
             state.prompt =
                 Some(Prompt { text: "300Q".into(), error: prompt.error.clone(), ..Prompt::default() })
@@ -153,17 +154,34 @@ fn a_small_screen_has_what_matters() {
 }
 
 #[test]
-fn definitions_can_all_be_reached() {
+fn the_keys_fit_on_a_small_screen() {
+    let mut state = State::new();
+    state.take(look());
+    press(&mut state, KeyCode::Char('?'));
+    let lines = drawn(&mut state, 80, 24, false);
+    for (key, meaning) in KEYS {
+        let line = lines.iter().find(|line| line.trim_start().starts_with(&format!("{key} ")));
+        assert!(line.is_some_and(|line| line.ends_with(meaning)), "{key}: {lines:#?}");
+    }
+    assert!(lines[20].is_empty() && !lines[23].contains("more"), "{lines:#?}");
+    assert!(lines[23].contains("? columns   any other key goes back"), "{lines:#?}");
+}
+
+#[test]
+fn help_can_all_be_reached() {
     for (columns, lines) in [(80, 24), (40, 10), (200, 60)] {
         let mut state = State::new();
         state.take(look());
-        press(&mut state, KeyCode::Char('?'));
         let mut seen = Vec::<String>::new();
-        for _ in 0..200 {
-            seen.extend(drawn(&mut state, columns, lines, false));
-            press(&mut state, KeyCode::Down);
+        for _ in 0..2 {
+            press(&mut state, KeyCode::Char('?'));
+            for _ in 0..200 {
+                seen.extend(drawn(&mut state, columns, lines, false));
+                press(&mut state, KeyCode::Down);
+            }
         }
-        for word in COLUMNS.iter().map(|column| column.title).chain(KEYS.iter().map(|(key, _)| *key)) {
+        let keys = KEYS.iter().chain(&CHANGES).map(|(key, _)| *key);
+        for word in COLUMNS.iter().map(|column| column.title).chain(keys) {
             assert!(
                 seen.iter().any(|line| line.trim_start().starts_with(word)),
                 "{word} in {columns}x{lines}"

@@ -46,6 +46,15 @@ pub struct History {
     pub stall: VecDeque<u64>,
 }
 
+/// The pages of help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// The keys.
+    Keys,
+    /// The definitions of the columns.
+    Columns,
+}
+
 /// A limit that is being typed.
 #[derive(Debug, Default)]
 pub struct Prompt {
@@ -92,8 +101,8 @@ pub struct State {
     pub sort: usize,
     /// Whether the table is sorted in the reverse of the column's usual order.
     pub is_reversed: bool,
-    /// The first line of the definitions, if they are shown.
-    pub help: Option<usize>,
+    /// The page of help that is shown, if any, and its first line on the screen.
+    pub help: Option<(Page, usize)>,
     /// The limit that is being typed.
     pub prompt: Option<Prompt>,
     /// A question that waits for an answer.
