@@ -140,7 +140,7 @@ pub const BELOW: [(&str, &str); 2] = [
     ("K, M, G", "Powers of 1024 bytes."),
     (
         "line of a tree",
-        "The command, the share of its limit that is in use, and its resident memory: its processes (pages shared since a fork count once), the supervisor, and processes that are not managed.",
+        "The sums over its processes, with the state in which all of them are, or 'mixed'; STALL is that of the process in which it is largest. RESIDENT includes the supervisor and processes that are not managed; pages shared since a fork count once. Then the command that was started, the LIMIT, and on wide screens a bar: the share of the limit that is in use.",
     ),
 ];
 
@@ -149,7 +149,7 @@ pub const KEYS: [(&str, &str); 11] = [
     ("up, down, k, j", "Choose a tree or a process"),
     ("page up/down", "The same, by a screen"),
     ("home, end", "Choose the first, the last"),
-    ("left, right, s", "Sort by another column"),
+    ("left, right, s", "Sort the trees, and the processes of each, by another column"),
     ("r", "Reverse the order"),
     ("l", "Give the chosen line's tree another limit"),
     ("+, -", "Raise, lower that by 5 %"),

@@ -9,11 +9,13 @@
 mod cells;
 mod help;
 mod look;
+mod order;
 mod paint;
 mod prometheus;
 mod screen;
 mod serve;
 mod state;
+mod table;
 mod view;
 mod words;
 

@@ -4,7 +4,7 @@ use crate::output::text::width;
 use memfold::size::Human;
 use nix::unistd::{Uid, User};
 
-use super::look::Look;
+use super::look::{Group, Look};
 use super::state::Question;
 
 /// The first line, shortened to fit.
@@ -85,6 +85,11 @@ pub fn question(question: &Question) -> String {
         "the tree of {supervisor} is {}'s: change its limit? y, which holds for this tree until top ends, or any other key",
         user_name(*user)
     )
+}
+
+/// Whether a tree's limit adapts itself.
+pub fn is_auto(tree: &Group) -> bool {
+    tree.stall_target.is_some() && tree.idle_seconds.is_none()
 }
 
 /// The most important keys that fit into a line.

@@ -1,4 +1,4 @@
-use memfold_args::top::columns::{CHANGES, COLUMNS, KEYS};
+use memfold_args::top::columns::{CHANGES, COLUMNS, Is, KEYS};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
@@ -135,13 +135,14 @@ fn a_small_screen_has_what_matters() {
     for title in ["PID", "LOGICAL", "RESIDENT", "SAVED▾", "FAULTS/s", "STALL", "COMMAND"] {
         assert!(lines[1].contains(title), "{title}: {lines:#?}");
     }
-    assert!(
-        lines[2].starts_with(" 1 program\\nwith many") && lines[2].ends_with("280 MiB of 300 MiB"),
-        "{lines:#?}"
-    );
+    assert!(lines[1].ends_with("LIMIT") && lines[2].ends_with("300M"), "{lines:#?}");
+    // The line of a tree has its sums, in the columns of its processes; its command ends after a word.
+    let cells: Vec<_> = lines[2].split_whitespace().collect();
+    let tree = ["1", "900M", "280M", "620M", "420", "50.0", "%", "program\\nwith", "…", "300M"];
+    assert_eq!(cells, tree, "{lines:#?}");
     assert!(lines[3].contains("420") && lines[3].contains("50.0 %"), "{lines:#?}");
     // A program's name cannot move the cursor.
-    assert!(lines[3].contains("evil\\u{1b}"), "{lines:#?}");
+    assert!(lines[3].contains("   evil\\u{1b}"), "{lines:#?}");
     let hint = lines[20..].join(" ");
     assert!(hint.contains("1 tree of another user (7 of root): try 'sudo memfold top'"), "{lines:#?}");
     assert!(hint.contains("another version of memfold (8)") && lines[23].contains("q quit"), "{lines:#?}");
@@ -151,6 +152,47 @@ fn a_small_screen_has_what_matters() {
     assert!(lines.iter().any(|line| line.trim_start().starts_with("39 ")), "{lines:#?}");
     // Even if there is only one line.
     assert!(drawn(&mut state, 40, 1, false)[0].contains("39 "));
+}
+
+#[test]
+fn the_sort_column_is_marked_on_every_screen() {
+    for (sort, column) in COLUMNS.iter().enumerate() {
+        for columns in [80, 120] {
+            let mut state = State::new();
+            state.take(look());
+            state.sort = sort;
+            let lines = drawn(&mut state, columns, 24, true);
+            assert!(lines[1].contains(&format!("{}▾", column.title)), "{lines:#?}");
+            press(&mut state, KeyCode::Char('r'));
+            let lines = drawn(&mut state, columns, 24, true);
+            assert!(lines[1].contains(&format!("{}▴", column.title)), "{lines:#?}");
+            // No title, and no number, is cut.
+            let titles = lines[1].replace('▴', " ");
+            let known = |word: &str| word == "LIMIT" || COLUMNS.iter().any(|column| column.title == word);
+            assert!(titles.split_whitespace().all(known), "{titles}");
+        }
+    }
+}
+
+#[test]
+fn trees_move_when_they_are_sorted_by_keys() {
+    let mut state = State::new();
+    let mut seen = look();
+    seen.trees[2].memory.saved_bytes += 1;
+    state.take(seen);
+    let order = |state: &mut State| -> Vec<String> {
+        let lines = drawn(state, 120, 40, false);
+        let pids = lines[2..].iter().filter_map(|line| line.split_whitespace().next());
+        pids.filter(|pid| ["1", "2", "3"].contains(pid)).map(str::to_owned).take(2).collect()
+    };
+    assert_eq!(order(&mut state), ["3", "1"]);
+    press(&mut state, KeyCode::Char('r'));
+    assert_eq!(order(&mut state), ["1", "2"]);
+    while COLUMNS[state.sort].is != Is::Pid {
+        press(&mut state, KeyCode::Left);
+    }
+    press(&mut state, KeyCode::Char('r'));
+    assert_eq!(order(&mut state), ["3", "2"]);
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The state of the screen: the last look, the history, the selection, and pending input.
 
-use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use memfold_args::top::columns::{COLUMNS, Is};
 use nix::unistd::Uid;
 
 use super::look::{Group, Look, Rates, Row};
+use super::order::Values;
 
 /// The number of looks that are kept: more than the columns of a screen.
 const KEPT: usize = 512;
@@ -172,10 +172,12 @@ impl State {
         }
         let lines = self.names();
         if !self.chosen.is_some_and(|chosen| lines.contains(&chosen)) {
-            // Select the first process initially, and later the line that has taken the place of the selected
-            // one.
-            let at = at.unwrap_or(1).min(lines.len().saturating_sub(1));
-            self.chosen = lines.get(at).copied();
+            // Select the first tree initially. Later, select the tree of a process that has ended, because
+            // the line that takes its place may belong to another tree. If the tree has ended, too, take
+            // that line.
+            let tree = self.chosen.map(|chosen| Line::Tree(chosen.supervisor()));
+            let at = at.unwrap_or(0).min(lines.len().saturating_sub(1));
+            self.chosen = tree.filter(|tree| lines.contains(tree)).or_else(|| lines.get(at).copied());
         }
     }
 
@@ -187,13 +189,17 @@ impl State {
         }
     }
 
-    /// The lines of the table, in order.
+    /// The lines of the table: the trees in the order of the sort column, and the processes of each in the
+    /// same order.
     pub fn lines(&self) -> Vec<(Line, Shown<'_>)> {
+        let (is, is_reversed) = (COLUMNS[self.sort].is, self.is_reversed);
+        let mut trees: Vec<&Group> = self.look.trees.iter().collect();
+        trees.sort_by(|a, b| Values::of_tree(a).order(&Values::of_tree(b), is, is_reversed));
         let mut lines = Vec::new();
-        for tree in &self.look.trees {
+        for tree in trees {
             lines.push((Line::Tree(tree.supervisor), Shown::Tree(tree)));
             let mut rows: Vec<&Row> = tree.processes.iter().collect();
-            rows.sort_by(|a, b| self.order(a, b));
+            rows.sort_by(|a, b| Values::of_process(a).order(&Values::of_process(b), is, is_reversed));
             let line = |row: &Row| Line::Process(tree.supervisor, row.pid);
             lines.extend(rows.into_iter().map(|row| (line(row), Shown::Process(row))));
         }
@@ -202,19 +208,6 @@ impl State {
 
     fn names(&self) -> Vec<Line> {
         self.lines().into_iter().map(|(line, _)| line).collect()
-    }
-
-    /// Numbers in descending order, names and process ids in ascending order.
-    fn order(&self, a: &Row, b: &Row) -> Ordering {
-        let is = COLUMNS[self.sort].is;
-        let order = match is {
-            Is::Pid => a.pid.cmp(&b.pid),
-            Is::State => a.state.cmp(b.state),
-            Is::Command => a.command.cmp(&b.command),
-            _ => number(b, is).total_cmp(&number(a, is)),
-        };
-        let order = if self.is_reversed { order.reverse() } else { order };
-        order.then(a.pid.cmp(&b.pid))
     }
 
     /// The index of the selected line.
@@ -269,25 +262,6 @@ fn push(values: &mut VecDeque<u64>, value: u64) {
         values.pop_front();
     }
     values.push_back(value);
-}
-
-/// The number of a column; unknown values sort last.
-fn number(row: &Row, is: Is) -> f64 {
-    let (memory, rates) = (&row.memory, &row.rates);
-    match is {
-        Is::Logical => memory.logical_bytes as f64,
-        Is::Resident => memory.resident_bytes as f64,
-        Is::Standby => memory.standby_bytes as f64,
-        Is::Payload => memory.payload_bytes as f64,
-        Is::Overhead => memory.overhead_bytes as f64,
-        Is::Spilled => memory.spilled_bytes as f64,
-        Is::Saved => memory.saved_bytes as f64,
-        Is::Ratio => memory.compression_ratio.unwrap_or(-1.0),
-        Is::Faults => rates.faults_per_second.unwrap_or(-1.0),
-        Is::Fault => rates.fault_us.unwrap_or(-1.0),
-        Is::Stall => rates.stall_share.unwrap_or(-1.0),
-        Is::Pid | Is::State | Is::Command => 0.0,
-    }
 }
 
 #[cfg(test)]
