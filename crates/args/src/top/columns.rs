@@ -135,12 +135,16 @@ pub const TREE: [(&str, &str); 8] = [
     ("stall_share", "That of the process in which it is largest."),
 ];
 
-/// What is shown below the table: name, and definition.
-pub const BELOW: [(&str, &str); 2] = [
+/// What is on the screen besides the columns: name, and definition.
+pub const BELOW: [(&str, &str); 3] = [
     ("K, M, G", "Powers of 1024 bytes."),
     (
         "line of a tree",
         "The sums over its processes, with the state in which all of them are, or 'mixed'; STALL is that of the process in which it is largest. RESIDENT includes the supervisor and processes that are not managed; pages shared since a fork count once. Then the command that was started, the LIMIT, and on wide screens a bar: the share of the limit that is in use.",
+    ),
+    (
+        "charts",
+        "The history of the chosen line: RESIDENT as a line, PAYLOAD filled, the LIMIT of a tree dashed; and STALL. A limit of more than three times RESIDENT is not drawn.",
     ),
 ];
 

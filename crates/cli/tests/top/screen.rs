@@ -17,7 +17,7 @@ const TITLES: [&str; 14] = [
     "FAULTS/s", "FAULT", "STALL", "COMMAND",
 ];
 
-fn screen(words: &[&str], lines: u16, columns: u16) -> Terminal {
+pub fn screen(words: &[&str], lines: u16, columns: u16) -> Terminal {
     let mut command = terminal::command(MEMFOLD);
     command.arg("top");
     command.args(words);
@@ -105,13 +105,17 @@ fn a_busy_program_is_seen_in_every_way() {
         let (there, here) = (bytes(cells[at]), number(&of_process, name));
         assert!((there - here).abs() < 0.3 * here, "{name}: {there}, {here}: {line}");
     }
-    // The tree is selected, and a process has a history.
+    // The tree is selected, and has a history.
     terminal.until("it is chosen", |screen| screen.cell(2, 4).unwrap().inverse());
+    terminal.has(&format!(" tree {supervisor}: python3 -c import os"));
+    terminal.has("⠤ LIMIT 24M");
+    terminal.has("-60s");
+    let is_drawn = |line: &String| line.contains("│") && line.contains('⣿');
+    terminal.wait("a history", |lines| lines.iter().any(is_drawn));
     terminal.press(DOWN);
-    terminal.has(&format!("RESIDENT of {pid}, up to "));
-    terminal.wait("a history", |lines| lines[24..].iter().any(|line| line.contains('█')));
+    terminal.has(&format!(" {pid} in tree {supervisor}: python3"));
     terminal.press(UP);
-    terminal.has(&format!("RESIDENT of tree {supervisor}, up to "));
+    terminal.has(&format!(" tree {supervisor}: python3 -c import os"));
     terminal.press(DOWN);
     terminal.press(RIGHT);
     terminal.has("RATIO▾");
@@ -160,7 +164,7 @@ fn a_busy_program_is_seen_in_every_way() {
     assert!((peak - logical).abs() < 0.2 * peak, "{peak} {logical}");
 }
 
-fn limit_of(pid: &str) -> String {
+pub fn limit_of(pid: &str) -> String {
     let mut command = Command::new(MEMFOLD);
     command.args(["limit", pid]);
     finish(command).out

@@ -2,12 +2,13 @@
 
 use crate::output::text::width;
 use memfold::size::Human;
+use memfold_escape::shown;
 use nix::unistd::{Uid, User};
 
 use super::look::{Group, Look};
-use super::state::Question;
+use super::state::{Line, Question, State};
 
-/// The first line, shortened to fit.
+/// The first line, without what does not fit.
 pub fn summary(look: &Look, columns: usize) -> String {
     if look.trees.is_empty() {
         return "nothing to show".into();
@@ -23,10 +24,10 @@ pub fn summary(look: &Look, columns: usize) -> String {
         (counted(look.trees.len(), "tree", "trees"), counted(processes, "process", "processes"));
     let kept = format!("{} in {}", Human(logical), Human(resident));
     let all = format!("{trees}, {processes}: {kept}, {} saved", Human(saved));
-    [all, format!("{trees}, {processes}: {kept}")]
+    [all, format!("{trees}, {processes}: {kept}"), kept]
         .into_iter()
         .find(|text| text.len() <= columns)
-        .unwrap_or(kept)
+        .unwrap_or_default()
 }
 
 fn counted(count: usize, one: &str, more: &str) -> String {
@@ -75,7 +76,7 @@ pub fn hidden(look: &Look) -> Option<String> {
 
 fn user_name(user: u32) -> String {
     let known = User::from_uid(Uid::from_raw(user)).ok().flatten();
-    known.map_or_else(|| format!("user {user}"), |user| memfold_escape::shown(user.name.as_bytes()))
+    known.map_or_else(|| format!("user {user}"), |user| shown(user.name.as_bytes()))
 }
 
 /// The question before another user's tree gets a new limit.
@@ -87,9 +88,37 @@ pub fn question(question: &Question) -> String {
     )
 }
 
+/// The right end of the first line: whether looks are taken.
+pub fn mode(state: &State, interval: f64) -> String {
+    match () {
+        () if state.has_ended => "ended: last numbers".to_owned(),
+        () if state.is_paused => "paused".to_owned(),
+        () => format!("every {interval} s"),
+    }
+}
+
 /// Whether a tree's limit adapts itself.
 pub fn is_auto(tree: &Group) -> bool {
     tree.stall_target.is_some() && tree.idle_seconds.is_none()
+}
+
+/// The name of the chosen line, above its history: its process ids, its command, and its owner if that is
+/// another user.
+pub fn chosen(state: &State) -> String {
+    let Some((line, tree)) = state.chosen.zip(state.tree()) else { return String::new() };
+    let supervisor = tree.supervisor;
+    let (what, command) = match line {
+        Line::Tree(_) => (format!("tree {supervisor}"), &tree.command),
+        Line::Process(_, pid) => {
+            let row = tree.processes.iter().find(|row| row.pid == pid);
+            (format!("{pid} in tree {supervisor}"), row.map_or(&tree.command, |row| &row.command))
+        }
+    };
+    let owner = match () {
+        () if tree.user == state.user => String::new(),
+        () => format!(" of {}", user_name(tree.user)),
+    };
+    format!("{what}{owner}: {}", shown(command))
 }
 
 /// The most important keys that fit into a line.

@@ -132,9 +132,8 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
             return if state.is_paused { Act::Nothing } else { Act::Look };
         }
         KeyCode::Char(key @ ('l' | '+' | '=' | '-')) => {
-            let Some((supervisor, user)) = state.tree().map(|tree| (tree.supervisor, tree.user)) else {
-                return Act::Nothing;
-            };
+            let Some(tree) = state.tree() else { return Act::Nothing };
+            let (supervisor, user, asks) = (tree.supervisor, tree.user, state.asks(tree));
             let wish = match key {
                 'l' => Wish::Type,
                 '-' => Wish::Change(-5),
@@ -142,7 +141,7 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
             };
             if state.is_read_only {
                 state.message = Some("limits are not changed here (--read-only)".into());
-            } else if user != state.user && !state.allowed.contains(&supervisor) {
+            } else if asks {
                 state.question = Some(Question { supervisor, user, wish });
             } else {
                 return wished(state, supervisor, wish);

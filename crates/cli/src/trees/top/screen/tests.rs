@@ -4,6 +4,7 @@ use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::trees::top::look::{Group, Look, Memory, Rates, Row, Totals, Unseen};
+use crate::trees::top::state::Line;
 
 fn look() -> Look {
     let memory = Memory {
@@ -58,12 +59,16 @@ fn press(state: &mut State, code: KeyCode) -> Act {
 #[test]
 fn every_size_is_drawn_in_every_state() {
     let prompt = Prompt { supervisor: 1, text: "300Q".into(), error: Some("is not a size ".repeat(9)) };
-    let changes: [&dyn Fn(&mut State); 9] = [
+    let changes: [&dyn Fn(&mut State); 10] = [
         &|state| state.question = Some(Question { supervisor: 1, user: 12_345, wish: Wish::Type }),
         &|_| {},
         &|state| state.move_by(isize::MAX),
         &|state| state.help = Some((Page::Keys, usize::MAX / 2)),
         &|state| state.help = Some((Page::Columns, usize::MAX / 2)),
+        &|state| {
+            state.is_read_only = true;
+            (0..9).for_each(|_| state.take(Look { seconds: 1.0, ..look() }));
+        },
         &|state| {
             state.prompt =
                 Some(Prompt { text: "300Q".into(), error: prompt.error.clone(), ..Prompt::default() })
@@ -92,7 +97,7 @@ fn trees_of_others_are_changed_after_a_question_only() {
     state.take(seen);
     // The limit of one's own tree changes at once.
     assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(1, 5));
-    state.chosen = Some(super::super::state::Line::Tree(2));
+    state.chosen = Some(Line::Tree(2));
     for key in ['+', '-', 'l'] {
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
         let lines = drawn(&mut state, 80, 24, false).join("\n");
@@ -152,6 +157,114 @@ fn a_small_screen_has_what_matters() {
     assert!(lines.iter().any(|line| line.trim_start().starts_with("39 ")), "{lines:#?}");
     // Even if there is only one line.
     assert!(drawn(&mut state, 40, 1, false)[0].contains("39 "));
+}
+
+/// A state after a minute of looks at one tree.
+fn watched() -> State {
+    let mut state = State::new();
+    for second in 0..=60 {
+        let mut seen = look();
+        seen.trees.truncate(1);
+        seen.hidden.clear();
+        let tree = &mut seen.trees[0];
+        tree.processes.truncate(1);
+        tree.memory.resident_bytes = 80 * MIB + 3 * second * MIB;
+        tree.memory.payload_bytes = second * MIB;
+        tree.rates.stall_share = Some(second as f64 / 1000.0);
+        state.take(Look { seconds: 1.0, ..seen });
+    }
+    state
+}
+
+fn has_braille(text: &str) -> bool {
+    text.chars().any(|letter| ('\u{2801}'..='\u{28ff}').contains(&letter))
+}
+
+#[test]
+fn charts_take_the_rest_of_the_screen() {
+    for (columns, lines) in [(120, 40), (80, 24)] {
+        let mut state = watched();
+        let lines = drawn(&mut state, columns, lines, false);
+        assert!(lines[4].starts_with(" tree 1: program\\nwith many words"), "{lines:#?}");
+        assert_eq!(lines[5], " ⣿ PAYLOAD 60M  ⠒ RESIDENT 260M  ⠤ LIMIT 300M", "{lines:#?}");
+        // No line is empty, and the charts reach both sides.
+        assert!(lines.iter().all(|line| !line.is_empty()), "{lines:#?}");
+        let most = lines[6..].iter().map(|line| line.chars().count()).max().unwrap();
+        assert!(most + 3 >= usize::from(columns), "{lines:#?}");
+        // Each axis has labels with units, and times.
+        let label = |lines: &[String], label: &str| {
+            lines
+                .iter()
+                .position(|line| line.contains(label))
+                .unwrap_or_else(|| panic!("{label}: {lines:#?}"))
+        };
+        assert!(lines[6].starts_with(" 384M│"), "{lines:#?}");
+        let stall = label(&lines, " ⣿ STALL 6.0 %");
+        assert!(label(&lines, " 10 %│") > stall && label(&lines, "  5 %│") > stall, "{lines:#?}");
+        for chart in [&lines[6..stall], &lines[stall..]] {
+            label(chart, "   0│");
+            let times = &chart[label(chart, "-60s")];
+            assert!(times.contains("-30s") && times.ends_with("now"), "{times}");
+        }
+        // The filled part grows to the right: it is of compressed memory.
+        let bottom = &lines[label(&lines[..stall], "   0│")];
+        assert!(bottom.ends_with("⣿⣿⣿⣿"), "{bottom}");
+        assert!(has_braille(&lines[label(&lines, "128M│")]), "{lines:#?}");
+    }
+}
+
+#[test]
+fn a_full_table_leaves_room_for_charts() {
+    let mut state = State::new();
+    state.take(look());
+    for (columns, height, least) in [(120, 40, 13), (80, 24, 7)] {
+        let lines = drawn(&mut state, columns, height, false);
+        let heading = lines.iter().position(|line| line.starts_with(" tree 1: program")).unwrap();
+        let foot = lines.iter().position(|line| line.contains("of another user")).unwrap();
+        assert_eq!(foot - heading, least + 1, "{lines:#?}");
+        assert!(
+            lines[heading + 1].contains("RESIDENT") && lines.iter().any(|line| line.contains("STALL 50.0 %"))
+        );
+        assert!(lines[foot - 1].contains("-60s") && lines[foot - 1].contains("now"), "{lines:#?}");
+    }
+    // A low screen has none, and a narrow one only the first.
+    assert!(!drawn(&mut state, 80, 15, false).iter().any(|line| line.contains("-60s")));
+    let lines = drawn(&mut state, 50, 20, false);
+    assert!(
+        lines.iter().any(|line| line.contains("-60s")) && !lines.iter().any(|line| line.contains("5 %│"))
+    );
+}
+
+#[test]
+fn a_far_limit_does_not_flatten_the_charts() {
+    let mut state = watched();
+    let mut seen = state.look.clone();
+    seen.trees[0].limit_bytes = 64 << 30;
+    (0..600).for_each(|_| state.take(Look { seconds: 1.0, ..seen.clone() }));
+    let lines = drawn(&mut state, 120, 40, false);
+    assert!(lines[5].ends_with("⠤ LIMIT 64G (above)") && lines[6].starts_with(" 384M│"), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("-10m") && line.contains("-5m")), "{lines:#?}");
+    // A process has no limit.
+    state.move_by(1);
+    let lines = drawn(&mut state, 120, 40, false);
+    assert!(lines[4].starts_with(" 11 in tree 1: evil\\u{1b}") && !lines[5].contains("LIMIT"), "{lines:#?}");
+}
+
+#[test]
+fn there_is_a_gap_where_no_looks_were_taken() {
+    let mut state = watched();
+    let line = |lines: &[String]| {
+        let at = lines.iter().position(|line| line.starts_with("    0│")).unwrap();
+        lines[at].chars().skip(6).collect::<String>()
+    };
+    let before = line(&drawn(&mut state, 120, 40, false));
+    assert!(!before.trim_start().contains(' '), "{before}");
+    // A pause of 20 seconds.
+    let seen = state.look.clone();
+    state.take(Look { seconds: 20.0, ..seen.clone() });
+    (0..10).for_each(|_| state.take(Look { seconds: 1.0, ..seen.clone() }));
+    let after = line(&drawn(&mut state, 120, 40, false));
+    assert!(after.trim_start().contains("          ") && after.ends_with('⣿'), "{after}");
 }
 
 #[test]

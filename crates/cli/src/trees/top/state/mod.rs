@@ -1,15 +1,16 @@
 //! The state of the screen: the last look, the history, the selection, and pending input.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+mod history;
+
+use std::collections::{HashMap, HashSet};
 
 use memfold_args::top::columns::{COLUMNS, Is};
 use nix::unistd::Uid;
 
-use super::look::{Group, Look, Rates, Row};
-use super::order::Values;
+pub use history::{History, Sample};
 
-/// The number of looks that are kept: more than the columns of a screen.
-const KEPT: usize = 512;
+use super::look::{Group, Look, Row};
+use super::order::Values;
 
 /// The subject of a line. A process is identified together with its tree, because its id may be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,15 +36,6 @@ pub enum Shown<'a> {
     Tree(&'a Group),
     /// A process.
     Process(&'a Row),
-}
-
-/// The history of a line, one value per look.
-#[derive(Debug, Default, Clone)]
-pub struct History {
-    /// Resident memory in bytes.
-    pub resident: VecDeque<u64>,
-    /// Stall share in thousandths.
-    pub stall: VecDeque<u64>,
 }
 
 /// The pages of help.
@@ -92,6 +84,8 @@ pub struct State {
     /// The last look; if the single tree shown has ended, the last look that found it.
     pub look: Look,
     histories: HashMap<Line, History>,
+    /// Seconds from the first look to the last.
+    seconds: f64,
     /// The last look with processes, with its histories and selection. It is needed because a supervisor
     /// outlives its processes for a moment.
     last: Option<(Look, HashMap<Line, History>, Option<Line>)>,
@@ -129,6 +123,7 @@ impl State {
         State {
             look: Look::default(),
             histories: HashMap::new(),
+            seconds: 0.0,
             last: None,
             chosen: None,
             sort: COLUMNS.iter().position(|column| column.is == Is::Saved).unwrap_or(0),
@@ -150,16 +145,17 @@ impl State {
     pub fn take(&mut self, look: Look) {
         let at = self.chosen_at();
         let mut histories = HashMap::new();
-        let mut note = |line: Line, resident: u64, rates: &Rates| {
+        self.seconds += look.seconds;
+        let mut note = |line: Line, values: &Values<'_>, limit: u64| {
             let mut history = self.histories.get(&line).cloned().unwrap_or_default();
-            push(&mut history.resident, resident);
-            push(&mut history.stall, (rates.stall_share.unwrap_or(0.0) * 1000.0).round() as u64);
+            history.push(self.seconds, values, limit);
             histories.insert(line, history);
         };
         for tree in &look.trees {
-            note(Line::Tree(tree.supervisor), tree.memory.resident_bytes, &tree.rates);
+            note(Line::Tree(tree.supervisor), &Values::of_tree(tree), tree.limit_bytes);
             for row in &tree.processes {
-                note(Line::Process(tree.supervisor, row.pid), row.memory.resident_bytes, &row.rates);
+                let line = Line::Process(tree.supervisor, row.pid);
+                note(line, &Values::of_process(row), tree.limit_bytes);
             }
         }
         let (had, has) = (has_processes(&self.look), has_processes(&look));
@@ -235,14 +231,14 @@ impl State {
         self.look.trees.iter().find(|tree| tree.supervisor == supervisor)
     }
 
-    /// Name and history of the selected line.
-    pub fn history(&self) -> Option<(String, &History)> {
-        let chosen = self.chosen?;
-        let name = match chosen {
-            Line::Tree(supervisor) => format!("tree {supervisor}"),
-            Line::Process(_, pid) => pid.to_string(),
-        };
-        Some((name, self.histories.get(&chosen)?))
+    /// Whether keys ask before they change the limit of a tree, because it is another user's.
+    pub fn asks(&self, tree: &Group) -> bool {
+        tree.user != self.user && !self.allowed.contains(&tree.supervisor)
+    }
+
+    /// The history of the selected line.
+    pub fn history(&self) -> Option<&History> {
+        self.histories.get(&self.chosen?)
     }
 
     /// Shows a changed limit at once.
@@ -255,13 +251,6 @@ impl State {
 
 fn has_processes(look: &Look) -> bool {
     look.trees.iter().any(|tree| !tree.processes.is_empty())
-}
-
-fn push(values: &mut VecDeque<u64>, value: u64) {
-    if values.len() == KEPT {
-        values.pop_front();
-    }
-    values.push_back(value);
 }
 
 #[cfg(test)]

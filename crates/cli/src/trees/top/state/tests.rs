@@ -1,5 +1,6 @@
+use super::history::KEPT;
 use super::*;
-use crate::trees::top::look::{Memory, Totals};
+use crate::trees::top::look::{Memory, Rates, Totals};
 
 fn row(pid: i32, saved: i64, command: &str) -> Row {
     let memory = Memory { saved_bytes: saved, resident_bytes: pid as u64, ..Memory::default() };
@@ -153,17 +154,21 @@ fn what_is_chosen_stays_or_its_place_does() {
 fn history_is_that_of_the_chosen_line() {
     let mut state = State::new();
     for _ in 0..KEPT + 3 {
-        state.take(look(vec![tree(1, vec![row(10, 3, "a"), row(11, 2, "b")])]));
+        let trees = vec![tree(1, vec![row(10, 3, "a"), row(11, 2, "b")])];
+        state.take(Look { seconds: 2.0, ..look(trees) });
     }
     state.move_by(1);
-    let (name, history) = state.history().unwrap();
-    assert_eq!((name.as_str(), history.resident.len()), ("10", KEPT));
-    assert_eq!((history.resident.back(), history.stall.back()), (Some(&10), Some(&250)));
+    let history = state.history().unwrap();
+    assert_eq!(history.samples().len(), KEPT);
+    let (first, last) = (history.samples().next().unwrap(), history.newest().unwrap());
+    assert_eq!((last.resident, last.limit, last.stall), (10, 100 << 20, Some(0.25)));
+    assert_eq!(last.at - first.at, 2.0 * (KEPT - 1) as f64);
     // A new process has no history, even if it has the id of an earlier one.
     state.take(look(vec![tree(2, vec![row(10, 3, "a")])]));
-    assert_eq!(state.history().unwrap().1.resident.len(), 1);
+    assert_eq!(state.chosen, Some(Line::Process(2, 10)));
+    assert_eq!(state.history().unwrap().samples().len(), 1);
     state.move_by(-1);
-    assert_eq!(state.history().unwrap().0, "tree 2");
+    assert_eq!(state.history().unwrap().newest().unwrap().stall, None);
 }
 
 #[test]
