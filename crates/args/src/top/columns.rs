@@ -169,5 +169,5 @@ pub const CHANGES: [(&str, &str); 2] = [
         "other users",
         "Before l, + or - change the limit of another user's tree, top asks, with the name of that user. A yes holds for this tree until top ends.",
     ),
-    ("--read-only", "With this option l, + and - change nothing."),
+    ("--read-only", "With this option l, + and - change nothing, and the screen says so."),
 ];

@@ -114,7 +114,7 @@ impl View {
         let left = Rect { width: from.saturating_sub(area.x + 1), ..area };
         let room = usize::from(left.right().saturating_sub(x));
         put(buffer, left, x, area.y, &words::summary(&state.look, room), Style::new());
-        let is_calm = !state.has_ended && !state.is_paused;
+        let is_calm = !state.has_ended && !state.is_paused && !state.is_read_only;
         let style = if is_calm { DIM } else { self.style(Color::Yellow, Modifier::REVERSED) };
         if from > x || !is_calm {
             put(buffer, area, from.max(area.x), area.y, &right, style);
@@ -160,7 +160,7 @@ impl View {
             (None, Some(hint)) if !state.look.trees.is_empty() => wrapped(&hint, DIM),
             _ => Vec::new(),
         };
-        lines.push((words::keys(columns), DIM));
+        lines.push((words::keys(columns, state.is_read_only), DIM));
         lines
     }
 }

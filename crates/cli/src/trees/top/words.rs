@@ -88,13 +88,14 @@ pub fn question(question: &Question) -> String {
     )
 }
 
-/// The right end of the first line: whether looks are taken.
+/// The right end of the first line: whether keys and looks have an effect.
 pub fn mode(state: &State, interval: f64) -> String {
-    match () {
+    let looks = match () {
         () if state.has_ended => "ended: last numbers".to_owned(),
         () if state.is_paused => "paused".to_owned(),
         () => format!("every {interval} s"),
-    }
+    };
+    format!("{}{looks}", if state.is_read_only { "read-only, " } else { "" })
 }
 
 /// Whether a tree's limit adapts itself.
@@ -116,17 +117,30 @@ pub fn chosen(state: &State) -> String {
     };
     let owner = match () {
         () if tree.user == state.user => String::new(),
+        () if state.asks(tree) && !state.is_read_only => {
+            format!(" of {} (read-only: keys ask first)", user_name(tree.user))
+        }
         () => format!(" of {}", user_name(tree.user)),
     };
     format!("{what}{owner}: {}", shown(command))
 }
 
-/// The most important keys that fit into a line.
-pub fn keys(columns: usize) -> String {
+/// The most important keys that fit into a line. Keys that may not change anything are left out.
+pub fn keys(columns: usize, is_read_only: bool) -> String {
     let mut text = String::new();
-    for key in
-        ["q quit", "? help", "l limit", "↑↓ choose", "←→ sort", "+- limit by 5 %", "space pause", "r reverse"]
-    {
+    for (key, changes) in [
+        ("q quit", false),
+        ("? help", false),
+        ("↑↓ choose", false),
+        ("←→ sort", false),
+        ("r reverse", false),
+        ("l limit", true),
+        ("+- limit by 5 %", true),
+        ("space pause", false),
+    ] {
+        if changes && is_read_only {
+            continue;
+        }
         if width(&text) + 2 + width(key) > columns {
             break;
         }

@@ -140,7 +140,7 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
                 _ => Wish::Change(5),
             };
             if state.is_read_only {
-                state.message = Some("limits are not changed here (--read-only)".into());
+                state.message = Some("read-only: keys do not change limits (--read-only)".into());
             } else if asks {
                 state.question = Some(Question { supervisor, user, wish });
             } else {

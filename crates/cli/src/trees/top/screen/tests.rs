@@ -98,6 +98,10 @@ fn trees_of_others_are_changed_after_a_question_only() {
     // The limit of one's own tree changes at once.
     assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(1, 5));
     state.chosen = Some(Line::Tree(2));
+    let heading = |state: &mut State| {
+        drawn(state, 120, 40, false).into_iter().find(|line| line.starts_with(" tree 2")).unwrap()
+    };
+    assert!(heading(&mut state).starts_with(" tree 2 of user 12345 (read-only: keys ask first): program"));
     for key in ['+', '-', 'l'] {
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
         let lines = drawn(&mut state, 80, 24, false).join("\n");
@@ -114,6 +118,7 @@ fn trees_of_others_are_changed_after_a_question_only() {
     assert_eq!(press(&mut state, KeyCode::Char('-')), Act::Nothing);
     assert_eq!(press(&mut state, KeyCode::Char('y')), Act::Change(2, -5));
     // The confirmation holds for this tree, and for no other.
+    assert!(heading(&mut state).starts_with(" tree 2 of user 12345: program"));
     assert_eq!(press(&mut state, KeyCode::Char('+')), Act::Change(2, 5));
     assert_eq!((press(&mut state, KeyCode::Char('l')), state.prompt.is_some()), (Act::Nothing, true));
 }
@@ -122,11 +127,30 @@ fn trees_of_others_are_changed_after_a_question_only() {
 fn nothing_is_changed_if_only_to_be_read() {
     let mut state = State::new();
     state.take(look());
+    let lines = drawn(&mut state, 80, 24, false);
+    assert!(lines[23].contains("l limit") && !lines[0].contains("read-only"), "{lines:#?}");
     state.is_read_only = true;
     for key in ['+', '-', '=', 'l'] {
         assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing);
         assert!(state.prompt.is_none() && state.question.is_none(), "{key}");
         assert!(state.message.as_ref().unwrap().contains("--read-only"));
+    }
+    // The screen says so at any time, and does not offer these keys.
+    press(&mut state, KeyCode::Char(' '));
+    for (key, mode) in [(' ', " read-only, every 1 s"), (' ', " read-only, paused")] {
+        press(&mut state, KeyCode::Char(key));
+        let lines = drawn(&mut state, 80, 24, false);
+        assert!(lines[0].ends_with(mode) && lines[0].contains("2.64 GiB in 840 MiB"), "{lines:#?}");
+        assert!(lines[23].contains("r reverse") && !lines[23].contains("limit"), "{lines:#?}");
+    }
+    // No key asks for anything but a look, whatever the tree.
+    let mut seen = look();
+    seen.trees[0].user = 12_345;
+    state.take(seen);
+    state.chosen = Some(Line::Tree(1));
+    for key in (' '..='~').filter(|key| !matches!(key, 'q' | ' ' | '?')) {
+        assert_eq!(press(&mut state, KeyCode::Char(key)), Act::Nothing, "{key}");
+        assert!(state.prompt.is_none() && state.question.is_none(), "{key}");
     }
 }
 
