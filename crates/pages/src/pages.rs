@@ -73,7 +73,7 @@ fn page(command: &Command) -> (String, Vec<u8>) {
             "@COLUMNS@" => page += &columns(),
             "@STATUS@" => page += &status(command),
             "@TREE@" => page += &list(&columns::TREE, "18"),
-            "@TOP-KEYS@" => page += &list(&columns::KEYS, "18"),
+            "@TOP-KEYS@" => page += &list(&[&columns::KEYS[..], &columns::CHANGES].concat(), "18"),
             _ => page.extend([line, "\n"]),
         }
     }

@@ -107,7 +107,8 @@ fn the_page_of_top_has_all_definitions() {
     let page = pages.iter().find(|(name, _)| name == "memfold-top").unwrap();
     let text = String::from_utf8(page.1.clone()).unwrap();
     let columns = columns::COLUMNS.iter().map(|column| (column.title, column.definition));
-    let all = columns.chain(columns::TREE).chain(columns::BELOW).chain(columns::KEYS);
+    let all = columns.chain(columns::TREE).chain(columns::BELOW);
+    let all = all.chain(columns::KEYS).chain(columns::CHANGES);
     for (thing, meaning) in all {
         let roff = |text: &str| text.replace('-', r"\-").replace('\'', r"\(aq");
         assert!(text.contains(&format!("\\fB{}\\fR\n{}\n", roff(thing), roff(meaning))), "{thing}");

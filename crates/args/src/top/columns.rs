@@ -135,26 +135,39 @@ pub const TREE: [(&str, &str); 8] = [
     ("stall_share", "That of the process in which it is largest."),
 ];
 
-/// What is shown below the table: name, and definition.
-pub const BELOW: [(&str, &str); 2] = [
+/// What is on the screen besides the columns: name, and definition.
+pub const BELOW: [(&str, &str); 3] = [
     ("K, M, G", "Powers of 1024 bytes."),
     (
         "line of a tree",
-        "The command, the share of its limit that is in use, and its resident memory: its processes (pages shared since a fork count once), the supervisor, and processes that are not managed.",
+        "The sums over its processes, with the state in which all of them are, or 'mixed'; STALL is that of the process in which it is largest. RESIDENT includes the supervisor and processes that are not managed; pages shared since a fork count once. Then the command that was started, the LIMIT, and on wide screens a bar: the share of the limit that is in use.",
+    ),
+    (
+        "charts",
+        "The history of the chosen line: RESIDENT as a line, PAYLOAD filled, the LIMIT of a tree dashed; and STALL. A limit of more than three times RESIDENT is not drawn.",
     ),
 ];
 
 /// Each key and what it does.
 pub const KEYS: [(&str, &str); 11] = [
-    ("up, down, k, j", "Choose a line"),
+    ("up, down, k, j", "Choose a tree or a process"),
     ("page up/down", "The same, by a screen"),
     ("home, end", "Choose the first, the last"),
-    ("left, right, s", "Sort by another column"),
+    ("left, right, s", "Sort the trees, and the processes of each, by another column"),
     ("r", "Reverse the order"),
     ("l", "Give the chosen line's tree another limit"),
-    ("+, -", "Raise, lower that by 5 %; asks first for other users' trees"),
+    ("+, -", "Raise, lower that by 5 %"),
     ("space", "Pause, or go on"),
-    ("?, F1", "Explain the columns"),
+    ("?, F1", "List the keys; from there, explain the columns"),
     ("ctrl-z", "Suspend until the shell resumes it"),
     ("q, ctrl-c", "Quit"),
+];
+
+/// What holds for the keys that change a limit.
+pub const CHANGES: [(&str, &str); 2] = [
+    (
+        "other users",
+        "Before l, + or - change the limit of another user's tree, top asks, with the name of that user. A yes holds for this tree until top ends.",
+    ),
+    ("--read-only", "With this option l, + and - change nothing, and the screen says so."),
 ];

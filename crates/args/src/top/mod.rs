@@ -6,8 +6,9 @@ use clap::Args;
 
 /// What help says at its end.
 pub const HELP: &str = "\
-'?' and 'man memfold-top' explain the columns. Other users' trees are only
-counted: 'sudo memfold top' shows them.
+'?' lists the keys and explains the columns, as 'man memfold-top' does. Other
+users' trees are only counted: 'sudo memfold top' shows them, and asks before
+it changes their limits.
 
 With --json, a first sample is taken but not printed, so that each line has
 rates: --count 1 prints its line after one interval. With a PID, the output
@@ -30,7 +31,7 @@ pub struct TopArgs {
     /// Exit after this many updates
     #[arg(long, short = 'n', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count: Option<u64>,
-    /// Do not let keys change a limit
+    /// Do not let keys change anything; the screen says so
     #[arg(long, short)]
     pub read_only: bool,
     /// Print a JSON object for each update, one per line

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod exposition;
+mod keys;
 #[path = "../common/program.rs"]
 mod program;
 mod screen;

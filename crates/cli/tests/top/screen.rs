@@ -17,7 +17,7 @@ const TITLES: [&str; 14] = [
     "FAULTS/s", "FAULT", "STALL", "COMMAND",
 ];
 
-fn screen(words: &[&str], lines: u16, columns: u16) -> Terminal {
+pub fn screen(words: &[&str], lines: u16, columns: u16) -> Terminal {
     let mut command = terminal::command(MEMFOLD);
     command.arg("top");
     command.args(words);
@@ -90,13 +90,14 @@ fn a_busy_program_is_shown_in_every_way() {
     assert_eq!(first.value_of("memfold_tree_limit_bytes", "supervisor", &supervisor), (24 * MIB) as f64);
 
     // The screen shows these values.
-    let mut terminal = screen(&["--interval", "0.2", &supervisor], 30, 130);
+    let mut terminal = screen(&["--interval", "0.2", &supervisor], 30, 160);
     terminal.has("paging");
     terminal.has("µs");
     let titles = terminal.lines()[1].replace('▾', "");
-    assert_eq!(titles.split_whitespace().collect::<Vec<_>>(), TITLES);
+    let titles: Vec<_> = titles.split_whitespace().collect();
+    assert_eq!((&titles[..14], titles[14]), (&TITLES[..], "LIMIT"));
     assert!(terminal.lines()[0].contains("1 tree, 1 process: "), "{}", terminal.lines()[0]);
-    assert!(terminal.lines()[2].ends_with("of 24 MiB") && terminal.lines()[2].contains('█'));
+    assert!(terminal.lines()[2].ends_with(" 24M") && terminal.lines()[2].contains('█'));
     let line = terminal.lines()[3].clone();
     let cells: Vec<_> = line.split_whitespace().collect();
     assert_eq!((cells[0], cells[1], *cells.last().unwrap()), (pid.as_str(), "paging", "python3"));
@@ -104,12 +105,17 @@ fn a_busy_program_is_shown_in_every_way() {
         let (there, here) = (bytes(cells[at]), number(&of_process, name));
         assert!((there - here).abs() < 0.3 * here, "{name}: {there}, {here}: {line}");
     }
-    // The process is selected, and has a history.
-    terminal.until("it is chosen", |screen| screen.cell(3, 4).unwrap().inverse());
-    terminal.has(&format!("RESIDENT of {pid}, up to "));
-    terminal.wait("a history", |lines| lines[24..].iter().any(|line| line.contains('█')));
+    // The tree is selected, and has a history.
+    terminal.until("it is chosen", |screen| screen.cell(2, 4).unwrap().inverse());
+    terminal.has(&format!(" tree {supervisor}: python3 -c import os"));
+    terminal.has("⠤ LIMIT 24M");
+    terminal.has("-60s");
+    let is_drawn = |line: &String| line.contains("│") && line.contains('⣿');
+    terminal.wait("a history", |lines| lines.iter().any(is_drawn));
+    terminal.press(DOWN);
+    terminal.has(&format!(" {pid} in tree {supervisor}: python3"));
     terminal.press(UP);
-    terminal.has(&format!("RESIDENT of tree {supervisor}, up to "));
+    terminal.has(&format!(" tree {supervisor}: python3 -c import os"));
     terminal.press(DOWN);
     terminal.press(RIGHT);
     terminal.has("RATIO▾");
@@ -127,7 +133,7 @@ fn a_busy_program_is_shown_in_every_way() {
     terminal.has("the limit '5x' is not a size; give a size like 512M");
     terminal.press(&["\x7f\x7f64M", ENTER].concat());
     terminal.has(&format!("limit of {supervisor}: 64 MiB, was 24 MiB"));
-    terminal.has("of 64 MiB");
+    terminal.wait("the limit", |lines| lines[2].ends_with(" 64M"));
     assert_eq!(limit_of(&pid), "64 MiB\n");
     terminal.press("+");
     terminal.has("68 MiB, was 64 MiB");
@@ -143,7 +149,7 @@ fn a_busy_program_is_shown_in_every_way() {
     terminal.wait("30 columns", |lines| lines.iter().any(|line| line.contains(&pid)));
     terminal.resize(1, 12);
     terminal.wait("one line", |lines| lines[0].contains(&pid));
-    terminal.resize(30, 130);
+    terminal.resize(30, 160);
     terminal.has("STANDBY");
     terminal.quit();
 
@@ -158,7 +164,7 @@ fn a_busy_program_is_shown_in_every_way() {
     assert!((peak - logical).abs() < 0.2 * peak, "{peak} {logical}");
 }
 
-fn limit_of(pid: &str) -> String {
+pub fn limit_of(pid: &str) -> String {
     let mut command = Command::new(MEMFOLD);
     command.args(["limit", pid]);
     finish(command).out
@@ -185,7 +191,9 @@ fn definitions_are_the_same_everywhere() {
     let mut terminal = screen(&[], 60, 100);
     terminal.has("q quit");
     terminal.press("?");
-    terminal.has("any other key goes back");
+    terminal.has("? columns   any other key goes back");
+    terminal.press("?");
+    terminal.wait("the columns", |lines| lines[59] == " any other key goes back");
     let shown = words(&terminal.lines().join(" "));
     for (title, definition) in &defined {
         assert!(shown.contains(&words(&format!("{title} {definition}"))), "{title}: {definition}\n{shown}");

@@ -3,14 +3,14 @@
 use memfold::size::Human;
 use memfold_args::top::columns::{COLUMNS, Column, Is};
 
-use super::look::Row;
+use super::order::Values;
 
 /// Columns to drop on a narrow screen, the least important first.
 const DROPPED: [Is; 11] = [
     Is::Spilled,
     Is::Standby,
-    Is::State,
     Is::Overhead,
+    Is::State,
     Is::Payload,
     Is::Ratio,
     Is::Fault,
@@ -21,18 +21,42 @@ const DROPPED: [Is; 11] = [
 ];
 /// The minimum width for a command.
 const COMMAND: usize = 9;
+/// The width of a tree's limit: "auto 12.3M".
+const LIMIT: u16 = 10;
 
 /// The columns that fit, always including the sort column.
 pub fn fitting(width: usize, sort: usize) -> Vec<&'static Column> {
     let mut columns: Vec<&Column> = COLUMNS.iter().collect();
-    let wanted = |columns: &[&Column]| columns.iter().map(|column| self::width(column.is) + 1).sum::<usize>();
+    // The lines of trees also have a gauge and a limit there.
+    let command = COMMAND.max(width * 2 / 7);
+    let wanted = |columns: &[&Column]| columns.iter().map(|column| room(column.is, sort)).sum::<usize>();
     for dropped in DROPPED.into_iter().filter(|is| *is != COLUMNS[sort].is) {
-        if wanted(&columns) + COMMAND <= width {
+        if wanted(&columns) + command <= width {
             break;
         }
         columns.retain(|column| column.is != dropped);
     }
     columns
+}
+
+/// The width of a column with the gap before it. One more cell behind the sort column keeps its mark apart
+/// from the next title.
+pub fn room(is: Is, sort: usize) -> usize {
+    width(is) + 1 + usize::from(is == COLUMNS[sort].is)
+}
+
+/// How the rest of a tree's line is divided, from the column of commands on: the widths of its command, the
+/// gauge and the limit. Parts that do not fit have no width.
+pub fn rest(columns: u16) -> [u16; 3] {
+    let limit = if columns >= 2 * LIMIT { LIMIT } else { 0 };
+    let gauge = if columns >= 36 { (columns / 4).min(24) } else { 0 };
+    let gaps = u16::from(limit > 0) + u16::from(gauge > 0);
+    [columns.saturating_sub(limit + gauge + gaps), gauge, limit]
+}
+
+/// A tree's limit.
+pub fn limit(bytes: u64, is_auto: bool) -> String {
+    format!("{}{}", if is_auto { "auto " } else { "" }, self::bytes(bytes))
 }
 
 /// The width of a column. The command gets the remaining width.
@@ -53,12 +77,12 @@ pub fn is_left(is: Is) -> bool {
 }
 
 /// The text of a cell.
-pub fn text(row: &Row, is: Is) -> String {
-    let (memory, rates) = (&row.memory, &row.rates);
+pub fn text(line: &Values<'_>, is: Is) -> String {
+    let (memory, rates) = (line.memory, line.rates);
     let or_not = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     match is {
-        Is::Pid => row.pid.to_string(),
-        Is::State => row.state.into(),
+        Is::Pid => line.pid.to_string(),
+        Is::State => line.state.into(),
         Is::Logical => bytes(memory.logical_bytes),
         Is::Resident => bytes(memory.resident_bytes),
         Is::Standby => bytes(memory.standby_bytes),
@@ -71,12 +95,12 @@ pub fn text(row: &Row, is: Is) -> String {
         Is::Faults => or_not(rates.faults_per_second.map(|faults| format!("{faults:.0}"))),
         Is::Fault => or_not(rates.fault_us.map(time)),
         Is::Stall => or_not(rates.stall_share.map(|share| format!("{:.1} %", share * 100.0))),
-        Is::Command => memfold_escape::shown(&row.command),
+        Is::Command => memfold_escape::shown(line.command),
     }
 }
 
 /// A number of bytes in few characters: 12.3M.
-fn bytes(bytes: u64) -> String {
+pub fn bytes(bytes: u64) -> String {
     let text = Human(bytes).to_string();
     match text.split_once(' ') {
         Some((number, unit)) if unit != "bytes" => format!("{number}{}", &unit[..1]),
@@ -116,10 +140,23 @@ mod tests {
         for is in [Is::Pid, Is::Logical, Is::Resident, Is::Saved, Is::Faults, Is::Stall, Is::Command] {
             assert!(shown.contains(&is), "{is:?}");
         }
+        assert!(!shown.contains(&Is::Fault) && !shown.contains(&Is::State));
+        let shown = names(120, 0);
+        assert!(shown.contains(&Is::State) && shown.contains(&Is::Payload) && !shown.contains(&Is::Standby));
         assert_eq!(names(20, 0), [Is::Pid, Is::Resident, Is::Command]);
         // Titles fit above the numbers, together with the mark of the sort column.
         for column in COLUMNS.iter().filter(|column| column.is != Is::Command) {
             assert!(column.title.len() <= width(column.is), "{}", column.title);
+        }
+        // The parts of a tree's line have room.
+        for columns in 0..200 {
+            let [command, gauge, limit] = rest(columns);
+            let gaps = u16::from(gauge > 0) + u16::from(limit > 0);
+            assert_eq!(command + gauge + limit + gaps, columns);
+            assert!(columns < 9 || command >= 9, "{columns}: {command}");
+        }
+        for bytes in [0, 1023 << 10, 999 << 20, u64::MAX] {
+            assert!(limit(bytes, true).len() <= usize::from(LIMIT));
         }
         // The sort column is visible.
         for (sort, column) in COLUMNS.iter().enumerate() {

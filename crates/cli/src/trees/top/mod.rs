@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!   trees ──> look ─┬─> screen <── keys      state: the selection and the history
-//!                   ├─> JSON                 view: how the state is drawn
-//!                   └─> Prometheus ──> serve
+//!                   ├─> JSON                 order: the order of the lines
+//!                   └─> Prometheus ──> serve view: how the state is drawn, as a table and charts
 //! ```
 
 mod cells;
+mod charts;
+mod help;
 mod look;
+mod order;
 mod paint;
 mod prometheus;
 mod screen;
 mod serve;
 mod state;
+mod table;
 mod view;
 mod words;
 

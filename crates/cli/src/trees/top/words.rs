@@ -1,20 +1,14 @@
-//! Sentences on the screen, and the window of definitions.
+//! Sentences on the screen.
 
 use crate::output::text::width;
 use memfold::size::Human;
-use memfold_args::top::columns::{BELOW, COLUMNS, KEYS};
+use memfold_escape::shown;
 use nix::unistd::{Uid, User};
-use ratatui::buffer::Buffer;
-use ratatui::layout::Rect;
-use ratatui::style::{Modifier, Style};
 
-use super::look::Look;
-use super::paint::put;
-use super::state::Question;
+use super::look::{Group, Look};
+use super::state::{Line, Question, State};
 
-const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
-
-/// The first line, shortened to fit.
+/// The first line, without what does not fit.
 pub fn summary(look: &Look, columns: usize) -> String {
     if look.trees.is_empty() {
         return "nothing to show".into();
@@ -30,10 +24,10 @@ pub fn summary(look: &Look, columns: usize) -> String {
         (counted(look.trees.len(), "tree", "trees"), counted(processes, "process", "processes"));
     let kept = format!("{} in {}", Human(logical), Human(resident));
     let all = format!("{trees}, {processes}: {kept}, {} saved", Human(saved));
-    [all, format!("{trees}, {processes}: {kept}")]
+    [all, format!("{trees}, {processes}: {kept}"), kept]
         .into_iter()
         .find(|text| text.len() <= columns)
-        .unwrap_or(kept)
+        .unwrap_or_default()
 }
 
 fn counted(count: usize, one: &str, more: &str) -> String {
@@ -82,7 +76,7 @@ pub fn hidden(look: &Look) -> Option<String> {
 
 fn user_name(user: u32) -> String {
     let known = User::from_uid(Uid::from_raw(user)).ok().flatten();
-    known.map_or_else(|| format!("user {user}"), |user| memfold_escape::shown(user.name.as_bytes()))
+    known.map_or_else(|| format!("user {user}"), |user| shown(user.name.as_bytes()))
 }
 
 /// The question before another user's tree gets a new limit.
@@ -94,19 +88,59 @@ pub fn question(question: &Question) -> String {
     )
 }
 
-/// The most important keys that fit into a line.
-pub fn keys(columns: usize) -> String {
+/// The right end of the first line: whether keys and looks have an effect.
+pub fn mode(state: &State, interval: f64) -> String {
+    let looks = match () {
+        () if state.has_ended => "ended: last numbers".to_owned(),
+        () if state.is_paused => "paused".to_owned(),
+        () => format!("every {interval} s"),
+    };
+    format!("{}{looks}", if state.is_read_only { "read-only, " } else { "" })
+}
+
+/// Whether a tree's limit adapts itself.
+pub fn is_auto(tree: &Group) -> bool {
+    tree.stall_target.is_some() && tree.idle_seconds.is_none()
+}
+
+/// The name of the chosen line, above its history: its process ids, its command, and its owner if that is
+/// another user.
+pub fn chosen(state: &State) -> String {
+    let Some((line, tree)) = state.chosen.zip(state.tree()) else { return String::new() };
+    let supervisor = tree.supervisor;
+    let (what, command) = match line {
+        Line::Tree(_) => (format!("tree {supervisor}"), &tree.command),
+        Line::Process(_, pid) => {
+            let row = tree.processes.iter().find(|row| row.pid == pid);
+            (format!("{pid} in tree {supervisor}"), row.map_or(&tree.command, |row| &row.command))
+        }
+    };
+    let owner = match () {
+        () if tree.user == state.user => String::new(),
+        () if state.asks(tree) && !state.is_read_only => {
+            format!(" of {} (read-only: keys ask first)", user_name(tree.user))
+        }
+        () => format!(" of {}", user_name(tree.user)),
+    };
+    format!("{what}{owner}: {}", shown(command))
+}
+
+/// The most important keys that fit into a line. Keys that may not change anything are left out.
+pub fn keys(columns: usize, is_read_only: bool) -> String {
     let mut text = String::new();
-    for key in [
-        "q quit",
-        "? columns",
-        "l limit",
-        "↑↓ choose",
-        "←→ sort",
-        "+- limit by 5 %",
-        "space pause",
-        "r reverse",
+    for (key, changes) in [
+        ("q quit", false),
+        ("? help", false),
+        ("↑↓ choose", false),
+        ("←→ sort", false),
+        ("r reverse", false),
+        ("l limit", true),
+        ("+- limit by 5 %", true),
+        ("space pause", false),
     ] {
+        if changes && is_read_only {
+            continue;
+        }
         if width(&text) + 2 + width(key) > columns {
             break;
         }
@@ -127,51 +161,4 @@ pub fn wrapped(text: &str, columns: usize) -> impl Iterator<Item = String> {
         }
     }
     lines.into_iter()
-}
-
-/// Draws the definitions from a line on. Returns the line at which it really began, because fewer lines may
-/// be left.
-pub fn draw_help(buffer: &mut Buffer, area: Rect, from: usize) -> usize {
-    let indent = if area.width < 50 { 4 } else { 17 };
-    let mut lines = Vec::new();
-    let columns = COLUMNS.iter().map(|column| (column.title, column.definition));
-    for (heading, list) in [("Columns", columns.chain(BELOW).collect::<Vec<_>>()), ("Keys", KEYS.to_vec())] {
-        lines.push((heading.to_owned(), String::new()));
-        for (thing, meaning) in list {
-            let mut thing = thing.to_owned();
-            if thing.len() + 1 > indent {
-                lines.push((std::mem::take(&mut thing), String::new()));
-            }
-            for line in wrapped(meaning, usize::from(area.width).saturating_sub(indent + 1)) {
-                lines.push((std::mem::take(&mut thing), line));
-            }
-        }
-        lines.push((String::new(), String::new()));
-    }
-    lines.pop();
-    let height = usize::from(area.height.saturating_sub(1));
-    let from = from.min(lines.len().saturating_sub(height));
-    for (y, (thing, meaning)) in (area.y..area.bottom().saturating_sub(1)).zip(&lines[from..]) {
-        put(buffer, area, area.x + 1, y, thing, BOLD);
-        if !meaning.is_empty() {
-            put(buffer, area, area.x + indent as u16, y, meaning, Style::new());
-        }
-    }
-    let more = if from + height < lines.len() {
-        "↑↓ more   "
-    } else if from > 0 {
-        "↑↓ back   "
-    } else {
-        ""
-    };
-    let foot = format!(" {more}any other key goes back");
-    put(
-        buffer,
-        area,
-        area.x,
-        area.bottom().saturating_sub(1),
-        &foot,
-        Style::new().add_modifier(Modifier::REVERSED),
-    );
-    from
 }

@@ -8,7 +8,7 @@ use memfold_du::browse::{self, Colours, Input, Screen};
 use memfold_shared::page::SMALLEST_LIMIT;
 
 use super::look::Looker;
-use super::state::{Prompt, Question, State, Wish};
+use super::state::{Page, Prompt, Question, State, Wish};
 use super::view::View;
 use crate::output::failure::Failure;
 use crate::settings::limit;
@@ -101,13 +101,14 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
     if state.prompt.is_some() {
         return typed(state, key.code, is_control);
     }
-    if let Some(from) = state.help {
+    if let Some((shown, from)) = state.help {
         let page = state.visible;
         state.help = match key.code {
-            KeyCode::Down | KeyCode::Char('j') => Some(from + 1),
-            KeyCode::Up | KeyCode::Char('k') => Some(from.saturating_sub(1)),
-            KeyCode::PageDown => Some(from + page),
-            KeyCode::PageUp => Some(from.saturating_sub(page)),
+            KeyCode::Down | KeyCode::Char('j') => Some((shown, from + 1)),
+            KeyCode::Up | KeyCode::Char('k') => Some((shown, from.saturating_sub(1))),
+            KeyCode::PageDown => Some((shown, from + page)),
+            KeyCode::PageUp => Some((shown, from.saturating_sub(page))),
+            KeyCode::Char('?') | KeyCode::F(1) if shown == Page::Keys => Some((Page::Columns, 0)),
             _ => None,
         };
         return Act::Nothing;
@@ -116,7 +117,7 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
     let page = state.visible as isize;
     match key.code {
         KeyCode::Char('q') | KeyCode::Esc => return Act::Quit,
-        KeyCode::Char('?') | KeyCode::F(1) => state.help = Some(0),
+        KeyCode::Char('?') | KeyCode::F(1) => state.help = Some((Page::Keys, 0)),
         KeyCode::Down | KeyCode::Char('j') => state.move_by(1),
         KeyCode::Up | KeyCode::Char('k') => state.move_by(-1),
         KeyCode::PageDown => state.move_by(page),
@@ -131,17 +132,16 @@ fn key_pressed(state: &mut State, key: KeyEvent) -> Act {
             return if state.is_paused { Act::Nothing } else { Act::Look };
         }
         KeyCode::Char(key @ ('l' | '+' | '=' | '-')) => {
-            let Some((supervisor, user)) = state.tree().map(|tree| (tree.supervisor, tree.user)) else {
-                return Act::Nothing;
-            };
+            let Some(tree) = state.tree() else { return Act::Nothing };
+            let (supervisor, user, asks) = (tree.supervisor, tree.user, state.asks(tree));
             let wish = match key {
                 'l' => Wish::Type,
                 '-' => Wish::Change(-5),
                 _ => Wish::Change(5),
             };
             if state.is_read_only {
-                state.message = Some("limits are not changed here (--read-only)".into());
-            } else if user != state.user && !state.allowed.contains(&supervisor) {
+                state.message = Some("read-only: keys do not change limits (--read-only)".into());
+            } else if asks {
                 state.question = Some(Question { supervisor, user, wish });
             } else {
                 return wished(state, supervisor, wish);

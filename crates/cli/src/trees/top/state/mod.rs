@@ -1,15 +1,16 @@
 //! The state of the screen: the last look, the history, the selection, and pending input.
 
-use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet, VecDeque};
+mod history;
+
+use std::collections::{HashMap, HashSet};
 
 use memfold_args::top::columns::{COLUMNS, Is};
 use nix::unistd::Uid;
 
-use super::look::{Group, Look, Rates, Row};
+pub use history::{History, Sample};
 
-/// The number of looks that are kept: more than the columns of a screen.
-const KEPT: usize = 512;
+use super::look::{Group, Look, Row};
+use super::order::Values;
 
 /// The subject of a line. A process is identified together with its tree, because its id may be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,13 +38,13 @@ pub enum Shown<'a> {
     Process(&'a Row),
 }
 
-/// The history of a line, one value per look.
-#[derive(Debug, Default, Clone)]
-pub struct History {
-    /// Resident memory in bytes.
-    pub resident: VecDeque<u64>,
-    /// Stall share in thousandths.
-    pub stall: VecDeque<u64>,
+/// The pages of help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Page {
+    /// The keys.
+    Keys,
+    /// The definitions of the columns.
+    Columns,
 }
 
 /// A limit that is being typed.
@@ -83,6 +84,8 @@ pub struct State {
     /// The last look; if the single tree shown has ended, the last look that found it.
     pub look: Look,
     histories: HashMap<Line, History>,
+    /// Seconds from the first look to the last.
+    seconds: f64,
     /// The last look with processes, with its histories and selection. It is needed because a supervisor
     /// outlives its processes for a moment.
     last: Option<(Look, HashMap<Line, History>, Option<Line>)>,
@@ -92,8 +95,8 @@ pub struct State {
     pub sort: usize,
     /// Whether the table is sorted in the reverse of the column's usual order.
     pub is_reversed: bool,
-    /// The first line of the definitions, if they are shown.
-    pub help: Option<usize>,
+    /// The page of help that is shown, if any, and its first line on the screen.
+    pub help: Option<(Page, usize)>,
     /// The limit that is being typed.
     pub prompt: Option<Prompt>,
     /// A question that waits for an answer.
@@ -120,6 +123,7 @@ impl State {
         State {
             look: Look::default(),
             histories: HashMap::new(),
+            seconds: 0.0,
             last: None,
             chosen: None,
             sort: COLUMNS.iter().position(|column| column.is == Is::Saved).unwrap_or(0),
@@ -141,16 +145,17 @@ impl State {
     pub fn take(&mut self, look: Look) {
         let at = self.chosen_at();
         let mut histories = HashMap::new();
-        let mut note = |line: Line, resident: u64, rates: &Rates| {
+        self.seconds += look.seconds;
+        let mut note = |line: Line, values: &Values<'_>, limit: u64| {
             let mut history = self.histories.get(&line).cloned().unwrap_or_default();
-            push(&mut history.resident, resident);
-            push(&mut history.stall, (rates.stall_share.unwrap_or(0.0) * 1000.0).round() as u64);
+            history.push(self.seconds, values, limit);
             histories.insert(line, history);
         };
         for tree in &look.trees {
-            note(Line::Tree(tree.supervisor), tree.memory.resident_bytes, &tree.rates);
+            note(Line::Tree(tree.supervisor), &Values::of_tree(tree), tree.limit_bytes);
             for row in &tree.processes {
-                note(Line::Process(tree.supervisor, row.pid), row.memory.resident_bytes, &row.rates);
+                let line = Line::Process(tree.supervisor, row.pid);
+                note(line, &Values::of_process(row), tree.limit_bytes);
             }
         }
         let (had, has) = (has_processes(&self.look), has_processes(&look));
@@ -163,10 +168,12 @@ impl State {
         }
         let lines = self.names();
         if !self.chosen.is_some_and(|chosen| lines.contains(&chosen)) {
-            // Select the first process initially, and later the line that has taken the place of the selected
-            // one.
-            let at = at.unwrap_or(1).min(lines.len().saturating_sub(1));
-            self.chosen = lines.get(at).copied();
+            // Select the first tree initially. Later, select the tree of a process that has ended, because
+            // the line that takes its place may belong to another tree. If the tree has ended, too, take
+            // that line.
+            let tree = self.chosen.map(|chosen| Line::Tree(chosen.supervisor()));
+            let at = at.unwrap_or(0).min(lines.len().saturating_sub(1));
+            self.chosen = tree.filter(|tree| lines.contains(tree)).or_else(|| lines.get(at).copied());
         }
     }
 
@@ -178,13 +185,17 @@ impl State {
         }
     }
 
-    /// The lines of the table, in order.
+    /// The lines of the table: the trees in the order of the sort column, and the processes of each in the
+    /// same order.
     pub fn lines(&self) -> Vec<(Line, Shown<'_>)> {
+        let (is, is_reversed) = (COLUMNS[self.sort].is, self.is_reversed);
+        let mut trees: Vec<&Group> = self.look.trees.iter().collect();
+        trees.sort_by(|a, b| Values::of_tree(a).order(&Values::of_tree(b), is, is_reversed));
         let mut lines = Vec::new();
-        for tree in &self.look.trees {
+        for tree in trees {
             lines.push((Line::Tree(tree.supervisor), Shown::Tree(tree)));
             let mut rows: Vec<&Row> = tree.processes.iter().collect();
-            rows.sort_by(|a, b| self.order(a, b));
+            rows.sort_by(|a, b| Values::of_process(a).order(&Values::of_process(b), is, is_reversed));
             let line = |row: &Row| Line::Process(tree.supervisor, row.pid);
             lines.extend(rows.into_iter().map(|row| (line(row), Shown::Process(row))));
         }
@@ -193,19 +204,6 @@ impl State {
 
     fn names(&self) -> Vec<Line> {
         self.lines().into_iter().map(|(line, _)| line).collect()
-    }
-
-    /// Numbers in descending order, names and process ids in ascending order.
-    fn order(&self, a: &Row, b: &Row) -> Ordering {
-        let is = COLUMNS[self.sort].is;
-        let order = match is {
-            Is::Pid => a.pid.cmp(&b.pid),
-            Is::State => a.state.cmp(b.state),
-            Is::Command => a.command.cmp(&b.command),
-            _ => number(b, is).total_cmp(&number(a, is)),
-        };
-        let order = if self.is_reversed { order.reverse() } else { order };
-        order.then(a.pid.cmp(&b.pid))
     }
 
     /// The index of the selected line.
@@ -233,14 +231,14 @@ impl State {
         self.look.trees.iter().find(|tree| tree.supervisor == supervisor)
     }
 
-    /// Name and history of the selected line.
-    pub fn history(&self) -> Option<(String, &History)> {
-        let chosen = self.chosen?;
-        let name = match chosen {
-            Line::Tree(supervisor) => format!("tree {supervisor}"),
-            Line::Process(_, pid) => pid.to_string(),
-        };
-        Some((name, self.histories.get(&chosen)?))
+    /// Whether keys ask before they change the limit of a tree, because it is another user's.
+    pub fn asks(&self, tree: &Group) -> bool {
+        tree.user != self.user && !self.allowed.contains(&tree.supervisor)
+    }
+
+    /// The history of the selected line.
+    pub fn history(&self) -> Option<&History> {
+        self.histories.get(&self.chosen?)
     }
 
     /// Shows a changed limit at once.
@@ -253,32 +251,6 @@ impl State {
 
 fn has_processes(look: &Look) -> bool {
     look.trees.iter().any(|tree| !tree.processes.is_empty())
-}
-
-fn push(values: &mut VecDeque<u64>, value: u64) {
-    if values.len() == KEPT {
-        values.pop_front();
-    }
-    values.push_back(value);
-}
-
-/// The number of a column; unknown values sort last.
-fn number(row: &Row, is: Is) -> f64 {
-    let (memory, rates) = (&row.memory, &row.rates);
-    match is {
-        Is::Logical => memory.logical_bytes as f64,
-        Is::Resident => memory.resident_bytes as f64,
-        Is::Standby => memory.standby_bytes as f64,
-        Is::Payload => memory.payload_bytes as f64,
-        Is::Overhead => memory.overhead_bytes as f64,
-        Is::Spilled => memory.spilled_bytes as f64,
-        Is::Saved => memory.saved_bytes as f64,
-        Is::Ratio => memory.compression_ratio.unwrap_or(-1.0),
-        Is::Faults => rates.faults_per_second.unwrap_or(-1.0),
-        Is::Fault => rates.fault_us.unwrap_or(-1.0),
-        Is::Stall => rates.stall_share.unwrap_or(-1.0),
-        Is::Pid | Is::State | Is::Command => 0.0,
-    }
 }
 
 #[cfg(test)]
