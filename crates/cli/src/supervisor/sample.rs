@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use memfold_shared::page::{self, Slot};
 
 use super::group::Group;
+use super::tree::NESTED;
 use super::{Supervisor, held};
 use crate::output::failure::say;
 use crate::report::record::steps::Gauges;
@@ -38,10 +39,13 @@ impl Supervisor<'_> {
         let mut managed = self.tree.sample(now);
         if self.tree.scan_is_due(now) || self.tree.forks.is_due(now) {
             for member in self.tree.scan(now) {
-                say(&format!(
-                    "'{}' (process {}) cannot be managed ({}): its memory counts towards the limit but is not compressed",
-                    member.name, member.pid, member.why
-                ));
+                let what = if member.why == NESTED {
+                    "its memory counts towards this limit, too, but only that run compresses it"
+                } else {
+                    "its memory counts towards the limit but is not compressed"
+                };
+                let (name, pid, why) = (&member.name, member.pid, member.why);
+                say(&format!("'{name}' (process {pid}) cannot be managed ({why}): {what}"));
                 if let Some(records) = &mut self.records {
                     records.unmanaged(member.pid, member.why, now);
                 }

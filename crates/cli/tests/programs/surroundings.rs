@@ -283,6 +283,19 @@ fn programs_of_another_user_or_in_a_pid_namespace_are_managed() {
 }
 
 #[test]
+fn a_run_inside_of_a_run_is_named() {
+    let here = tempfile::tempdir().unwrap();
+    let Some(program) = compile(here.path(), "fill", FILL, &[]) else { return };
+    let (inner, program) = (env!("CARGO_BIN_EXE_memfold"), text(&program));
+    // The inner run's program stays long enough to be seen.
+    let words = ["sh", "-c", "$0 run -q --limit 100M -- $1 2", inner, program];
+    let said = finish(run_with(&["--limit", "100M", "--"], &words));
+    assert_eq!(said.status, 0, "{}", said.err);
+    let reason = "cannot be managed (a memfold run of its own manages it): its memory counts towards this limit, too";
+    assert!(said.err.contains(reason) && !said.err.contains("another version"), "{}", said.err);
+}
+
+#[test]
 fn a_program_that_begins_after_memfold_has_ended_is_managed() {
     let here = tempfile::tempdir().unwrap();
     // Prints its memory before it ends.

@@ -19,6 +19,8 @@ mod forks;
 mod scan;
 mod unmanaged;
 
+pub(super) use unmanaged::NESTED;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
