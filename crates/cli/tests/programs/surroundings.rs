@@ -291,7 +291,8 @@ fn a_run_inside_of_a_run_is_named() {
     let words = ["sh", "-c", "$0 run -q --limit 100M -- $1 2", inner, program];
     let said = finish(run_with(&["--limit", "100M", "--"], &words));
     assert_eq!(said.status, 0, "{}", said.err);
-    let reason = "cannot be managed (a memfold run of its own manages it): its memory counts towards this limit, too";
+    let reason =
+        "cannot be managed (a memfold run of its own manages it): its memory counts towards this limit, too";
     assert!(said.err.contains(reason) && !said.err.contains("another version"), "{}", said.err);
 }
 
