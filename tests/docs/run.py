@@ -92,6 +92,8 @@ def blocks(page):
 
 def words(lines):
     """Lines without what differs from run to run."""
+    # The kernel's log fills its times up to a width.
+    lines = [re.sub(r"^\[ +", "[", line) for line in lines]
     text = [UNIT.sub("# u", NUMBER.sub("#", line)) for line in lines]
     return [" ".join(line.split()) for line in text if line.strip()]
 
