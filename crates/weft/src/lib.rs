@@ -1,9 +1,9 @@
 //! A codec for pages of heaps.
 //!
-//! Heaps consist of words: pointers, small numbers, flags, and strings in between. Objects of one kind follow one
-//! another at a fixed **distance**, and differ in few bytes of few fields. This codec gives each line of 64 bytes
-//! one distance. Each of its eight words is then described by the bytes in which it differs from the word at that
-//! distance before it, or from zero:
+//! Heaps consist of words: pointers, small numbers, flags, and strings in between. Objects of one kind follow
+//! one another at a fixed **distance**, and differ in few bytes of few fields. This codec gives each line of
+//! 64 bytes one distance. Each of its eight words is then described by the bytes in which it differs from the
+//! word at that distance before it, or from zero:
 //!
 //! ```text
 //!    ... | word | word | word | word | word | word | ...
@@ -12,14 +12,16 @@
 //!                                     new:        c4 18                 literals: those bytes
 //! ```
 //!
-//! Codes are predicted as well: the word at the distance before had new bytes in the same places. `format` draws
-//! the compressed form.
+//! Codes are predicted as well: the word at the distance before had new bytes in the same places. `format`
+//! draws the compressed form.
 //!
 //! All efforts make one format; they differ in how hard they look for distances, and in whether literals are
-//! packed. Every effort's output is defined by [`reference`], byte for byte; the other implementations must agree.
+//! packed. Every effort's output is defined by [`reference`], byte for byte; the other implementations must
+//! agree.
 //!
-//! Decoders accept any bytes: they refuse what is no compressed form, never read or write outside of their slices,
-//! and never panic. There is no checksum: damaged input that happens to be well-formed decodes to other bytes.
+//! Decoders accept any bytes: they refuse what is no compressed form, never read or write outside of their
+//! slices, and never panic. There is no checksum: damaged input that happens to be well-formed decodes to
+//! other bytes.
 
 #![no_std]
 

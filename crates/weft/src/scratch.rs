@@ -7,8 +7,8 @@ pub(crate) const MOST_HASHES: usize = 1 << 12;
 /// Bytes that vector units may read or write beyond the end of a row.
 pub(crate) const SLACK: usize = 64;
 
-/// Working memory for one unit at a time, of any size; its content does not matter. It is large (60 KiB), so keep
-/// one for each thread. Small units touch only the beginning of each row.
+/// Working memory for one unit at a time, of any size; its content does not matter. It is large (60 KiB), so
+/// keep one for each thread. Small units touch only the beginning of each row.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Scratch {
@@ -57,8 +57,8 @@ pub(crate) struct Rows {
     pub form: [u8; MOST_FORM + SLACK],
 }
 
-/// The most bytes that the form of a piece has: head, bits, distances, flags, codes, masks, and literals that are all
-/// packed in vain.
+/// The most bytes that the form of a piece has: head, bits, distances, flags, codes, masks, and literals that
+/// are all packed in vain.
 pub(crate) const MOST_FORM: usize = 1 + 16 + 2 * LINES + LINES + WORDS / 2 + WORDS + 16 + PIECE / 8 + PIECE;
 
 impl Scratch {
@@ -95,8 +95,8 @@ impl Scratch {
     /// Working memory in bytes that the caller has; `None` if they are too few or not aligned to 64.
     pub fn within(bytes: &mut [u8]) -> Option<&mut Scratch> {
         let place = bytes.as_mut_ptr().cast::<Scratch>();
-        // SAFETY: initialised bytes, enough of them, aligned and borrowed for as long. A scratch consists of numbers
-        // for which any content is valid.
+        // SAFETY: initialised bytes, enough of them, aligned and borrowed for as long. A scratch consists of
+        // numbers for which any content is valid.
         (bytes.len() >= size_of::<Scratch>() && place.is_aligned()).then(|| unsafe { &mut *place })
     }
 }

@@ -1,4 +1,4 @@
-//! What can be learned about a block before any candidate is tried.
+//! Estimates about a block, made before any candidate is tried.
 //!
 //! [`look`] examines a kilobyte of it, in pieces spread over the block. It counts the bytes that are zero,
 //! that have the highest bit set, and that equal the byte 1, 2, 4, or 8 bytes before them. If zero and equal

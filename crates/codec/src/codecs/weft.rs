@@ -1,6 +1,7 @@
 //! `weft:1` to `weft:3`: words of heaps, by their distances.
 //!
-//! The codec is a crate of its own, [`memfold_weft`], for units of up to 64 KiB. A longer block consists of several:
+//! The codec is a crate of its own, [`memfold_weft`], for units of up to 64 KiB. A longer block consists of
+//! several:
 //!
 //! ```text
 //!   unit of 64 KiB, but for the last one:  | length of its form, 3 bytes | form |     the last one: | form |

@@ -27,8 +27,8 @@
 //! | `shown/numbers` | `sysinfo`, `sysconf`: what `--show` shows of the machine's memory |
 //! | `../preload/threads` | `pthread_create`, `thrd_create`: the new thread's control block stays resident |
 //!
-//! **To add one**: a `static Next` and an entry of the family's `ALL` (for a new family also in `bind.rs`), its symbol
-//! in `DEFINED` of `tests/symbols.rs`, and its row here and in docs/internals.md.
+//! **To add one**: a `static Next` and an entry of the family's `ALL` (for a new family also in `bind.rs`),
+//! its symbol in `DEFINED` of `tests/symbols.rs`, and its row here and in docs/internals.md.
 //!
 //! The runtime's side is in `desk`, `mappings/leaving`, `mappings/ranges` and `rights/credentials`.
 

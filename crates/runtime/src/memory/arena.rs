@@ -7,9 +7,10 @@
 //! All of the runtime's memory lies here, so comparing a mapping with a few ranges shows whether it is the
 //! runtime's own.
 //!
-//! **Two lanes.** A thread of the program that holds the lock of a lane may fault on its stack, which may have been
-//! evicted an instant before. The fault is served under the order lock. So whoever holds the order lock takes
-//! memory from a lane that no thread of the program takes anything from without that lock (`reserve_table`).
+//! **Two lanes.** A thread of the program that holds the lock of a lane may fault on its stack, which may
+//! have been evicted an instant before. A handler serves the fault under the order lock, and reads the store.
+//! So the page table and the store, which grow while those locks are held, take memory from a lane of their
+//! own (`reserve_for_pages`), from which no thread of the program takes anything while pages are evicted.
 
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
@@ -46,10 +47,10 @@ pub struct Arena {
     growing: AtomicU32,
     /// Number of bytes that were made usable.
     made_usable: AtomicUsize,
-    /// What anybody takes memory from.
+    /// Memory for everything else.
     common: Lock<State>,
-    /// What is taken from under the order lock only.
-    tables: Lock<State>,
+    /// Memory for the page table, the journal and the store.
+    pages: Lock<State>,
 }
 
 struct State {
@@ -79,7 +80,7 @@ impl Arena {
             growing: AtomicU32::new(0),
             made_usable: AtomicUsize::new(0),
             common: Lock::new(State::new()),
-            tables: Lock::new(State::new()),
+            pages: Lock::new(State::new()),
         }
     }
 
@@ -89,9 +90,9 @@ impl Arena {
         self.reserve_from(&mut self.common.lock(), bytes, align)
     }
 
-    /// The same, under the order lock: it waits for no thread that does not hold that lock.
-    pub fn reserve_table(&self, bytes: usize, align: usize) -> Option<*mut u8> {
-        self.reserve_from(&mut self.tables.lock(), bytes, align)
+    /// The same for the page table, the journal and the store: it waits for no thread of the program.
+    pub fn reserve_for_pages(&self, bytes: usize, align: usize) -> Option<*mut u8> {
+        self.reserve_from(&mut self.pages.lock(), bytes, align)
     }
 
     fn reserve_from(&self, state: &mut State, bytes: usize, align: usize) -> Option<*mut u8> {
@@ -125,12 +126,12 @@ impl Arena {
         Some(unsafe { &*(place as *const T) })
     }
 
-    /// As `make`, under the order lock.
+    /// As `make`, for the page table.
     ///
     /// # Safety
     /// As `make`.
-    pub unsafe fn make_table<T>(&self) -> Option<&'static T> {
-        let place = self.reserve_table(size_of::<T>(), align_of::<T>())?;
+    pub unsafe fn make_for_pages<T>(&self) -> Option<&'static T> {
+        let place = self.reserve_for_pages(size_of::<T>(), align_of::<T>())?;
         // SAFETY: as in `make`.
         Some(unsafe { &*(place as *const T) })
     }
@@ -139,7 +140,7 @@ impl Arena {
     /// limited. From then on, mappings that are listed as the program's hardly ever turn out to be the
     /// runtime's.
     pub fn settle(&self) {
-        for (lane, least) in [(&self.common, 2), (&self.tables, 1)] {
+        for (lane, least) in [(&self.common, 2), (&self.pages, 1)] {
             let mut state = lane.lock();
             if state.pieces < least {
                 let _ = self.grow(&mut state, LARGE_PIECE, STEP);
@@ -201,12 +202,12 @@ impl Arena {
         Some(())
     }
 
-    /// Called by the keeper when the program's memory is limited to `limit`: unmaps the ends of the last pieces,
-    /// which were not handed out yet. Some of them stays, for requests that must not fail later.
+    /// Called by the keeper when the program's memory is limited to `limit`: unmaps the ends of the last
+    /// pieces, which were not handed out yet. Some of each stays, for requests that must not fail later.
     pub fn shrink(&self, limit: usize) {
         sys::touch_stack();
         self.shrink_lane(&mut self.common.lock(), limit);
-        self.shrink_lane(&mut self.tables.lock(), limit);
+        self.shrink_lane(&mut self.pages.lock(), limit);
     }
 
     fn shrink_lane(&self, state: &mut State, limit: usize) {
@@ -234,29 +235,33 @@ impl Arena {
         })
     }
 
-    /// Locks what anybody takes memory from, until [`Arena::let_go`].
+    /// Locks the arena until [`Arena::let_go`]. Nothing may be evicted meanwhile.
     pub fn hold(&self) {
         core::mem::forget(self.common.lock());
+        core::mem::forget(self.pages.lock());
     }
 
-    /// Unlocks it.
+    /// Unlocks the arena.
     ///
     /// # Safety
     /// The same thread must have called [`Arena::hold`].
     pub unsafe fn let_go(&self) {
         // SAFETY: the caller upholds the contract.
-        unsafe { self.common.release_forgotten() };
+        unsafe {
+            self.pages.release_forgotten();
+            self.common.release_forgotten();
+        }
     }
 
     /// Releases the locks in a forked child.
     ///
     /// # Safety
-    /// No thread may have been inside [`Arena::reserve`] or [`Arena::reserve_table`] at the fork.
+    /// No thread may have been inside [`Arena::reserve`] or [`Arena::reserve_for_pages`] at the fork.
     pub unsafe fn reset_in_child(&self) {
         // SAFETY: the caller upholds the contract.
         unsafe {
             self.common.reset_in_child();
-            self.tables.reset_in_child();
+            self.pages.reset_in_child();
         }
     }
 }
@@ -272,11 +277,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_do_not_wait_for_other_memory() {
+    fn pages_do_not_wait_for_other_memory() {
         let arena = Arena::new();
         arena.settle();
         let held = arena.common.lock();
-        let place = arena.reserve_table(PAGE, PAGE).unwrap() as usize;
+        let place = arena.reserve_for_pages(PAGE, PAGE).unwrap() as usize;
         drop(held);
         let other = arena.reserve(PAGE, PAGE).unwrap() as usize;
         assert!(arena.overlaps(place, place + PAGE) && arena.overlaps(other, other + PAGE) && place != other);

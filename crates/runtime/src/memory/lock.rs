@@ -12,6 +12,9 @@
 //!   the arena's, the store's
 //! ```
 //!
+//! Under `pages.order` the lists in range_set.rs are only tried, and memory comes from a lane of the arena
+//! that threads of the program do not use: one of them may hold these locks while its stack is evicted.
+//!
 //! The locks of the last two levels are held briefly; under a lock of the second-to-last level, only locks of
 //! the last are taken. A fork holds `life`, `starts` and the arena's lock across the call. A thread of the
 //! program holds DESK (`interpose/desk.rs`) while it waits for the keeper, so the keeper and the threads that

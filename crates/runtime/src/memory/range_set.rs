@@ -101,9 +101,9 @@ impl RangeSet {
         self.with(|list| list.lowest(start, end))
     }
 
-    /// As `first_in`, without waiting: the whole range if a thread of the program is using the set right now. For
-    /// threads that hold the order lock. The other thread's stack may have been evicted, and to restore it takes
-    /// that lock.
+    /// As `first_in`, without waiting: the whole range if a thread of the program is using the set right now.
+    /// For threads that hold the order lock. The other thread's stack may have been evicted, and to restore
+    /// it takes that lock.
     pub fn first_in_now(&self, start: usize, end: usize) -> Option<(usize, usize)> {
         if self.is_empty() {
             return None;

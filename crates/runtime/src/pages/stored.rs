@@ -82,7 +82,7 @@ pub struct StoreMemory(pub &'static Arena);
 // pages read as zeros afterwards.
 unsafe impl Memory for StoreMemory {
     fn reserve(&self, bytes: usize) -> Option<NonNull<u8>> {
-        NonNull::new(self.0.reserve(bytes, PAGE)?)
+        NonNull::new(self.0.reserve_for_pages(bytes, PAGE)?)
     }
 
     unsafe fn commit(&self, start: NonNull<u8>, bytes: usize) -> bool {

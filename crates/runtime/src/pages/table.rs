@@ -88,7 +88,7 @@ impl Block {
     pub fn make_clean(&self, arena: &Arena) -> Option<&'static Clean> {
         if self.clean().is_none() {
             // SAFETY: all zeros mean that there are no blobs.
-            let made = unsafe { arena.make_table::<Clean>() }?;
+            let made = unsafe { arena.make_for_pages::<Clean>() }?;
             self.clean.store(made as *const Clean as *mut Clean, Release);
         }
         self.clean()
@@ -156,7 +156,7 @@ impl Table {
         let slot = self.regions.get(number / FAN)?;
         if slot.load(Acquire).is_null() {
             // SAFETY: all zeros are a region of null pointers.
-            let region = unsafe { arena.make_table::<Region>() }?;
+            let region = unsafe { arena.make_for_pages::<Region>() }?;
             slot.store(region as *const Region as *mut Region, Release);
         }
         let block = spare.take(arena)?;
@@ -226,7 +226,7 @@ impl SpareBlocks {
     fn take(&mut self, arena: &Arena) -> Option<&'static Block> {
         self.pop().or_else(|| {
             // SAFETY: all zeros are a block of empty entries.
-            unsafe { arena.make_table::<Block>() }
+            unsafe { arena.make_for_pages::<Block>() }
         })
     }
 

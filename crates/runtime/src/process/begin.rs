@@ -1,6 +1,6 @@
-//! When the keeper starts. A process that is far from a fixed limit, or too small to matter (`near.rs`), has no
-//! thread of memfold: the supervisor watches it from outside, and records in its slot how near the limit is. With
-//! `auto` or `--proactive` it asks for a keeper as soon as the process is larger than 32 MiB.
+//! When the keeper starts. A process that is far from a fixed limit, or too small to matter (`near.rs`), has
+//! no thread of memfold: the supervisor watches it from outside, and records in its slot how near the limit
+//! is. With `auto` or `--proactive` it asks for a keeper as soon as the process is larger than 32 MiB.
 //!
 //! The keeper is started by:
 //! - a thread of the program that gets memory: if the slot says `NEAR`, and the memory makes the process large

@@ -161,8 +161,8 @@ impl State {
             // A wrong distance is noticed below; until then it must not lead anywhere else.
             let back = distance.min(most);
             let back = if back < LINE_WORDS { 2 * back } else { back };
-            // SAFETY: every flag, and codes within the rows: `begin` is more than any distance, and than twice a
-            // short one.
+            // SAFETY: every flag, and codes within the rows: `begin` is more than any distance, and than
+            // twice a short one.
             unsafe {
                 let flags = flags.add(line).read();
                 let place = codes.as_mut_ptr().add(begin + 8 * line);
@@ -177,8 +177,8 @@ impl State {
     }
 }
 
-/// Pass 2: the mask of each word and how many literals it has; returns how many all have. Also which bytes of each word
-/// do not come from the reference.
+/// Pass 2: the mask of each word and how many literals it has; returns how many all have. Also which bytes of
+/// each word do not come from the reference.
 #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
 fn masks(parts: &mut Parts, rows: &mut Rows, codes: &[u8]) -> Result<usize, Malformed> {
     let codes = &codes[..WORDS];
@@ -186,7 +186,8 @@ fn masks(parts: &mut Parts, rows: &mut Rows, codes: &[u8]) -> Result<usize, Malf
     let mut own = begin;
     let mut literals = _mm256_setzero_si256();
     for at in (0..WORDS).step_by(32) {
-        // SAFETY: rows of as many words; at most a mask for each word, for which there is room behind the form.
+        // SAFETY: rows of as many words; at most a mask for each word, for which there is room behind the
+        // form.
         unsafe {
             let code = load(codes.as_ptr().add(at));
             let has_own = _mm256_movemask_epi8(_mm256_cmpgt_epi8(all(2), code)) as u32;
@@ -241,8 +242,8 @@ fn literals(kind: u8, parts: &mut Parts, rows: &mut Rows, literals: usize) -> Re
     let mut other = parts.take(literals - count)?;
     let mut common = rows.common.as_ptr();
     for at in (0..literals).step_by(8) {
-        // SAFETY: as many as were counted, and eight more at most. (Bits behind the last one are not counted, and
-        // what they choose means nothing.)
+        // SAFETY: as many as were counted, and eight more at most. (Bits behind the last one are not counted,
+        // and what they choose means nothing.)
         unsafe {
             let bits = bits.add(at / 8).read();
             let bytes = _mm_or_si128(spread(load8(common), bits), spread(load8(other), !bits));
@@ -287,14 +288,15 @@ fn merge(rows: &Rows, first: usize, unit: &mut [u8]) {
         0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
     );
     let mut beginning = Beginning([0; 2 * LINE + SLACK]);
-    let unit = &mut unit[..(first + WORDS) * WORD];
+    // Every place in the unit is made from this one pointer.
+    let unit = unit[..(first + WORDS) * WORD].as_mut_ptr();
     for line in 0..LINES {
         let at = (first + line * LINE_WORDS) * WORD;
         let bytes = usize::from(rows.back[line]) * WORD;
-        // SAFETY: the line; a reference in the unit before it, or in the beginning, where at most 128 bytes are read
-        // from anywhere in it.
+        // SAFETY: the line; a reference in the unit before it, or in the beginning, where at most 128 bytes
+        // are read from anywhere in it.
         unsafe {
-            let place = unit.as_mut_ptr().add(at);
+            let place = unit.add(at);
             let keep = word(rows.not_reference.as_ptr().add(8 * line));
             let half = |half: usize, from: *const u8| {
                 let kept = _mm256_shuffle_epi8(_mm256_set1_epi32((keep >> (32 * half)) as i32), number);
@@ -305,10 +307,11 @@ fn merge(rows: &Rows, first: usize, unit: &mut [u8]) {
                 store(to, merged);
             };
             if bytes > at {
-                // Zeros before the unit, then its first line. In that line the second half may refer to the first.
+                // Zeros before the unit, then its first line. In that line the second half may refer to the
+                // first.
                 let begin = LINE - (bytes - at).min(LINE);
                 let copy = |beginning: &mut Beginning| {
-                    put(beginning.0.as_mut_ptr().add(LINE), unit.as_ptr(), LINE);
+                    put(beginning.0.as_mut_ptr().add(LINE), unit, LINE);
                 };
                 copy(&mut beginning);
                 half(0, beginning.0.as_ptr().add(begin));

@@ -72,7 +72,7 @@ impl State<'_> {
     ) -> Option<usize> {
         for lines in (0..LINES).step_by(8) {
             self.hash(first, lines, scratch);
-            propose::<EFFORT>(&self.unit[first * WORD..], first, lines, &mut scratch.piece);
+            propose::<EFFORT>(&self.unit[first * WORD..], lines, &mut scratch.piece);
         }
         let (bits, distances) = self.choose::<EFFORT>(first, &mut scratch.piece);
         let codes = self.words + first;
@@ -122,8 +122,8 @@ impl State<'_> {
         let eight = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
         for line in 0..8 {
             let number = first + (lines + line) * LINE_WORDS;
-            // SAFETY: the line, and eight entries of the rows. The table has an entry for every index of that many
-            // bits.
+            // SAFETY: the line, and eight entries of the rows. The table has an entry for every index of that
+            // many bits.
             unsafe {
                 let line_at = from.as_ptr().add(line * LINE);
                 let hash = low_halves(hash_words(load(line_at)), hash_words(load(line_at.add(32))));
@@ -150,8 +150,8 @@ impl State<'_> {
         }
     }
 
-    /// Pass 3: each line's distance, and which bytes differ from zero and from the reference. Returns the bits that
-    /// say how distances are written, and how many bytes they take.
+    /// Pass 3: each line's distance, and which bytes differ from zero and from the reference. Returns the
+    /// bits that say how distances are written, and how many bytes they take.
     #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
     fn choose<const EFFORT: u8>(&mut self, first: usize, rows: &mut Rows) -> ([u64; 2], usize) {
         let [mut now, mut before] = self.distances;
@@ -159,8 +159,8 @@ impl State<'_> {
         let (mut bits, mut len) = ([0u64; 2], 0);
         for line in 0..LINES {
             let at = (first + line * LINE_WORDS) * WORD;
-            // SAFETY: a line of the unit, and references that lie in the unit or in the beginning: every distance
-            // that is tried is at most eight words longer than what lies before the line.
+            // SAFETY: a line of the unit, and references that lie in the unit or in the beginning: every
+            // distance that is tried is at most eight words longer than what lies before the line.
             unsafe {
                 let place = self.unit.as_ptr().add(at);
                 let own = (load(place), load(place.add(32)));
@@ -236,14 +236,13 @@ fn hash_words(words: __m256i) -> __m256i {
 
 /// Pass 2: the largest distances at which the words of eight lines were seen.
 #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
-fn propose<const EFFORT: u8>(piece: &[u8], first: usize, lines: usize, rows: &mut Rows) {
+fn propose<const EFFORT: u8>(piece: &[u8], lines: usize, rows: &mut Rows) {
     /// Above every distance.
     const ABOVE: u32 = 0x3fff;
     let zero = _mm256_setzero_si256();
     let none = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     let places = _mm256_set1_epi32(0xffff);
     let from = &piece[lines * LINE..][..8 * LINE];
-    let _ = first;
     for line in 0..8 {
         // SAFETY: the line, and eight entries of the rows.
         let (now, last, low, high) = unsafe {
@@ -342,16 +341,16 @@ struct Parts {
     literals: usize,
 }
 
-/// Pass 5: collects the stored masks, the literals, and the codes that are not the predicted ones. `flags` says which
-/// words have a mask of their own, and afterwards which have another code than predicted.
+/// Pass 5: collects the stored masks, the literals, and the codes that are not the predicted ones. `flags`
+/// says which words have a mask of their own, and afterwards which have another code than predicted.
 #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
 fn collect(piece: &[u8], rows: &mut Rows, codes: &[u8], at: usize) -> Parts {
     let (mut own, mut literals, mut other) = (0, 0, 0);
     let piece = &piece[..PIECE];
     let codes = &codes[..at + WORDS];
     for line in 0..LINES {
-        // SAFETY: the line, and rows for as many words as there are; their slack is enough for eight bytes more.
-        // A distance is no longer than what lies before the line, of codes.
+        // SAFETY: the line, and rows for as many words as there are; their slack is enough for eight bytes
+        // more. A distance is no longer than what lies before the line, of codes.
         unsafe {
             let place = piece.as_ptr().add(line * LINE);
             let masks = rows.masks.as_ptr().add(8 * line);
@@ -460,7 +459,8 @@ unsafe fn write_packed(rows: &mut Rows, literals: usize, packed: &Packed, to: *m
     for at in (0..literals).step_by(8) {
         // The last bits are zero, so bytes after the last literal count as not common, and are not written.
         let is_common = rows.bits[at / 8];
-        // SAFETY: within the rows and their slack. Common classes are packed in place, never ahead of their source.
+        // SAFETY: within the rows and their slack. Common classes are packed in place, never ahead of their
+        // source.
         unsafe {
             let rest = gather(load8(rows.literals.as_ptr().add(at)), !is_common);
             store8(rows.others.as_mut_ptr().add(others), rest);

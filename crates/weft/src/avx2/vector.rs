@@ -4,8 +4,8 @@ use core::arch::x86_64::*;
 
 use crate::format::{FROM_ZERO, HIGHS, MASKS};
 
-/// Controls of `pshufb`, by mask: `spread` moves packed bytes to the places of the set bits and zeroes the others;
-/// `gather` packs the bytes at the places of the set bits.
+/// Controls of `pshufb`, by mask: `spread` moves packed bytes to the places of the set bits and zeroes the
+/// others; `gather` packs the bytes at the places of the set bits.
 struct Controls {
     spread: [u64; 256],
     gather: [u64; 256],

@@ -3,8 +3,8 @@
 use super::literals::{is_common, is_worth, table};
 use super::search::{Change, Search, Unit};
 use crate::format::{
-    FROM_ZERO, LINE_WORDS, LINES, MASKS, MOST_BYTES, OWN_REFERENCE, OWN_ZERO, PIECE, RAW, WORDS, ZERO, class,
-    head, predicted_from,
+    FROM_ZERO, LINE_WORDS, LINES, MASKS, MOST_BYTES, OWN_REFERENCE, OWN_ZERO, PIECE, RAW, WORD, WORDS, ZERO,
+    class, head, predicted_from,
 };
 use crate::{Effort, Scratch};
 
@@ -14,28 +14,35 @@ use crate::{Effort, Scratch};
 /// If the unit is longer than [`MOST_BYTES`](crate::MOST_BYTES).
 pub fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut Scratch) -> Option<usize> {
     assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
-    let bytes = unit;
-    let unit = Unit(bytes);
-    let words = unit.words().next_multiple_of(WORDS);
-    let mut search = Search::new(effort, words, scratch);
+    let words = unit.len().div_ceil(WORD).next_multiple_of(WORDS);
     scratch.codes[..words].fill(ZERO);
-    let mut out = Out { to, len: 0 };
+    let search = Search::new(effort, words, scratch);
+    let mut encoder = Encoder { unit: Unit(unit), words, effort, search, out: Out { to, len: 0 } };
     for first in (0..words).step_by(WORDS) {
-        let (start, distances) = (out.len, search.distances);
-        let stored = &bytes[first * 8..bytes.len().min(first * 8 + PIECE)];
-        let is_smaller = piece(&unit, first, words, effort, stored.len(), &mut search, scratch, &mut out)
-            .is_some()
-            && out.len - start < stored.len() + if stored.len() == PIECE { 1 } else { 3 };
-        if !is_smaller {
+        let (start, distances) = (encoder.out.len, encoder.search.distances);
+        let stored = &unit[first * WORD..unit.len().min(first * WORD + PIECE)];
+        let head = if stored.len() == PIECE { 1 } else { 3 };
+        let is_coded = encoder.piece(first, stored.len(), scratch).is_some();
+        if !is_coded || encoder.out.len - start >= head + stored.len() {
             // For the decoder, a stored piece has neither distances nor codes.
-            search.distances = distances;
+            encoder.search.distances = distances;
             scratch.codes[words + first..][..WORDS].fill(ZERO);
-            out.len = start;
-            out.put_head(head::STORED, first + WORDS == words, stored.len())?;
-            out.put(stored)?;
+            encoder.out.len = start;
+            encoder.out.put_head(head::STORED, first + WORDS == words, stored.len())?;
+            encoder.out.put(stored)?;
         }
     }
-    Some(out.len)
+    Some(encoder.out.len)
+}
+
+/// What goes on from piece to piece.
+struct Encoder<'u> {
+    unit: Unit<'u>,
+    /// Words of the unit, with its last piece filled up.
+    words: usize,
+    effort: Effort,
+    search: Search,
+    out: Out<'u>,
 }
 
 /// The compressed form so far.
@@ -88,100 +95,97 @@ impl<const MOST: usize> Row<MOST> {
     }
 }
 
-/// Writes the piece of `len` bytes that begins at word `first` of a unit of `all` words.
-#[allow(clippy::too_many_arguments, reason = "what goes on from piece to piece")]
-fn piece(
-    unit: &Unit<'_>,
-    first: usize,
-    all: usize,
-    effort: Effort,
-    len: usize,
-    search: &mut Search,
-    scratch: &mut Scratch,
-    out: &mut Out<'_>,
-) -> Option<()> {
-    let (mut bits, mut distances) = ([[0u8; LINES / 8]; 2], Row::<{ 2 * LINES }>::new());
-    let (mut flags, mut codes, mut masks) = ([0; LINES], Row::<WORDS>::new(), Row::<WORDS>::new());
-    let mut literals = 0;
-    for (line, flags) in flags.iter_mut().enumerate() {
-        let begin = first + line * LINE_WORDS;
-        let how = match search.line(unit, begin, scratch) {
-            Change::Same => 0,
-            Change::Back => 3,
-            Change::To(distance @ 0..256) => {
-                distances.push(distance as u8);
-                1
+impl Encoder<'_> {
+    /// Writes the piece of `len` bytes that begins at word `first`.
+    fn piece(&mut self, first: usize, len: usize, scratch: &mut Scratch) -> Option<()> {
+        let (mut bits, mut distances) = ([[0u8; LINES / 8]; 2], Row::<{ 2 * LINES }>::new());
+        let (mut flags, mut codes, mut masks) = ([0; LINES], Row::<WORDS>::new(), Row::<WORDS>::new());
+        let mut literals = 0;
+        for (line, flags) in flags.iter_mut().enumerate() {
+            let begin = first + line * LINE_WORDS;
+            let how = match self.search.line(&self.unit, begin, scratch) {
+                Change::Same => 0,
+                Change::Back => 3,
+                Change::To(distance @ 0..256) => {
+                    distances.push(distance as u8);
+                    1
+                }
+                Change::To(distance) if self.words == WORDS => {
+                    distances.push((distance - 256) as u8);
+                    2
+                }
+                Change::To(distance) => {
+                    let [low, high] = (distance as u16).to_le_bytes();
+                    distances.push(low);
+                    distances.push(high);
+                    2
+                }
+            };
+            for (bit, bits) in bits.iter_mut().enumerate() {
+                bits[line / 8] |= (how >> bit & 1) << (line % 8);
             }
-            Change::To(distance) if all == WORDS => {
-                distances.push((distance - 256) as u8);
-                2
-            }
-            Change::To(distance) => {
-                let [low, high] = (distance as u16).to_le_bytes();
-                distances.push(low);
-                distances.push(high);
-                2
-            }
-        };
-        for (bit, bits) in bits.iter_mut().enumerate() {
-            bits[line / 8] |= (how >> bit & 1) << (line % 8);
-        }
-        let distance = search.distances[0];
-        for word in 0..LINE_WORDS {
-            let at = begin + word;
-            let (value, reference) = (unit.word(at as isize), unit.word(at as isize - distance as isize));
-            let (code, mask) = code(value, reference);
-            if code == OWN_ZERO || code == OWN_REFERENCE {
-                masks.push(mask);
-            }
-            for (byte, literal) in value.to_le_bytes().into_iter().enumerate() {
-                if mask >> byte & 1 != 0 {
-                    scratch.piece.literals[literals] = literal;
-                    literals += 1;
+            let distance = self.search.distances[0];
+            for word in 0..LINE_WORDS {
+                let at = begin + word;
+                let (value, reference) =
+                    (self.unit.word(at as isize), self.unit.word(at as isize - distance as isize));
+                let (code, mask) = code(value, reference);
+                if code == OWN_ZERO || code == OWN_REFERENCE {
+                    masks.push(mask);
+                }
+                for (byte, literal) in value.to_le_bytes().into_iter().enumerate() {
+                    if mask >> byte & 1 != 0 {
+                        scratch.piece.literals[literals] = literal;
+                        literals += 1;
+                    }
+                }
+                scratch.codes[self.words + at] = code;
+                if code != scratch.codes[self.words + at - predicted_from(distance)] {
+                    *flags |= 1 << word;
+                    codes.push(code);
                 }
             }
-            scratch.codes[all + at] = code;
-            if code != scratch.codes[all + at - predicted_from(distance)] {
-                *flags |= 1 << word;
-                codes.push(code);
+        }
+        let literals = &scratch.piece.literals[..literals];
+        let common = if self.effort >= Effort::Packed { Some(table(literals)) } else { None };
+        let count = |table: &[u8; 16]| literals.iter().filter(|&&literal| is_common(table, literal)).count();
+        let packed = common.filter(|table| is_worth(literals.len(), count(table)));
+
+        let kind = if packed.is_some() { head::PACKED } else { head::PLAIN };
+        let out = &mut self.out;
+        out.put_head(kind, first + WORDS == self.words, len)?;
+        bits.iter().try_for_each(|bits| out.put(bits))?;
+        out.put(distances.get())?;
+        out.put(&flags)?;
+        out.put_halves(codes.get())?;
+        out.put(masks.get())?;
+        let Some(table) = packed else { return out.put(literals) };
+        out.put(&table)?;
+        for eight in literals.chunks(8) {
+            let bits = eight
+                .iter()
+                .enumerate()
+                .map(|(bit, &literal)| u8::from(is_common(&table, literal)) << bit)
+                .sum();
+            out.put(&[bits])?;
+        }
+        let (mut classes, mut others) = (0, 0);
+        for &literal in literals {
+            if is_common(&table, literal) {
+                scratch.piece.common[classes] = class(literal);
+                classes += 1;
+            } else {
+                scratch.piece.others[others] = literal;
+                others += 1;
             }
         }
+        out.put_halves(&scratch.piece.common[..classes])?;
+        out.put(&scratch.piece.others[..others])
     }
-    let literals = &scratch.piece.literals[..literals];
-    let common = if effort >= Effort::Packed { Some(table(literals)) } else { None };
-    let count = |table: &[u8; 16]| literals.iter().filter(|&&literal| is_common(table, literal)).count();
-    let packed = common.filter(|table| is_worth(literals.len(), count(table)));
-
-    let kind = if packed.is_some() { head::PACKED } else { head::PLAIN };
-    out.put_head(kind, first + WORDS == all, len)?;
-    bits.iter().try_for_each(|bits| out.put(bits))?;
-    out.put(distances.get())?;
-    out.put(&flags)?;
-    out.put_halves(codes.get())?;
-    out.put(masks.get())?;
-    let Some(table) = packed else { return out.put(literals) };
-    out.put(&table)?;
-    for eight in literals.chunks(8) {
-        let bits =
-            eight.iter().enumerate().map(|(bit, &literal)| u8::from(is_common(&table, literal)) << bit).sum();
-        out.put(&[bits])?;
-    }
-    let (mut classes, mut others) = (0, 0);
-    for &literal in literals {
-        if is_common(&table, literal) {
-            scratch.piece.common[classes] = class(literal);
-            classes += 1;
-        } else {
-            scratch.piece.others[others] = literal;
-            others += 1;
-        }
-    }
-    out.put_halves(&scratch.piece.common[..classes])?;
-    out.put(&scratch.piece.others[..others])
 }
 
-/// The code of a word and its mask: the one that saves most, among equals the highest. (To prefer the predicted code
-/// among equals would save 0.03 % of the form.)
+/// The code of a word and its mask: the one that saves most, among equals the highest. (To prefer the
+/// predicted code among equals would save 0.03 % of the form.)
 fn code(value: u64, reference: u64) -> (u8, u8) {
     let differs = |from: u64| {
         let bytes = (value ^ from).to_le_bytes();

@@ -1,8 +1,8 @@
 //! The distance of each line.
 //!
-//! A table remembers where each hash of a word's upper six bytes was seen last: words of one kind agree in their
-//! upper bytes more often than in the lower ones. The hashes of a line's words propose distances. The line takes the
-//! one at which most of its bytes that are not zero agree.
+//! A table remembers where each hash of a word's upper six bytes was seen last: words of one kind agree in
+//! their upper bytes more often than in the lower ones. The hashes of a line's words propose distances. The
+//! line takes the one at which most of its bytes that are not zero agree.
 
 use crate::Effort;
 use crate::format::{FIRST_DISTANCES, LEAST_DISTANCE, LINE, LINE_WORDS, WORD, most_distance};
@@ -20,11 +20,6 @@ impl Unit<'_> {
         let there = rest.len().min(WORD);
         bytes[..there].copy_from_slice(&rest[..there]);
         u64::from_le_bytes(bytes)
-    }
-
-    /// Words, the last of which may be incomplete.
-    pub(super) fn words(&self) -> usize {
-        self.0.len().div_ceil(WORD)
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a line of the table has in its columns, be it a tree or a process, and the order of the lines.
+//! The values of a line of the table, for a tree or a process, and the order of the lines.
 
 use std::cmp::Ordering;
 

@@ -183,9 +183,9 @@ impl<'c> Current<'c> {
         self.begin(false)
     }
 
-    /// Allocates a node of `len` bytes, if there is room. The session is busy, and the knowledge is valid. The
-    /// bit that says that a node starts is set last: other sessions may read the place by a stale handle, and
-    /// must find the new check once they find the bit (`Translation::find`).
+    /// Allocates a node of `len` bytes, if there is room. The session is busy, and the knowledge is valid.
+    /// The bit that says that a node starts is set last: other sessions may read the place by a stale handle,
+    /// and must find the new check once they find the bit (`Translation::find`).
     #[inline(always)]
     pub fn alloc(&mut self, len: usize) -> Result<Option<Handle>, Error> {
         let place = match self.shape {

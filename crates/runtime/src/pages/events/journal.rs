@@ -80,7 +80,7 @@ impl Journal {
     }
 
     fn take(&self, arena: &Arena, room: usize) -> Option<()> {
-        let records = arena.reserve_table(room * size_of::<Raw>(), PAGE)? as usize;
+        let records = arena.reserve_for_pages(room * size_of::<Raw>(), PAGE)? as usize;
         self.room.store(room, Relaxed);
         self.records.store(records, Relaxed);
         Some(())

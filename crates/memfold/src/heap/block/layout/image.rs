@@ -126,8 +126,8 @@ impl Image {
         Ok(self.word(at)?.load(Relaxed))
     }
 
-    /// Writes eight bytes at an offset divisible by eight. Whoever reads them may rely on what was written to the
-    /// image before.
+    /// Writes eight bytes at an offset divisible by eight. Whoever reads them may rely on what was written to
+    /// the image before.
     #[inline]
     pub fn set64(self, at: usize, value: u64) -> Result<(), Damaged> {
         self.word(at)?.store(value, Release);
