@@ -43,7 +43,7 @@ STAND_INS = {
         "memfold run --limit 50% --report run.html -- make -j2": "memfold run --limit 50% --report run.html -- make -s -j2",
         "memfold run --proactive -- redis-server": "memfold run --proactive -- python3 -c 'import time; time.sleep(1)'",
         "memfold analyze $(pidof redis-server)": "memfold analyze --quiet $BUSY",
-        "memfold top": "memfold top --once",
+        "memfold top": "memfold top --json --count 1 >/dev/null",
         "memfold limit PID 300M": "memfold limit $BUSY 300M",
     },
 }
@@ -129,7 +129,7 @@ class Shell:
 
     def run(self, command):
         """Lines of output, and the exit status."""
-        self.shell.stdin.write(f"{{ {command}\n}} </dev/null\necho; echo '{self.END}' $?\n")
+        self.shell.stdin.write(f"{{ {command}\n}} </dev/null\nSTATUS=$?; echo; echo '{self.END}' $STATUS\n")
         lines = []
         for line in self.shell.stdout:
             line = line.rstrip("\n")

@@ -76,11 +76,16 @@ memfold doctor --json | jq .problems";
 #[derive(Debug, Args)]
 pub struct LimitArgs {
     /// A process that runs under memfold, or its supervisor ('memfold run')
-    #[arg(value_name = "PID", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_name = "PID", value_parser = process_id, allow_hyphen_values = true)]
     pub pid: i32,
     /// The new limit for the whole tree, or auto; without it, print the present limit
     #[arg(value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub size: Option<String>,
+}
+
+fn process_id(text: &str) -> Result<i32, String> {
+    let wrong = "not the number of a process, which comes before the size: memfold limit PID SIZE";
+    text.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| wrong.to_owned())
 }
 
 /// `memfold doctor`.

@@ -8,12 +8,12 @@ use clap::{Args, ValueEnum};
 /// Behind the options.
 pub const HELP: &str = "\
 SIZE is 512M, 1.5G (powers of 1024), a bare number of bytes, or 50% of the
-machine's memory or of the cgroup's limit, whichever is less.
+memory that memfold may use: the machine's or, if that is less, the cgroup's.
 
 Exit status: the program's own; 128+n if signal n ended it; 125 if memfold
 failed before starting it, 126 if it cannot be executed, 127 if it was not
-found. memfold writes nothing to standard output; its own lines on standard
-error begin with 'memfold: '.
+found. memfold writes nothing to standard output unless FILE is '-'; its own
+lines on standard error begin with 'memfold: '.
 
 Examples:
 memfold run -- python3 report.py

@@ -119,8 +119,35 @@ fn usage(error: &clap::Error) -> i32 {
         );
         return FAILED;
     }
-    say(&one_line(&text));
+    let tip = tip(error).map_or(String::new(), |tip| format!("; tip: {tip}"));
+    say(&(one_line(&text) + &tip));
     FAILED
+}
+
+/// What the user may have meant, where clap has no idea.
+fn tip(error: &clap::Error) -> Option<String> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _)
+            if error.get(ContextKind::SuggestedSubcommand).is_none() =>
+        {
+            let all = <Cli as clap::CommandFactory>::command();
+            let names = all.get_subcommands().map(clap::Command::get_name);
+            let near = names.map(|name| (strsim::osa_distance(name, word), name)).min()?;
+            (near.0 <= 1).then(|| format!("a similar subcommand exists: '{}'", near.1))
+        }
+        (ErrorKind::UnknownArgument, _, Some(ContextValue::String(option))) => {
+            // `memfold --limit 512M -- PROGRAM`.
+            let name = option.split('=').next()?.trim_start_matches('-');
+            let all = <Cli as clap::CommandFactory>::command();
+            let run = all.find_subcommand("run")?;
+            let is_of_run = run.get_arguments().any(|one| one.get_long() == Some(name));
+            let at_top =
+                error.get(ContextKind::Usage).is_some_and(|usage| !usage.to_string().contains("memfold run"));
+            (is_of_run && at_top).then(|| format!("it is an option of 'run': memfold run {option} ..."))
+        }
+        _ => None,
+    }
 }
 
 /// Joins the paragraphs of an error message into one sentence.

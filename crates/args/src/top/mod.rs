@@ -7,7 +7,7 @@ use clap::Args;
 /// What help says at its end.
 pub const HELP: &str = "\
 '?' lists the keys and explains the columns, as 'man memfold-top' does. Other
-users' trees are only counted: 'sudo memfold top' shows them, and asks before
+users' trees are only counted: as root, 'memfold top' shows them, and asks before
 it changes their limits.
 
 With --json, a first sample is taken but not printed, so that each line has

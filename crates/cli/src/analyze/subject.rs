@@ -167,7 +167,7 @@ impl Subject {
 
 fn failure(error: Error) -> Failure {
     match error {
-        Error::Process(pid, error) => trace::refused(pid, &error, &format!("sudo memfold analyze {pid}")),
+        Error::Process(pid, error) => trace::refused(pid, &error, &format!("memfold analyze {pid}")),
         Error::Vanished(pid) if !process::has_ended(pid) => Failure::new(format!(
             "process {pid} has no memory of its own that could be compressed; kernel threads have none"
         )),

@@ -55,7 +55,7 @@ pub fn capture(process: &str, path: &Path, plan: &Plan, json: bool) -> Result<i3
         }
     };
     let cannot =
-        |e: std::io::Error| trace::refused(pid, &e, &format!("sudo memfold bench --capture {pid} -o FILE"));
+        |e: std::io::Error| trace::refused(pid, &e, &format!("memfold bench --capture {pid} -o FILE"));
     let memory = Memory::open(pid).map_err(cannot)?;
     let ranges = memory.private().map_err(cannot)?;
     if ranges.is_empty() {

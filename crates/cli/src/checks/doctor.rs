@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::machine::{self, Machine};
 use super::uffd::{self, Kind, Verdict, Way};
-use super::{filters, preload, trials, userfault};
+use super::{filters, preload, remedies, trials, userfault};
 use crate::output::failure::Failure;
 use crate::output::text::{json, print};
 
@@ -138,7 +138,7 @@ impl Findings {
             container: machine.container.is_some(),
             preload_library: library.ok().map(|library| text(library.file)),
             problems,
-            notes: notes(max_map_count),
+            notes: notes(max_map_count, &machine),
             kernel: machine.kernel,
         }
     }
@@ -210,7 +210,10 @@ impl Userfaultfd {
             syscall: userfault::describe(by_call),
             device: userfault::describe(by_device),
             user_mode_only: userfault::describe(user_mode),
-            device_mode: machine.device.map(|(mode, owner)| format!("{mode:04o}, owner {owner}")),
+            device_mode: machine
+                .device
+                .as_ref()
+                .map(|device| format!("{:04o}, owner {}, group {}", device.mode, device.owner, device.group)),
             unprivileged_userfaultfd: machine.unprivileged,
             features: userfault::names(reports().fold(0, |all, report| all | report.features)),
             r#move: reports().any(|report| report.moved),
@@ -218,7 +221,7 @@ impl Userfaultfd {
     }
 }
 
-fn notes(max_map_count: Option<i64>) -> Vec<Finding> {
+fn notes(max_map_count: Option<i64>, machine: &Machine) -> Vec<Finding> {
     let mut notes = Vec::new();
     if max_map_count.is_some_and(|count| count < 65_530) {
         notes.push(Finding {
@@ -226,7 +229,7 @@ fn notes(max_map_count: Option<i64>) -> Vec<Finding> {
                 "the limit of mappings per process is low, so that less can be evicted from large processes"
                     .into(),
             remedies: vec![RemedyFinding {
-                command: "sudo sysctl -w vm.max_map_count=65530".into(),
+                command: remedies::as_root(machine, "sysctl -w vm.max_map_count=65530"),
                 effect: "the usual number, until the next reboot".into(),
             }],
         });

@@ -23,14 +23,42 @@ pub struct Machine {
     pub may_trace: bool,
     /// `vm.unprivileged_userfaultfd`, if the setting exists.
     pub unprivileged: Option<bool>,
-    /// Mode and owner of the device.
-    pub device: Option<(u32, u32)>,
+    /// The device, if it exists.
+    pub device: Option<Device>,
     /// A seccomp filter is installed.
     pub filtered: bool,
     /// Signs of a container.
     pub container: Option<Container>,
     /// Commands that remedies use.
     pub tools: Tools,
+}
+
+/// Who may open the device.
+#[derive(Debug, Clone)]
+pub struct Device {
+    /// Its permissions.
+    pub mode: u32,
+    /// The user that it belongs to.
+    pub owner: u32,
+    /// The name of its group, or the number if that has none.
+    pub group: String,
+}
+
+impl Device {
+    fn new() -> Option<Self> {
+        let meta = fs::metadata(uffd::DEVICE).ok()?;
+        let name = nix::unistd::Group::from_gid(meta.gid().into()).ok().flatten().map(|group| group.name);
+        meta.file_type().is_char_device().then(|| Self {
+            mode: meta.mode() & 0o777,
+            owner: meta.uid(),
+            group: name.unwrap_or_else(|| meta.gid().to_string()),
+        })
+    }
+
+    /// The group that may open it, if that is not root's own.
+    pub fn open_to(&self) -> Option<&str> {
+        (self.mode & 0o060 == 0o060 && self.group != "root" && self.group != "0").then_some(&self.group)
+    }
 }
 
 /// Which of the commands that remedies use exist here.
@@ -83,7 +111,7 @@ impl Machine {
             user_name: name.unwrap_or_else(|| user.to_string()),
             may_trace: has_capability(&status, 19),
             unprivileged: number::<i64>("/proc/sys/vm/unprivileged_userfaultfd").map(|value| value != 0),
-            device: device(),
+            device: Device::new(),
             filtered: field(&status, "Seccomp:") == Some("2"),
             container: container(),
             tools: Tools::new(),
@@ -104,11 +132,6 @@ pub fn proc_must_be_mounted() -> Result<(), Failure> {
 fn has_capability(status: &str, number: u32) -> bool {
     let effective = field(status, "CapEff:").and_then(|text| u64::from_str_radix(text, 16).ok());
     effective.is_some_and(|set| set >> number & 1 != 0)
-}
-
-fn device() -> Option<(u32, u32)> {
-    let meta = fs::metadata(uffd::DEVICE).ok()?;
-    meta.file_type().is_char_device().then(|| (meta.mode() & 0o777, meta.uid()))
 }
 
 fn version(release: &str) -> (u32, u32) {

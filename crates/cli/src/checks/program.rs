@@ -163,7 +163,8 @@ fn check_privileges(about: &str, file: &File, path: &Path) -> Result<(), Failure
         return Ok(());
     };
     Err(Failure::new(format!(
-        "{about} {gains}: for such programs the loader ignores preloaded libraries, so it cannot be managed; run memfold as the user it changes to, or use a copy without these bits (cp drops them)"
+        "{about} {gains}: for such programs the loader ignores preloaded libraries, so it cannot be managed; if it starts another program, let it start memfold ({} ... memfold run -- PROGRAM), otherwise run memfold as the user that it changes to",
+        memfold_escape::path(path.file_name().unwrap_or_default())
     )))
 }
 

@@ -22,7 +22,7 @@ pub fn remedy(command: impl Into<String>, effect: &'static str) -> Remedy {
 }
 
 /// A command that only root may run, as this user types it.
-fn as_root(machine: &Machine, command: &str) -> String {
+pub fn as_root(machine: &Machine, command: &str) -> String {
     let is_simple = !command.contains(['|', '&', '>', '$', '"', '\'']);
     let quoted = || {
         let mut quoted = String::from("\"");
@@ -95,7 +95,14 @@ fn for_user(machine: &Machine) -> Vec<Remedy> {
         true => remedy(as_root(machine, RULE), "for all users, permanently"),
         false => remedy(as_root(machine, &format!("chmod 666 {DEVICE}")), for_all),
     };
-    vec![remedy(as_root(machine, &one), for_one), all]
+    let group = machine.device.as_ref().and_then(|device| device.open_to()).map(|group| {
+        let command = as_root(machine, &format!("usermod -aG {group} {user}"));
+        remedy(
+            command,
+            "for this user, permanently, from the next login on: the device is open to that group",
+        )
+    });
+    group.into_iter().chain([remedy(as_root(machine, &one), for_one), all]).collect()
 }
 
 fn for_user_in_container(container: Option<Container>) -> Vec<Remedy> {

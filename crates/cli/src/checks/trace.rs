@@ -6,9 +6,11 @@ use memfold_escape::shown;
 use memfold_proc::process;
 use nix::errno::Errno;
 
+use super::machine::Machine;
+use super::remedies;
 use crate::output::failure::Failure;
 
-/// The message for the user; `again` is the command that works with more rights.
+/// The message for the user; `again` is the command that root would run.
 pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
     match error.kind() {
         ErrorKind::NotFound => {
@@ -25,15 +27,22 @@ pub fn refused(pid: i32, error: &Error, again: &str) -> Failure {
     let remedy = if own.is_root() {
         "a container or a security module prevents it: run memfold outside of the container, or give the container SYS_PTRACE".to_owned()
     } else if user != own.as_raw() {
-        format!("it belongs to user {user}: try {again}")
+        format!("it belongs to user {user}: try {}", as_root(again))
     } else if scope > 0 {
-        "kernel.yama.ptrace_scope denies access even to your own processes: run this with sudo, or allow it \
-         until the next reboot: sudo sysctl -w kernel.yama.ptrace_scope=0"
-            .to_owned()
+        format!(
+            "kernel.yama.ptrace_scope denies access even to your own processes: try {}, or allow it until the next reboot: {}",
+            as_root(again),
+            as_root("sysctl -w kernel.yama.ptrace_scope=0")
+        )
     } else {
-        format!("it has more privileges than you, or forbids tracing: try {again}")
+        format!("it has more privileges than you, or forbids tracing: try {}", as_root(again))
     };
     Failure::new(format!("you may not read the memory of process {pid} ({name}); {remedy}"))
+}
+
+/// The command as this user can run it with root's rights.
+fn as_root(command: &str) -> String {
+    remedies::as_root(&Machine::new(), command)
 }
 
 /// The message for a process without memory of its own.

@@ -127,7 +127,7 @@ fn is_filtered(by_call: &Verdict, errno: Option<Errno>, machine: &Machine) -> bo
 pub mod tests {
     use nix::sys::signal::Signal;
 
-    use super::super::machine::{Container, Tools};
+    use super::super::machine::{Container, Device, Tools};
     use super::*;
 
     pub fn machine() -> Machine {
@@ -138,7 +138,7 @@ pub mod tests {
             user_name: "ann".into(),
             may_trace: false,
             unprivileged: Some(false),
-            device: Some((0o600, 0)),
+            device: Some(Device { mode: 0o600, owner: 0, group: "root".into() }),
             filtered: false,
             container: None,
             tools: Tools(vec!["sudo", "setfacl", "udevadm", "sysctl"]),
@@ -168,6 +168,14 @@ pub mod tests {
         let found = commands(failed(Step::Open, Errno::EPERM), failed(Step::Open, Errno::EACCES), &machine());
         assert_eq!(found[0], "sudo setfacl -m u:ann:rw /dev/userfaultfd");
         assert_eq!(found[2], "sudo sysctl -w vm.unprivileged_userfaultfd=1");
+    }
+
+    #[test]
+    fn a_user_outside_of_the_device_s_group() {
+        let device = Some(Device { mode: 0o660, owner: 0, group: "kvm".into() });
+        let machine = Machine { device, ..machine() };
+        let found = commands(failed(Step::Open, Errno::EPERM), failed(Step::Open, Errno::EACCES), &machine);
+        assert_eq!(found[0], "sudo usermod -aG kvm ann");
     }
 
     #[test]

@@ -69,6 +69,11 @@ impl Output {
         }
     }
 
+    /// Its path, as far as links were followed.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Writes the file.
     pub fn write(mut self, text: &[u8]) -> std::io::Result<()> {
         self.file().write_all(text)?;

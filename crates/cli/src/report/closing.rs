@@ -23,6 +23,34 @@ impl Stats {
         self.held.filter(|held| held.bytes >= self.over_limit_bytes / 2)
     }
 
+    /// The limit from which on nothing would be compressed. Eviction begins when less than this spare room is
+    /// left below the limit. The supervisor's own memory counts, too.
+    pub fn limit_where_all_fits(&self) -> u64 {
+        let spare = (self.peak_logical_bytes / 32).max(8 << 20) + self.supervisor_resident_bytes;
+        self.peak_logical_bytes + spare
+    }
+
+    /// A limit to try if programs waited too long under the present one. The curves in docs/benchmarks.md are
+    /// steep below a point that is not known, so the more was waited, the nearer it is to where all fits.
+    pub fn larger_limit(&self) -> u64 {
+        let missing = self.limit_where_all_fits().saturating_sub(self.limit_bytes);
+        let waited = (self.stalled_seconds / self.wall_seconds.max(1e-9)).clamp(0.0, 1.0);
+        self.limit_bytes + (missing as f64 * (0.5 + 0.4 * waited)) as u64
+    }
+
+    /// What to do if a program waited most of the time because its working set does not fit.
+    pub fn too_little(&self) -> Option<String> {
+        let came_back = self.pages_faulted + self.pages_prefetched;
+        let is_long = self.stalled_seconds > 0.5 * self.wall_seconds && self.wall_seconds > 3.0;
+        let is_it = self.stall_target.is_none() && is_long && came_back > self.pages_compressed / 2;
+        is_it.then(|| {
+            format!(
+                "most of the time was spent waiting, because what is in use all the time does not fit into the limit: try --limit {}M, or --report FILE.html to see more",
+                self.larger_limit().next_multiple_of(1 << 20) >> 20
+            )
+        })
+    }
+
     /// The closing line.
     pub fn closing_line(&self) -> String {
         let limit = Human(self.limit_bytes);
@@ -48,13 +76,13 @@ impl Stats {
         let mut line = match self.stall_target {
             None => format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes)),
             Some(_) => format!(
-                "{} were kept in {} on average ({peak} at most), for which {} waited {:.1} s",
+                "{} were kept in {} on average ({peak} at most)",
                 Human(self.mean_logical_bytes),
-                Human(self.mean_resident_bytes),
-                if self.processes > 1 { "processes" } else { "it" },
-                self.stalled_seconds
+                Human(self.mean_resident_bytes)
             ),
         };
+        let who = if self.processes > 1 { "processes" } else { "it" };
+        line += &format!(", for which {who} waited {:.1} s", self.stalled_seconds);
         if self.passed_limit() {
             line += &match (self.held(), self.is_full, self.is_partly_managed) {
                 (Some(Held { bytes, what }), _, false) => format!(
@@ -63,6 +91,12 @@ impl Stats {
                 ),
                 (_, _, true) => {
                     ", which exceeded the limit: not every process was managed all the time".into()
+                }
+                _ if self.lacks_store => {
+                    ", which exceeded the limit: no memory was left for compressed pages (ulimit -v, ulimit -d)".into()
+                }
+                (_, true, _) if self.spill.is_none() => {
+                    ", which exceeded the limit: nothing more could be compressed (--spill DIRECTORY keeps the rest in a file)".into()
                 }
                 (_, true, _) => ", which exceeded the limit: nothing more could be compressed".into(),
                 _ => String::from(
@@ -86,9 +120,6 @@ impl Stats {
         let program = self.user_seconds + self.system_seconds - self.runtime_cpu_seconds;
         if program > 0.0 {
             line += &format!(" beside {program:.1} s by the program");
-        }
-        if self.throttled_seconds >= 0.05 {
-            line += &format!(", {:.1} s of waiting for room", self.throttled_seconds);
         }
         line + &format!(", {:.1} s in all", self.wall_seconds)
     }
@@ -120,6 +151,14 @@ mod tests {
         assert!(line.contains("123,456 pages compressed to 1/3.0") && !line.contains("exceeded"), "{line}");
         let line = stats(page, &Seen { peak_resident: 200 << 20, ..Seen::default() }).closing_line();
         assert!(line.contains("exceeded the limit") && line.contains("for a moment"), "{line}");
+        let mut slow = stats(page, &Seen { peak_resident: 99 << 20, ..Seen::default() });
+        (slow.wall_seconds, slow.stalled_seconds, slow.pages_faulted) = (10.0, 9.0, 200_000);
+        (slow.peak_logical_bytes, slow.limit_bytes) = (400 << 20, 100 << 20);
+        assert!(slow.closing_line().contains("for which it waited 9.0 s"), "{}", slow.closing_line());
+        // 12.5 MiB more than 400, and 0.86 of the way there.
+        assert!(slow.too_little().unwrap().contains("--limit 369M"), "{:?}", slow.too_little());
+        slow.stalled_seconds = 1.0;
+        assert_eq!(slow.too_little(), None);
         let stopped = Seen { peak_resident: 200 << 20, stopped: true, ..Seen::default() };
         let line = stats(page, &stopped).closing_line();
         assert!(line.contains("not every process was managed") && !line.contains("for a moment"), "{line}");

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use memfold_proc::process::Ending;
-use memfold_shared::page::Shared;
+use memfold_shared::page::{Shared, flags};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Serialize;
@@ -111,6 +111,9 @@ pub struct Stats {
     /// A part of the tree was not managed, or not until its end.
     #[serde(skip)]
     pub is_partly_managed: bool,
+    /// A process could not map the memory that its compressed pages need.
+    #[serde(skip)]
+    pub lacks_store: bool,
     /// Memory that is never managed and kept the tree over the limit.
     #[serde(skip)]
     pub held: Option<Held>,
@@ -190,6 +193,7 @@ impl Stats {
             spill: seen.spill.clone(),
             is_full: count("full_looks") > 0,
             is_partly_managed: seen.stopped || seen.unmanaged > 0,
+            lacks_store: shared.flags.load(Relaxed) & flags::NO_STORE != 0,
             held: seen.held,
         }
     }

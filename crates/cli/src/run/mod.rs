@@ -12,7 +12,7 @@ mod killed;
 mod page_server;
 mod spawn;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Checked {
             .map_err(|e| Failure::new(format!("cannot block a signal: {}", e.desc())))?;
         let settings = Settings::new(args)?;
         let name = args.command.first().cloned().unwrap_or_default();
-        let path = program::find(&name)?;
+        let path = program::find(&name).map_err(|failure| value_meant(args, &name, failure))?;
         program::check(&path, args.command.get(1..).unwrap_or_default())?;
         userfault::must_work()?;
         let library = preload::find()?;
@@ -76,6 +76,15 @@ impl Checked {
         let report_file = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
         Ok(Self { settings, path, library, proven, limits, stats_file, report_file })
     }
+}
+
+/// `--proactive 5 PROGRAM` is a mistake for `--proactive=5 PROGRAM`.
+fn value_meant(args: &RunArgs, name: &OsStr, mut failure: Failure) -> Failure {
+    let number = name.to_str().filter(|name| name.parse::<f64>().is_ok());
+    if let (Some(_), Some(number)) = (args.proactive, number) {
+        failure.text += &format!("; the seconds of --proactive follow an equals sign: --proactive={number}");
+    }
+    failure
 }
 
 /// Runs the program and returns the exit status.
@@ -186,11 +195,7 @@ fn make_group() -> Option<Group> {
 
 /// The program's environment: the one that memfold was started with, plus the library, the shared page, and what
 /// language runtimes are told with `--show`.
-fn environment(
-    library: &std::ffi::OsStr,
-    page: &SharedPage,
-    server: Option<&PageServer>,
-) -> Vec<(OsString, OsString)> {
+fn environment(library: &OsStr, page: &SharedPage, server: Option<&PageServer>) -> Vec<(OsString, OsString)> {
     const PRELOAD: &str = "LD_PRELOAD";
     // A program with AddressSanitizer refuses to start after another preloaded library, unless this check is
     // turned off.
@@ -222,8 +227,10 @@ fn let_go_of_inherited(own: &[i32]) {
 
 /// Writes a file. The program has already ended with its own status, so a failure is only reported.
 fn write(file: Option<Output>, what: &str, text: &[u8]) {
-    if let Some(Err(e)) = file.map(|file| file.write(text)) {
-        say(&format!("the {what} could not be written: {e}"));
+    let Some(file) = file else { return };
+    let name = memfold_escape::path(file.path());
+    if let Err(e) = file.write(text) {
+        say(&format!("the {what} could not be written to '{name}': {e}"));
     }
 }
 
@@ -236,5 +243,8 @@ fn close(stats: &Stats, quiet: bool) {
     }
     if !quiet || stats.passed_limit() {
         say(&stats.closing_line());
+    }
+    if !quiet {
+        stats.too_little().iter().for_each(|hint| say(hint));
     }
 }

@@ -22,7 +22,7 @@ use clap::Parser;
 use memfold_args::{Cli, Command};
 use memfold_proc::namespace;
 use memfold_proc::process::{self, Image, Stat};
-use memfold_shared::page::{LARGEST_LIMIT, MAGIC, Shared, VERSION};
+use memfold_shared::page::{ENV_SHARED, LARGEST_LIMIT, MAGIC, Shared, VERSION};
 
 use crate::output::failure::Failure;
 use crate::settings::limit::Limit;
@@ -199,7 +199,7 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
             Some((_, Hidden::Refused)) => {
                 let user = process::user(at).unwrap_or(0);
                 return Err(Failure::new(format!(
-                    "process {pid} runs under memfold for user {user}: try with sudo"
+                    "process {pid} runs under memfold for user {user}: try as root"
                 )));
             }
             Some((_, Hidden::Version)) => {
@@ -215,9 +215,19 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
             _ => break,
         }
     }
+    if has_our_environment(pid) {
+        return Err(Failure::new(format!(
+            "process {pid} was started under memfold, whose supervisor has ended: its limit can no longer be seen or changed"
+        )));
+    }
     Err(Failure::new(format!(
         "process {pid} does not run under memfold: start it with 'memfold run --limit SIZE -- PROGRAM'"
     )))
+}
+
+fn has_our_environment(pid: i32) -> bool {
+    let words = process::environment(pid).unwrap_or_default();
+    words.split(|byte| *byte == 0).any(|word| word.starts_with(format!("{ENV_SHARED}=").as_bytes()))
 }
 
 impl Tree {

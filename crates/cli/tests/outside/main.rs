@@ -147,7 +147,7 @@ fn growth_is_held_although_the_supervisor_was_killed() {
     let Some(python) = common::python() else { return };
     const PROGRAM: &str = "\
 import os, sys
-print('ready', flush=True)
+print('ready', os.getpid(), flush=True)
 sys.stdin.readline()
 page = b'the quick brown fox jumps over the lazy dog; ' * 91
 blocks = [bytearray(b''.join(page[:4000] + b'%096d' % (i * 256 + j) for j in range(256))) for i in range(200)]
@@ -165,10 +165,12 @@ print(int(anonymous[0].split()[1]) >> 10, all(block[:9] == b'the quick' for bloc
     let (mut to, mut from) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
     let mut line = String::new();
     from.read_line(&mut line).unwrap();
-    assert_eq!(line, "ready\n");
+    let program = line.trim().strip_prefix("ready ").unwrap().to_owned();
     child.kill().unwrap();
     child.wait().unwrap();
     std::thread::sleep(Duration::from_millis(1500));
+    let said = Command::new(MEMFOLD).args(["limit", &program]).output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("whose supervisor has ended"), "{said:?}");
     to.write_all(b"\n").unwrap();
     line.clear();
     from.read_line(&mut line).unwrap();

@@ -57,7 +57,7 @@ fn impossible_arguments_are_refused() {
     let gone = gone();
     limit(&[&gone]).is_refusal(125, &["there is no process", &gone]);
     limit(&["0"]).is_refusal(125, &["PID"]);
-    limit(&["redis"]).is_refusal(125, &["redis"]);
+    limit(&["redis"]).is_refusal(125, &["redis", "not the number of a process"]);
     // A wrong size is reported even if there is no such process.
     limit(&[&own, "5x"]).is_refusal(125, &["the limit '5x' is not a size", "512M"]);
     limit(&[&own, "-1M"]).is_refusal(125, &["-1M"]);
@@ -83,7 +83,7 @@ fn another_users_program_is_his() {
     for pid in [&supervisor, &member] {
         let Some(mut command) = as_another_user(here.path()) else { return };
         command.args(["limit", pid, "100M"]);
-        finish(command).is_refusal(125, &["runs under memfold for user 0", "sudo"]);
+        finish(command).is_refusal(125, &["runs under memfold for user 0", "as root"]);
     }
     assert_eq!(limit(&[&supervisor]).out, "200 MiB\n");
     program.end();

@@ -110,7 +110,7 @@ fn a_set_user_id_program() {
     }
     std::os::unix::fs::chown(&program, Some(65534), Some(65534)).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).unwrap();
-    finish(run(&[&program])).is_refusal(125, &["set-user-id", "cp"]);
+    finish(run(&[&program])).is_refusal(125, &["set-user-id", "hello ... memfold run"]);
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o2755)).unwrap();
     finish(run(&[&program])).is_refusal(125, &["set-group-id"]);
     // Set-group-id without the group's right to execute does not change the group.
@@ -202,6 +202,33 @@ fn filtered(command: &mut Command, call: u32, device: u32) {
     };
     // SAFETY: makes only system calls between fork and exec.
     unsafe { command.pre_exec(install) };
+}
+
+#[test]
+fn slips_are_recognized() {
+    for (words, tip) in [
+        (&["rnu", "ls"][..], "'run'"),
+        (&["tpo"], "'top'"),
+        (&["--limit", "512M", "--", "ls"], "memfold run --limit ..."),
+        (&["run", "--proactive", "5", "ls"], "--proactive=5"),
+        (&["limit", "600M", "5"], "memfold limit PID SIZE"),
+    ] {
+        let mut command = Command::new(MEMFOLD);
+        command.args(words);
+        let said = finish(command);
+        assert!(said.status >= 125 && said.err.contains(tip), "{words:?}: {} {}", said.status, said.err);
+    }
+    let mut unlike = Command::new(MEMFOLD);
+    unlike.arg("sudoku");
+    let said = finish(unlike);
+    assert!(said.status == 125 && !said.err.contains("similar"), "{}", said.err);
+}
+
+/// The program has done its work by then, so its own status stays.
+#[test]
+fn a_file_that_fills_up_is_named() {
+    let said = finish(run_with(&["--report", "/dev/full"], &["true"]));
+    assert!(said.status == 0 && said.err.contains("could not be written to '/dev/full'"), "{}", said.err);
 }
 
 #[test]

@@ -348,7 +348,7 @@ fn other_users_processes_are_refused_with_a_remedy() {
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
     command.args(["analyze", "--quiet", &std::process::id().to_string()]);
-    finish(command).is_refusal(125, &["belongs to user 0", "sudo memfold analyze"]);
+    finish(command).is_refusal(125, &["belongs to user 0", "memfold analyze"]);
 }
 
 /// Pages of words.

@@ -262,7 +262,7 @@ fn other_users_are_told_that_trees_are_hidden() {
 
     let mut command = as_another_user(here.path()).unwrap();
     command.args(["top", &supervisor]);
-    finish(command).is_refusal(125, &["runs under memfold for user 0", "sudo"]);
+    finish(command).is_refusal(125, &["runs under memfold for user 0", "as root"]);
 
     // Another user sees nothing, and the screen says what to do.
     let mut command = terminal::command("setpriv");
@@ -272,7 +272,7 @@ fn other_users_are_told_that_trees_are_hidden() {
     let mut terminal = Terminal::new(command, 24, 80);
     terminal.has("Nothing runs under memfold that you may see.");
     terminal.has("memfold run --limit 512M -- PROGRAM");
-    terminal.wait("the hint", |lines| words(&lines.join(" ")).contains("try 'sudo memfold top'"));
+    terminal.wait("the hint", |lines| words(&lines.join(" ")).contains("try 'memfold top' as root"));
     assert!(words(&terminal.lines().join(" ")).contains(&format!("{supervisor} of root")));
     terminal.quit();
     program.end();

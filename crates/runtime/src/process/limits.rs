@@ -33,13 +33,17 @@ pub fn child_may_open() -> bool {
 pub fn why_unmanaged(error: Errno) -> &'static str {
     match error {
         Errno::NOMEM if soft(DATA).is_some_and(|data| soft(ADDRESS_SPACE).is_none_or(|all| data < all)) => {
-            "too little memory can be allocated (ulimit -d): this process is not managed"
+            "too little memory can be allocated (ulimit -d): this process is not managed; raise that limit, memfold's own bounds the memory that is used"
         }
-        Errno::NOMEM => "too little address space is left (ulimit -v): this process is not managed",
+        Errno::NOMEM => {
+            "too little address space is left (ulimit -v): this process is not managed; raise that limit, memfold's own bounds the memory that is used"
+        }
         Errno::AGAIN => {
             "this process may not have more threads (ulimit -u, pids.max): while tasks are scarce, not all processes are managed"
         }
-        Errno::MFILE => "too few files may be open (ulimit -n): this process is not managed",
+        Errno::MFILE => {
+            "too few files may be open (ulimit -n): this process is not managed; raise that limit by 16"
+        }
         _ => "userfaultfd can't be opened in this process: it is not managed",
     }
 }

@@ -77,6 +77,8 @@ pub mod flags {
     pub const OUTSIDE: u32 = 8;
     /// A process of the tree has reported that tasks are scarce.
     pub const TOLD_TASKS: u32 = 16;
+    /// A process of the tree may not map the memory that its compressed pages need (`ulimit -v`, `ulimit -d`).
+    pub const NO_STORE: u32 = 32;
 }
 
 /// The whole shared page (several pages of memory).

@@ -77,6 +77,9 @@ fn passed(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) {
     }
     let over = Human(stats.over_limit_bytes);
     let why = match (stats.is_full, stats.is_partly_managed) {
+        _ if stats.lacks_store => {
+            "a process could not map the memory that its compressed pages need. Raise `ulimit -v` and `ulimit -d`: memfold's limit bounds the memory that is used."
+        }
         (_, true) => {
             "not every process was managed all the time. The table of processes shows which, and why."
         }
@@ -154,11 +157,9 @@ fn limit(numbers: &Numbers, say: &mut impl FnMut(&'static str, String)) -> Optio
         );
         return None;
     }
-    // Eviction begins when less than this is left below the limit. The supervisor's own memory counts, too.
-    let spare = (stats.peak_logical_bytes / 32).max(8 << 20) + stats.supervisor_resident_bytes;
-    let fits = stats.peak_logical_bytes + spare;
+    let fits = stats.limit_where_all_fits();
     if share > STALL_MUCH {
-        let between = whole_megabytes(stats.limit_bytes + fits.saturating_sub(stats.limit_bytes) / 2);
+        let between = whole_megabytes(stats.larger_limit());
         let all = if stats.processes > 1 { ", summed over all processes" } else { "" };
         let mut text = format!("Programs waited for memfold in {:.1} % of the time{all}", share * 100.0);
         let room = stats.throttled_seconds / stats.stalled_seconds.max(1e-9);

@@ -206,7 +206,7 @@ fn pages_words(numbers: &Numbers) -> String {
     let error = count("/pages/error", error);
     if tables::pages(numbers).is_empty() {
         return format!(
-            "So many pages had faults that none stands out: no count is larger than {error}, by which each may be too small. {seen}"
+            "Faults by page are not shown: faults are spread over so many pages that none is known to have more than {error}. {seen}"
         );
     }
     format!(

@@ -61,7 +61,7 @@ pub fn hidden(look: &Look) -> Option<String> {
     if !others.is_empty() {
         let all: Vec<_> = others.iter().map(|(pid, user)| format!("{pid} of {}", user_name(*user))).collect();
         let count = counted(others.len(), "tree of another user", "trees of other users");
-        text.push(format!("{count} ({}): try 'sudo memfold top'.", all.join(", ")));
+        text.push(format!("{count} ({}): try 'memfold top' as root.", all.join(", ")));
     }
     if !old.is_empty() {
         let all: Vec<_> = old.iter().map(|(pid, _)| pid.to_string()).collect();

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::*;
 
 use memfold::probe;
 use memfold::store::{Ref, Tier};
-use memfold_shared::page;
+use memfold_shared::page::{self, flags};
 use memfold_shared::trail::{self, Run};
 
 use super::{GROUP, TRIES};
@@ -141,8 +141,9 @@ impl Runtime {
         if self.stored.full.load(Relaxed) != full {
             self.stored.full.store(full, Relaxed);
             if full && !self.stored.told_full.swap(true, Relaxed) {
+                self.shared().flags.fetch_or(flags::NO_STORE, Relaxed);
                 self.say(
-                    "no memory is left for compressed pages (ulimit -v, ulimit -d): nothing more is evicted",
+                    "no memory is left for compressed pages (ulimit -v, ulimit -d): nothing more is evicted; raise that limit, memfold's own bounds the memory that is used",
                 );
             }
             self.reclaim.room.ring();

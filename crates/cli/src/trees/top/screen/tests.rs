@@ -173,7 +173,7 @@ fn a_small_screen_has_what_matters() {
     // A program's name cannot move the cursor.
     assert!(lines[3].contains("   evil\\u{1b}"), "{lines:#?}");
     let hint = lines[20..].join(" ");
-    assert!(hint.contains("1 tree of another user (7 of root): try 'sudo memfold top'"), "{lines:#?}");
+    assert!(hint.contains("1 tree of another user (7 of root): try 'memfold top' as root"), "{lines:#?}");
     assert!(hint.contains("another version of memfold (8)") && lines[23].contains("q quit"), "{lines:#?}");
     // The selected line stays visible.
     state.move_by(isize::MAX);
