@@ -431,3 +431,69 @@ int main(void)
         assert!((150 << 20..180 << 20).contains(&peak), "{field}: {peak}");
     }
 }
+
+/// When a thread ends, the kernel marks the robust mutexes that it still holds, and cannot wait for evicted pages
+/// then. A mutex without its mark would stay locked for ever.
+#[test]
+fn robust_mutexes_of_ended_threads_are_marked() {
+    let here = tempfile::tempdir().unwrap();
+    runs(
+        here.path(),
+        "robust",
+        r#"
+#include <pthread.h>
+#include <time.h>
+enum { COUNT = 64, STEP = 1 << 18 };
+static char *place;
+static pthread_barrier_t barrier;
+static pthread_mutex_t *at(int i) { return (pthread_mutex_t *)(place + i * STEP + 1024); }
+static void *holds(void *way)
+{
+    for (int i = 0; i < COUNT; i++)
+        pthread_mutex_lock(at(i));
+    pthread_barrier_wait(&barrier);
+    pthread_barrier_wait(&barrier);
+    if (way)
+        pthread_exit(NULL);
+    return NULL;
+}
+int main(void)
+{
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    uint64_t *more = map(100 * MIB, MAP_PRIVATE);
+    for (int round = 0; round < 3; round++) {
+        place = map(COUNT * STEP, MAP_PRIVATE);
+        fill((uint64_t *)place, COUNT * STEP, 0);
+        for (int i = 0; i < COUNT; i++)
+            pthread_mutex_init(at(i), &attr);
+        pthread_barrier_init(&barrier, NULL, 2);
+        pthread_t thread;
+        pthread_create(&thread, NULL, holds, round == 1 ? place : NULL);
+        pthread_barrier_wait(&barrier);
+        for (int i = 0; i < 3; i++)
+            fill(more, 100 * MIB, i);
+        if (round == 2)
+            pthread_cancel(thread);
+        pthread_barrier_wait(&barrier);
+        pthread_join(thread, NULL);
+        for (int i = 0; i < COUNT; i++) {
+            struct timespec until;
+            clock_gettime(CLOCK_REALTIME, &until);
+            until.tv_sec++;
+            int error = pthread_mutex_timedlock(at(i), &until);
+            if (error != EOWNERDEAD) {
+                printf("round %d, mutex %d: %s\n", round, i, strerror(error));
+                return 1;
+            }
+            pthread_mutex_consistent(at(i));
+            pthread_mutex_unlock(at(i));
+        }
+    }
+    puts("right");
+    return 0;
+}
+"#,
+    );
+}

@@ -64,6 +64,22 @@ impl<T> Lock<T> {
         (self.word.swap(WAITED_FOR, Acquire) == FREE).then(|| Guard { lock: self })
     }
 
+    /// Waits until the thread that holds the lock now has released it, or for this long. Takes nothing, so the
+    /// calling thread may have memory that can be evicted.
+    pub fn wait_for_holder(&self, timeout_ns: u64) {
+        let until = sys::now_ns() + timeout_ns;
+        for round in 0u64.. {
+            if self.word.load(Acquire) == FREE || sys::now_ns() >= until {
+                return;
+            }
+            if round < 200 {
+                core::hint::spin_loop();
+            } else {
+                crate::kernel::sched::sleep(20_000);
+            }
+        }
+    }
+
     /// Wakes all threads that wait for the lock, so that they can check the state.
     pub fn stir(&self) {
         sys::futex_wake(&self.word, sys::ALL, false);

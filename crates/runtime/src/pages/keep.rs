@@ -1,4 +1,5 @@
-//! Addresses that are never evicted: control blocks and thread-local storage of threads. (Ranges that the
+//! Addresses that are never evicted: control blocks and thread-local storage of threads, and robust mutexes that
+//! ended threads have held (see `preload/ending.rs`). (Ranges that the
 //! program has locked are in `interpose/mappings/ranges.rs`.)
 //!
 //! The kernel writes to a control block when its thread ends, and a fault cannot be served then. The control
@@ -31,7 +32,7 @@ const BUCKETS: usize = 1024;
 struct Piece {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// The thread pointer of the range; 0 for all but one of its pieces.
+    /// The thread pointer of the range, odd if it belongs to no thread; 0 for all but one of its pieces.
     thread: AtomicUsize,
     /// The next piece of the bucket: its number plus 1; 0 if there is none.
     next: AtomicU32,
@@ -101,6 +102,12 @@ impl KeepOut {
             }
         }
         recorded
+    }
+
+    /// Adds a range that belongs to no thread, permanently. Returns as [`add`](Self::add).
+    pub fn add_pages(&self, arena: &Arena, start: usize, end: usize) -> bool {
+        // An odd number stands for a thread that is none: thread pointers are even.
+        self.add(arena, start, end, start | 1)
     }
 
     fn add_piece(&self, arena: &Arena, start: usize, end: usize, thread: usize) -> Option<()> {
@@ -180,7 +187,8 @@ impl KeepOut {
 
     /// Calls `visit` with the thread pointer of every thread that was ever known.
     pub fn for_each_thread(&self, mut visit: impl FnMut(usize)) {
-        self.all().map(|piece| piece.thread.load(Relaxed)).filter(|thread| *thread != 0).for_each(&mut visit);
+        let is_thread = |thread: &usize| *thread != 0 && thread.is_multiple_of(2);
+        self.all().map(|piece| piece.thread.load(Relaxed)).filter(is_thread).for_each(&mut visit);
     }
 
     /// Number of threads that were ever known.

@@ -6,6 +6,7 @@
 //! library can be loaded with another C library, where it does nothing.
 
 mod emulator;
+mod ending;
 mod threads;
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -88,6 +89,7 @@ extern "C" fn start(_argc: c_int, argv: *const *const c_char, environment: *cons
     // SAFETY: looks a name up.
     STREAMS.store(unsafe { dlsym(core::ptr::null_mut(), c"_IO_list_all".as_ptr()) }.cast(), Relaxed);
     threads::keep_thread(8192);
+    ending::arm();
     let of_library = [c"fork", c"pthread_create", c"_dl_get_tls_static_info"].map(|name| {
         // SAFETY: looks a name up.
         unsafe { dlsym(NEXT, name.as_ptr()) as usize }

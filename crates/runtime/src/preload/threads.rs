@@ -13,7 +13,7 @@
 use core::ffi::{c_char, c_int, c_void};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 
-use super::{NEXT, dlsym};
+use super::{NEXT, dlsym, ending};
 use crate::kernel::addresses::END;
 use crate::kernel::sys;
 use crate::process::threads::{Start, Starts};
@@ -252,6 +252,7 @@ extern "C" fn note_thread(cell: *mut Start) -> Call {
     let call = unsafe { Call { routine: (*cell).routine, argument: (*cell).argument } };
     give_start_back(cell);
     keep_thread(0);
+    ending::arm();
     end_start();
     call
 }
@@ -393,13 +394,15 @@ pub fn touch_keys() {
 fn control_block_bytes() -> usize {
     /// More than glibc's size so far.
     const PLENTY: usize = 4096;
+    known_control_block().unwrap_or(PLENTY)
+}
+
+/// Size of a control block, if the C library tells it.
+pub fn known_control_block() -> Option<usize> {
     // SAFETY: the C library's information for debuggers: a number that never changes.
     unsafe {
         let found = dlsym(core::ptr::null_mut(), c"_thread_db_sizeof_pthread".as_ptr()).cast::<u32>();
-        match if found.is_null() { 0 } else { *found as usize } {
-            bytes @ 512..8192 => bytes,
-            _ => PLENTY,
-        }
+        (!found.is_null()).then(|| *found as usize).filter(|bytes| (512..8192).contains(bytes))
     }
 }
 
@@ -419,7 +422,7 @@ fn static_tls_bytes() -> usize {
 }
 
 #[cfg(target_arch = "x86_64")]
-fn thread_pointer() -> usize {
+pub fn thread_pointer() -> usize {
     let base: usize;
     // SAFETY: the ABI keeps the thread pointer's own value at offset 0.
     unsafe { core::arch::asm!("mov {}, fs:0", out(reg) base, options(nostack, readonly)) };
@@ -427,7 +430,7 @@ fn thread_pointer() -> usize {
 }
 
 #[cfg(target_arch = "aarch64")]
-fn thread_pointer() -> usize {
+pub fn thread_pointer() -> usize {
     let base: usize;
     // SAFETY: reads a register.
     unsafe { core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nostack, nomem)) };
