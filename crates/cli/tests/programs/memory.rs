@@ -497,3 +497,55 @@ int main(void)
 "#,
     );
 }
+
+/// Some futex operations write to memory inside of the kernel, which cannot wait for evicted pages there and reports
+/// EFAULT.
+#[test]
+fn futex_operations_on_evicted_pages() {
+    let here = tempfile::tempdir().unwrap();
+    runs(
+        here.path(),
+        "futex",
+        r#"
+#include <linux/futex.h>
+#include <sys/syscall.h>
+enum { COUNT = 64, STEP = 1 << 18 };
+static uint32_t *at(char *place, int i) { return (uint32_t *)(place + i * STEP + 1024); }
+static void tell(const char *what, int i, long answer)
+{
+    if (answer < 0) {
+        printf("%s, page %d: %s\n", what, i, strerror(errno));
+        exit(1);
+    }
+}
+int main(void)
+{
+    char *place = map(COUNT * STEP, MAP_PRIVATE);
+    uint64_t *more = map(100 * MIB, MAP_PRIVATE);
+    for (int round = 0; round < 2; round++) {
+        fill((uint64_t *)place, COUNT * STEP, 0);
+        for (int i = 0; i < COUNT; i++)
+            *at(place, i) = 0;
+        for (int i = 0; i < 3; i++)
+            fill(more, 100 * MIB, i);
+        for (int i = 0; i < COUNT; i += 2) {
+            uint32_t *one = at(place, i), *two = at(place, i + 1);
+            if (round == 0) {
+                int add = FUTEX_OP(FUTEX_OP_ADD, 7, FUTEX_OP_CMP_EQ, 0);
+                tell("wake", i, syscall(SYS_futex, one, FUTEX_WAKE_OP_PRIVATE, 1, 1, two, add));
+                if (*two != 7)
+                    tell("added twice", i, (errno = 0, -1));
+            } else {
+                tell("lock", i, syscall(SYS_futex, one, FUTEX_LOCK_PI_PRIVATE, 0, NULL, NULL, 0));
+                if (*one != (uint32_t)syscall(SYS_gettid))
+                    tell("not locked", i, (errno = 0, -1));
+                tell("unlock", i, syscall(SYS_futex, one, FUTEX_UNLOCK_PI_PRIVATE, 0, NULL, NULL, 0));
+            }
+        }
+    }
+    puts("right");
+    return 0;
+}
+"#,
+    );
+}

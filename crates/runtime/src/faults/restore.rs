@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::*;
 
 use crate::kernel::addresses::BLOCK;
-use crate::kernel::sys::{self, advice};
+use crate::kernel::sys::{self, Errno, PAGE, advice};
 use crate::runtime::Runtime;
 
 impl Runtime {
@@ -17,5 +17,20 @@ impl Runtime {
                 let _ = unsafe { sys::madvise(from, to - from, advice::POPULATE_READ) };
             }
         });
+    }
+
+    /// The same, and lifts protection, for parts of the kernel that cannot wait for a fault. The range begins and
+    /// ends with pages. False if the program may not write to all of it.
+    pub fn restore_for_writes(&self, start: usize, end: usize) -> bool {
+        // SAFETY: populating changes no contents. Where nothing may be written, it fails.
+        match unsafe { sys::madvise(start, end - start, advice::POPULATE_WRITE) } {
+            Ok(()) => true,
+            Err(Errno::INVAL) => {
+                // Before Linux 5.14: protected pages stay protected.
+                self.restore_range(start, end);
+                (start..end).step_by(PAGE).all(|page| sys::read_own_memory(page, &mut [0]).is_ok())
+            }
+            Err(_) => false,
+        }
     }
 }

@@ -12,6 +12,7 @@
 //! | file | functions |
 //! | --- | --- |
 //! | `bare` | `_Fork`, `clone`, `syscall`: children for which the C library runs no handlers |
+//! | `futex` | `syscall`: operations that fail on evicted pages |
 //! | `starting` | `fork`, `posix_spawn`: where the kernel refuses, threads of memfold end |
 //! | `mappings/growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
 //! | `mappings/advice` | `madvise` and `munmap`: what a forked child gets |
@@ -41,6 +42,8 @@ pub mod shown;
 mod bare;
 #[cfg(feature = "preload")]
 mod bind;
+#[cfg(feature = "preload")]
+mod futex;
 #[cfg(feature = "preload")]
 mod next;
 #[cfg(feature = "preload")]

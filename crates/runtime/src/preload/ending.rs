@@ -20,7 +20,7 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 use super::dlsym;
 use super::threads::{known_control_block, thread_pointer};
 use crate::kernel::addresses::END;
-use crate::kernel::sys::{self, Errno, PAGE, advice};
+use crate::kernel::sys::PAGE;
 use crate::process::here;
 use crate::runtime::{RUNTIME, Runtime};
 
@@ -138,15 +138,6 @@ impl Runtime {
         }
         // An eviction that has chosen these pages before holds this lock.
         self.pages.order.wait_for_holder(WAITS);
-        // SAFETY: populating changes no contents. Where nothing is mapped, it fails.
-        match unsafe { sys::madvise(from, to - from, advice::POPULATE_WRITE) } {
-            Ok(()) => true,
-            Err(Errno::INVAL) => {
-                // Before Linux 5.14.
-                self.restore_range(from, to);
-                sys::read_own_memory(at, &mut [0]).is_ok()
-            }
-            Err(_) => false,
-        }
+        self.restore_for_writes(from, to)
     }
 }

@@ -10,12 +10,13 @@ use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::interpose::bare;
+use crate::interpose::futex;
 use crate::interpose::mappings::own_uffd;
 use crate::interpose::mappings::pins;
 use crate::interpose::next::{Next, is_managed_here, keeping_errno, result};
 use crate::interpose::rights::limits;
 use crate::kernel::filters::{Harmless, MOST_STEPS};
-use crate::kernel::sys::{self, PAGE};
+use crate::kernel::sys::{self, Errno, PAGE};
 use crate::runtime::RUNTIME;
 
 const PR_SET_SECCOMP: c_int = 22;
@@ -134,7 +135,12 @@ pub unsafe extern "C" fn syscall(
         }
     }
     // SAFETY: the caller upholds the contract.
-    result(unsafe { sys::syscall(number, [a, b, c, d, e, f]) }) as c_long
+    let mut answer = unsafe { sys::syscall(number, [a, b, c, d, e, f]) };
+    if number == sys::nr::FUTEX && answer == Err(Errno::FAULT) {
+        // SAFETY: the caller upholds the contract.
+        answer = unsafe { futex::after_fault([a, b, c, d, e, f]) };
+    }
+    result(answer) as c_long
 }
 
 /// # Safety
