@@ -40,6 +40,7 @@ setup:
 
 build: setup ## the command and its preload library, in release
 ifeq ($(PROFILE),release)
+	@echo "building $(or $(subst -p ,,$(PARTS)),memfold-cli): some minutes the first time"
 	@cargo build --release --quiet $(or $(PARTS),-p memfold-cli)
 else
 	@cargo build --profile $(PROFILE) --quiet $(TESTED) --lib --bins --tests --examples
@@ -206,6 +207,7 @@ bench: build ## the numbers of docs/benchmarks.md (root, for zram)
 # All parts are built together, with equal features, so that nothing is compiled twice.
 install: PARTS := -p memfold-cli -p memfold-nbdkit -p memfold-capi -p memfold-pages
 install: build plugin pages install-capi ## the command, its man pages and completions, the C library and its headers: PREFIX=DIR, DESTDIR=DIR
+	@echo "installing to $(DESTDIR)$(PREFIX)"
 	install -D -m 755 $(MEMFOLD) $(DESTDIR)$(PREFIX)/bin/memfold
 	install -D -m 755 $(PRELOAD) $(DESTDIR)$(PREFIX)/lib/memfold/libmemfold_preload.so
 	install -D -m 755 $(PLUGIN) $(DESTDIR)$(PREFIX)/lib/memfold/nbdkit-memfold-plugin.so

@@ -104,7 +104,7 @@ def is_like(wanted, got):
     """Whether a line is the wanted one."""
     if wanted.startswith("memfold: "):
         # "for which it waited" of one process, "for which processes waited" of several.
-        parts = [re.sub(r"^for which \S+ waited", "waited", part) for part in re.split("[;,] ", wanted)]
+        parts = [re.sub(r"^(for which )?\S+ waited", "waited", part) for part in re.split("[;,] ", wanted)]
         return all(part in got for part in parts)
     pattern = ".*".join(re.escape(part) for part in wanted.split("..."))
     return re.fullmatch(pattern, got) is not None

@@ -13,7 +13,7 @@ use crate::{definition, help};
 /// For each command: its name, and what its page contains after the options.
 const WRITTEN: [(&str, &str, &str); 9] = [
     ("memfold", "memfold COMMAND [OPTIONS]", include_str!("man/memfold.man")),
-    ("memfold-run", "memfold run --limit SIZE [OPTIONS] [--] CMD [ARG]...", include_str!("man/run.man")),
+    ("memfold-run", "memfold run [OPTIONS] [--] CMD [ARG]...", include_str!("man/run.man")),
     (
         "memfold-analyze",
         "memfold analyze [OPTIONS] PID\nmemfold analyze [OPTIONS] CORE\nmemfold analyze [OPTIONS] FILE...",

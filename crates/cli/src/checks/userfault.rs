@@ -89,6 +89,15 @@ fn remedies(by_call: &Verdict, by_device: &Verdict, machine: &Machine) -> Vec<Re
     if too_old(by_call) || too_old(by_device) {
         return vec![remedy("install Linux 5.7 or newer", "this kernel's userfaultfd is too old")];
     }
+    let no_task = |verdict: &Verdict| match verdict {
+        Verdict::Ran(report) => report.step != Step::Done && report.errno == Errno::EAGAIN,
+        Verdict::NotTried(errno) => *errno == Errno::EAGAIN,
+        _ => false,
+    };
+    if no_task(by_call) || no_task(by_device) {
+        let command = "allow some more tasks (pids.max, --pids-limit, ulimit -u)";
+        return vec![remedy(command, "no thread or process can be started for a trial")];
+    }
     let (call, device) = (failed_open(by_call), failed_open(by_device));
     let mut found = remedies::for_device(call, device, machine);
     if is_filtered(by_call, call, machine) || matches!(by_device, Verdict::Killed(_)) {
@@ -185,6 +194,13 @@ pub mod tests {
         let found = commands(failed(Step::Open, Errno::EPERM), failed(Step::Open, Errno::ENOENT), &docker);
         assert!(found[0].contains("--device /dev/userfaultfd"), "{found:?}");
         assert!(found[1].contains("seccomp=PROFILE.json"), "{found:?}");
+    }
+
+    #[test]
+    fn no_task_is_left() {
+        let call = failed(Step::Register, Errno::EAGAIN);
+        let found = commands(call, Verdict::NotTried(Errno::EAGAIN), &machine());
+        assert!(found.len() == 1 && found[0].contains("--pids-limit"), "{found:?}");
     }
 
     #[test]

@@ -108,9 +108,9 @@ fn full(devices: &[Value]) -> impl Iterator<Item = String> {
                 )
             });
         };
-        let writes = if count == 1 { "write was" } else { "writes were" };
+        let (writes, whose) = if count == 1 { ("write was", "its") } else { ("writes were", "their") };
         Some(format!(
-            "{name} is full: {count} {writes} refused, and their data is lost. Trim data that is not needed (fstrim, mount -o \
+            "{name} is full: {count} {writes} refused, and {whose} data is lost. Trim data that is not needed (fstrim, mount -o \
              discard), or use a larger --limit"
         ))
     })

@@ -38,15 +38,23 @@ impl Stats {
         self.limit_bytes + (missing as f64 * (0.5 + 0.4 * waited)) as u64
     }
 
-    /// What to do if a program waited most of the time because its working set does not fit.
-    pub fn too_little(&self) -> Option<String> {
+    /// What to do if a program waited most of the time because its working set does not fit. `most` is the cgroup's
+    /// limit.
+    pub fn too_little(&self, most: Option<u64>) -> Option<String> {
         let came_back = self.pages_faulted + self.pages_prefetched;
         let is_long = self.stalled_seconds > 0.5 * self.wall_seconds && self.wall_seconds > 3.0;
         let is_it = self.stall_target.is_none() && is_long && came_back > self.pages_compressed / 2;
         is_it.then(|| {
+            let larger = self.larger_limit().next_multiple_of(1 << 20);
+            let remedy = match most {
+                // memfold's limit is to be below the cgroup's.
+                Some(most) if larger > most / 16 * 15 => {
+                    format!("give the cgroup (the container) more, at best {}M", (larger / 15 * 16) >> 20)
+                }
+                _ => format!("try --limit {}M", larger >> 20),
+            };
             format!(
-                "most of the time was spent waiting, because what is in use all the time does not fit into the limit: try --limit {}M, or --report FILE.html to see more",
-                self.larger_limit().next_multiple_of(1 << 20) >> 20
+                "most of the time was spent waiting, because what is in use all the time does not fit into the limit: {remedy}; --report FILE.html shows more"
             )
         })
     }
@@ -74,6 +82,9 @@ impl Stats {
             };
         }
         let mut line = match self.stall_target {
+            None if self.is_limit_changed => {
+                format!("{} were kept in {peak} (last limit {limit})", Human(self.peak_logical_bytes))
+            }
             None => format!("{} were kept in {peak} (limit {limit})", Human(self.peak_logical_bytes)),
             Some(_) => format!(
                 "{} were kept in {} on average ({peak} at most)",
@@ -82,7 +93,10 @@ impl Stats {
             ),
         };
         let who = if self.processes > 1 { "processes" } else { "it" };
-        line += &format!(", for which {who} waited {:.1} s", self.stalled_seconds);
+        let waited = format!("{who} waited {:.1} s", self.stalled_seconds);
+        if self.stall_target.is_some() {
+            line += &format!(", for which {waited}");
+        }
         if self.passed_limit() {
             line += &match (self.held(), self.is_full, self.is_partly_managed) {
                 (Some(Held { bytes, what }), _, false) => format!(
@@ -103,6 +117,9 @@ impl Stats {
                     ", which exceeded the limit for a moment: memory grew faster than it could be compressed",
                 ),
             };
+        }
+        if self.stall_target.is_none() {
+            line += &format!("; {waited}");
         }
         line += &format!("; {} pages compressed", grouped(self.pages_compressed));
         if let Some(ratio) = self.compression_ratio {
@@ -154,11 +171,14 @@ mod tests {
         let mut slow = stats(page, &Seen { peak_resident: 99 << 20, ..Seen::default() });
         (slow.wall_seconds, slow.stalled_seconds, slow.pages_faulted) = (10.0, 9.0, 200_000);
         (slow.peak_logical_bytes, slow.limit_bytes) = (400 << 20, 100 << 20);
-        assert!(slow.closing_line().contains("for which it waited 9.0 s"), "{}", slow.closing_line());
+        assert!(slow.closing_line().contains("; it waited 9.0 s;"), "{}", slow.closing_line());
         // 12.5 MiB more than 400, and 0.86 of the way there.
-        assert!(slow.too_little().unwrap().contains("--limit 369M"), "{:?}", slow.too_little());
+        let said = slow.too_little(None).unwrap();
+        assert!(said.contains("try --limit 369M;"), "{said}");
+        let said = slow.too_little(Some(240 << 20)).unwrap();
+        assert!(said.contains("give the cgroup (the container) more, at best 393M;"), "{said}");
         slow.stalled_seconds = 1.0;
-        assert_eq!(slow.too_little(), None);
+        assert_eq!(slow.too_little(None), None);
         let stopped = Seen { peak_resident: 200 << 20, stopped: true, ..Seen::default() };
         let line = stats(page, &stopped).closing_line();
         assert!(line.contains("not every process was managed") && !line.contains("for a moment"), "{line}");

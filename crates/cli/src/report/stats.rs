@@ -111,6 +111,9 @@ pub struct Stats {
     /// A part of the tree was not managed, or not until its end.
     #[serde(skip)]
     pub is_partly_managed: bool,
+    /// The limit was changed during the run.
+    #[serde(skip)]
+    pub is_limit_changed: bool,
     /// A process could not map the memory that its compressed pages need.
     #[serde(skip)]
     pub lacks_store: bool,
@@ -193,6 +196,7 @@ impl Stats {
             spill: seen.spill.clone(),
             is_full: count("full_looks") > 0,
             is_partly_managed: seen.stopped || seen.unmanaged > 0,
+            is_limit_changed: seen.over_changed_limit.is_some(),
             lacks_store: shared.flags.load(Relaxed) & flags::NO_STORE != 0,
             held: seen.held,
         }

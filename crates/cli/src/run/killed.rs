@@ -4,43 +4,123 @@
 //! The kernel counts kills but does not tell which process, nor whether a cgroup's limit or the whole machine
 //! was the reason. The message claims no more than the counts show.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use memfold::size::Human;
 use memfold_proc::kills::Kills;
 use memfold_proc::process::Ending;
+use memfold_proc::{cgroup, field};
+use memfold_shared::page::{SMALLEST_LIMIT, Shared, flags};
 
 use crate::report::stats::Stats;
+use crate::trees;
 
 const SIGKILL: i32 = 9;
 
-/// The message, if there is anything to tell: `kills` were added during the run, in a cgroup with this limit.
-pub fn message(kills: Kills, ending: Ending, cgroup_limit: Option<u64>, stats: &Stats) -> Option<String> {
+/// What else takes memory where the program ran.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Surroundings {
+    /// The cgroup's limit.
+    pub limit: Option<u64>,
+    /// The cgroup's files in memory: tmpfs, `/dev/shm`.
+    pub files_in_memory: u64,
+    /// Other runs of memfold in the same cgroup.
+    pub other_runs: u64,
+    /// A process could not start a thread of memfold.
+    pub lacks_tasks: bool,
+}
+
+impl Surroundings {
+    /// Looks around at the end of a run.
+    pub fn look(page: &Shared) -> Self {
+        let group = cgroup::own();
+        let stat = |group: &cgroup::Cgroup| std::fs::read_to_string(group.directory.join("memory.stat")).ok();
+        let files = group.as_ref().and_then(stat).and_then(|stat| field(&stat, "shmem")?.parse().ok());
+        let group_of = |pid: &str| std::fs::read(format!("/proc/{pid}/cgroup")).ok();
+        let mut known = trees::Known::default();
+        known.look();
+        let supervisors = known.trees.iter().map(|tree| tree.supervisor);
+        let others = supervisors.filter(|pid| *pid as u32 != std::process::id());
+        let others = others.filter(|pid| group_of(&pid.to_string()) == group_of("self")).count();
+        Surroundings {
+            limit: group.and_then(|group| group.limit),
+            files_in_memory: files.unwrap_or(0),
+            other_runs: others as u64,
+            lacks_tasks: page.flags.load(Relaxed) & flags::TOLD_TASKS != 0,
+        }
+    }
+}
+
+/// The message, if there is anything to tell: `kills` were added during the run.
+pub fn message(
+    kills: Kills,
+    ending: Ending,
+    around: impl FnOnce() -> Surroundings,
+    stats: &Stats,
+) -> Option<String> {
     // A shell reports the signal of its child as an exit status.
     let is_killed = ending.status() == 128 + SIGKILL;
-    let (what, total) = match (kills.in_cgroup, kills.on_machine) {
-        (Some(count @ 1..), _) => {
+    let is_in_cgroup = matches!(kills.in_cgroup, Some(1..));
+    if !is_in_cgroup && !(is_killed && matches!(kills.on_machine, Some(1..))) {
+        return None;
+    }
+    let around = around();
+    let total = around.limit.filter(|_| is_in_cgroup);
+    let what = match kills.in_cgroup {
+        Some(count @ 1..) => {
             let processes = if count == 1 { "a process".into() } else { format!("{count} processes") };
-            let limit = cgroup_limit
-                .map_or(String::new(), |bytes| format!(" (the cgroup's limit is {})", Human(bytes)));
-            (format!("{processes} in this cgroup because memory ran out{limit}"), cgroup_limit)
+            let limit =
+                total.map_or(String::new(), |bytes| format!(" (the cgroup's limit is {})", Human(bytes)));
+            format!("{processes} in this cgroup because memory ran out{limit}")
         }
-        (_, Some(1..)) if is_killed => {
-            ("a process on this machine because memory ran out, probably this program".into(), None)
-        }
-        _ => return None,
+        _ => "a process on this machine because memory ran out, probably this program".into(),
     };
     let bound = total.unwrap_or(u64::MAX).min(stats.limit_bytes);
-    let lower = format!("--limit {}M", (bound / 4 * 3) >> 20);
-    let advice = match stats.compression_ratio {
-        Some(ratio) if stats.is_full || ratio < 2.0 => format!(
-            "its data compress to 1/{ratio:.1} only: try {lower} with --spill DIRECTORY, which keeps what does not fit in a file"
-        ),
-        // Data that do not compress stay where they are: they are neither evicted nor part of the ratio.
-        _ if stats.peak_evicted_bytes < stats.peak_resident_bytes / 4 => format!(
-            "little of its memory was compressed: try {lower}, and if that is not enough with --spill DIRECTORY, which keeps what does not compress in a file"
-        ),
-        _ => format!("try {lower}"),
+    Some(format!("the kernel killed {what}; {}", advice(bound, &around, stats)))
+}
+
+/// What helps, if memory within `bound` was too little. The most certain reason comes first.
+fn advice(bound: u64, around: &Surroundings, stats: &Stats) -> String {
+    let lower = |bound: u64| match bound / 4 * 3 {
+        bytes if bytes >= SMALLEST_LIMIT => format!("--limit {}M", bytes >> 20),
+        _ => format!("more memory, and --limit {}M", SMALLEST_LIMIT >> 20),
     };
-    Some(format!("the kernel killed {what}; {advice}"))
+    let files = around.files_in_memory;
+    if around.lacks_tasks {
+        "memfold could not start its threads: allow some more tasks (pids.max, --pids-limit, ulimit -u)"
+            .into()
+    } else if files >= bound / 4 {
+        format!(
+            "{} of that are files in memory (tmpfs, /dev/shm), which cannot be compressed: put them on a disk, or try {}",
+            Human(files),
+            lower(bound.saturating_sub(files))
+        )
+    } else if around.other_runs > 0 {
+        let runs = around.other_runs + 1;
+        format!("{runs} runs of memfold share this memory: try {} for each", lower(bound / runs))
+    } else if stats.processes_unmanaged > 0 {
+        "not every process was managed (a static program, for instance), and the memory of others cannot be compressed: docs/managed.md says which".into()
+    } else if stats.pages_incompressible > stats.pages_compressed {
+        format!(
+            "most of its data do not compress: try {} with --spill DIRECTORY, which keeps them in a file",
+            lower(bound)
+        )
+    } else if let Some(ratio) = stats.compression_ratio.filter(|ratio| *ratio < 2.0) {
+        format!(
+            "its data compress to 1/{ratio:.1} only: try {} with --spill DIRECTORY, which keeps what does not fit in a file",
+            lower(bound)
+        )
+    } else if stats.is_full {
+        format!(
+            "nothing more could be compressed: try {} with --spill DIRECTORY, which keeps what does not fit in a file",
+            lower(bound)
+        )
+    } else {
+        format!(
+            "try {}, and if that is not enough with --spill DIRECTORY, which keeps what does not fit in a file",
+            lower(bound)
+        )
+    }
 }
 
 #[cfg(test)]
@@ -58,27 +138,57 @@ mod tests {
         (stats.peak_resident_bytes, stats.peak_evicted_bytes) = (90 << 20, 60 << 20);
         let kills = |in_cgroup, on_machine| Kills { in_cgroup, on_machine };
         let (killed, ended) = (Ending::Signalled(9), Ending::Exited(0));
-        let limit = Some(80 << 20);
-        let said = message(kills(Some(1), Some(1)), killed, limit, &stats).unwrap();
+        let none = Surroundings::default();
+        let limited = Surroundings { limit: Some(80 << 20), ..none };
+        let said = message(kills(Some(1), Some(1)), killed, || limited, &stats).unwrap();
         assert!(said.contains("a process in this cgroup") && said.contains("limit is 80 MiB"), "{said}");
-        assert!(said.ends_with("try --limit 60M"), "{said}");
+        assert!(said.contains("try --limit 60M, and if"), "{said}");
         // A child may have been killed.
-        let said = message(kills(Some(2), Some(2)), ended, None, &stats).unwrap();
-        assert!(said.contains("2 processes") && said.ends_with("try --limit 75M"), "{said}");
+        let said = message(kills(Some(2), Some(2)), ended, || none, &stats).unwrap();
+        assert!(said.contains("2 processes") && said.contains("try --limit 75M"), "{said}");
         assert!(!said.contains("limit is"), "{said}");
         let of_shell = Ending::Exited(137);
-        assert!(
-            message(kills(Some(0), Some(1)), of_shell, limit, &stats).unwrap().contains("on this machine")
-        );
-        assert!(message(kills(None, Some(1)), killed, None, &stats).is_some());
-        stats.compression_ratio = Some(1.1);
-        assert!(message(kills(Some(1), None), killed, limit, &stats).unwrap().contains("--spill DIRECTORY"));
-        (stats.compression_ratio, stats.peak_evicted_bytes) = (Some(3.4), 5 << 20);
-        let said = message(kills(Some(1), None), killed, limit, &stats).unwrap();
-        assert!(said.contains("little of its memory") && said.contains("--spill DIRECTORY"), "{said}");
+        let said = message(kills(Some(0), Some(1)), of_shell, || limited, &stats).unwrap();
+        assert!(said.contains("on this machine") && !said.contains("limit is"), "{said}");
+        assert!(message(kills(None, Some(1)), killed, || none, &stats).is_some());
         // The killed processes belong to others, or something else sent the signal.
-        assert_eq!(message(kills(Some(0), Some(1)), ended, limit, &stats), None);
-        assert_eq!(message(kills(Some(0), Some(0)), killed, limit, &stats), None);
-        assert_eq!(message(kills(None, None), killed, limit, &stats), None);
+        let quiet = |kills, ending| message(kills, ending, || limited, &stats);
+        assert_eq!(quiet(kills(Some(0), Some(1)), ended), None);
+        assert_eq!(quiet(kills(Some(0), Some(0)), killed), None);
+        assert_eq!(quiet(kills(None, None), killed), None);
+    }
+
+    #[test]
+    fn the_most_certain_reason_comes_first() {
+        let shared = SharedPage::new(&Settings::example()).unwrap();
+        let mut stats = stats(shared.page, &Seen::default());
+        let mut around = Surroundings::default();
+        let bound = 80 << 20;
+        stats.compression_ratio = Some(3.4);
+        assert!(
+            advice(bound, &around, &stats)
+                .starts_with("try --limit 60M, and if that is not enough with --spill")
+        );
+        assert!(advice(9 << 20, &around, &stats).starts_with("try more memory, and --limit 8M"));
+        stats.is_full = true;
+        assert!(advice(bound, &around, &stats).starts_with("nothing more could be compressed"));
+        stats.compression_ratio = Some(1.1);
+        assert!(advice(bound, &around, &stats).starts_with("its data compress to 1/1.1 only"));
+        (stats.pages_compressed, stats.pages_incompressible) = (1_600, 20_000);
+        assert!(
+            advice(bound, &around, &stats)
+                .starts_with("most of its data do not compress: try --limit 60M with")
+        );
+        stats.processes_unmanaged = 1;
+        assert!(advice(bound, &around, &stats).starts_with("not every process was managed"));
+        around.other_runs = 2;
+        assert_eq!(
+            advice(bound, &around, &stats),
+            "3 runs of memfold share this memory: try --limit 19M for each"
+        );
+        around.files_in_memory = 40 << 20;
+        assert!(advice(bound, &around, &stats).starts_with("40 MiB of that are files in memory"));
+        around.lacks_tasks = true;
+        assert!(advice(bound, &around, &stats).contains("--pids-limit"));
     }
 }

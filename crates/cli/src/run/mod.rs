@@ -20,8 +20,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use memfold_args::RunArgs;
-use memfold_proc::cgroup;
 use memfold_proc::kills::Kills;
+use memfold_proc::{cgroup, process};
 use memfold_shared::page;
 use memfold_spill::Tier;
 
@@ -151,8 +151,11 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
         write(report_file, "report", report::page::page(page.page, &stats, &records).as_bytes());
     }
     close(&stats, args.quiet);
-    let cgroup_limit = cgroup::own().and_then(|group| group.limit);
-    if let Some(text) = killed::message(Kills::now().since(kills), ending, cgroup_limit, &stats) {
+    if !args.quiet {
+        tell_of_others(page.page);
+    }
+    let around = || killed::Surroundings::look(page.page);
+    if let Some(text) = killed::message(Kills::now().since(kills), ending, around, &stats) {
         say(&text);
     }
     service.into_iter().for_each(Service::end);
@@ -234,6 +237,18 @@ fn write(file: Option<Output>, what: &str, text: &[u8]) {
     }
 }
 
+/// Daemons go on after the program has ended.
+fn tell_of_others(page: &page::Shared) {
+    let pids = page.live_slots().map(|slot| slot.pid.load(Relaxed) as i32);
+    match pids.filter(|pid| !process::has_ended(*pid)).count() {
+        0 => {}
+        1 => say("1 process goes on in the background, within the limit: 'memfold top' shows it"),
+        count => say(&format!(
+            "{count} processes go on in the background, within the limit: 'memfold top' shows them"
+        )),
+    }
+}
+
 fn close(stats: &Stats, quiet: bool) {
     if stats.processes == 0 && stats.wall_seconds > 0.1 {
         say(
@@ -245,6 +260,6 @@ fn close(stats: &Stats, quiet: bool) {
         say(&stats.closing_line());
     }
     if !quiet {
-        stats.too_little().iter().for_each(|hint| say(hint));
+        stats.too_little(cgroup::own().and_then(|group| group.limit)).iter().for_each(|hint| say(hint));
     }
 }

@@ -147,6 +147,14 @@ fn page_of(pid: i32) -> Result<Option<File>, ()> {
     OpenOptions::new().read(true).write(true).open(path).map(Some).map_err(|_| ())
 }
 
+/// The inode of the page that a process has mapped as a member of a tree.
+fn mapped_page(pid: i32) -> Option<u64> {
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let mut lines = maps.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
+    let line = lines.find(|line| line.contains(NAME))?;
+    line.split_whitespace().nth(4)?.parse().ok()
+}
+
 /// The version of a page's layout, once the supervisor has written it. The first fields are the same in all
 /// versions.
 fn version_of(file: &File) -> Option<u32> {
@@ -185,8 +193,12 @@ pub fn of(pid: i32) -> Result<Tree, Failure> {
     let mut at = pid;
     loop {
         // Ids in a page may be those of another pid namespace, and any process can make a page. So check
-        // both.
+        // both. A daemon descends from nobody that is left, but has the page mapped.
+        let mapped = mapped_page(at);
         let has_slot = |tree: &&Tree| {
+            if mapped == Some(tree.file) {
+                return true;
+            }
             tree.page
                 .live_slots()
                 .any(|slot| namespace::is(at, slot.pid.load(Relaxed) as i32, tree.supervisor))

@@ -95,8 +95,15 @@ fn no_orphan_is_waited_for() {
     let daemon: i32 = line(&mut out).trim().parse().unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(3));
     assert!(begin.elapsed() < Duration::from_secs(20));
-    // The orphan lives on by itself.
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert!(err.contains("1 process goes on in the background"), "{err}");
+    // The orphan lives on by itself, and its limit can be changed.
     std::thread::sleep(Duration::from_millis(100));
+    let mut limit = std::process::Command::new(crate::common::MEMFOLD);
+    limit.args(["limit", &daemon.to_string(), "123M"]);
+    let said = crate::common::finish(limit);
+    assert!(said.status == 0 && said.out.contains("is now 123 MiB"), "{} {}", said.out, said.err);
     kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
 }
 

@@ -86,6 +86,7 @@ impl Disk {
             let gained = self.gain_by_blocks(making, even_hot);
             if gained > 0 {
                 self.compact(MOVES);
+                self.restore_reserve();
                 return true;
             }
         }
@@ -106,6 +107,15 @@ impl Disk {
         moved + kept > 0
     }
 
+    /// Closes holes until the reserve is there again. The new forms of blocks have taken from it, and what they
+    /// replaced are holes, which new pages would fill.
+    fn restore_reserve(&self) {
+        let budget = self.budget();
+        while budget.used() > budget.open()
+            && self.store.store().maintain_to(Goal::FULL, self, MOVES).released_bytes > 0
+        {}
+    }
+
     /// Makes blocks denser, or spills those that cannot be made denser, until enough is gained or all have
     /// had their turn.
     fn gain_by_blocks(&self, making: &mut Making, even_hot: bool) -> usize {
@@ -114,12 +124,20 @@ impl Disk {
         loop {
             match self.stripes.next(number) {
                 Some(leaf) if !around || leaf < begin => {
+                    let mut full = false;
                     for first in (0..PAGES).step_by(self.layout.pages()) {
-                        gained += match self.merge_block(leaf, first, even_hot, &mut making.work) {
+                        let merged = self.merge_block(leaf, first, even_hot, &mut making.work);
+                        full |= merged == Merged::Full;
+                        gained += match merged {
                             Merged::Gained(bytes) => bytes,
                             Merged::Hot => 0,
                             _ => self.spill_block(leaf, first, true, &mut making.work),
                         };
+                    }
+                    // What was gained are holes so far. Once they are closed, it is the leaf's turn again.
+                    if full && gained > 0 {
+                        number = leaf;
+                        break;
                     }
                     number = leaf + 1;
                 }

@@ -74,6 +74,40 @@ fn before_anything_is_refused_all_is_made_denser() {
     assert!(dense > fast * 6 / 5, "{fast} {dense}");
 }
 
+/// Lines of words that shrink little by pages, and more by blocks.
+fn lines(random: &mut Random) -> [u8; PAGE] {
+    let mut text = String::new();
+    while text.len() < PAGE {
+        let word = random.below(3000) * 7919;
+        text += &format!("{:x}{} ", word, ["alpha", "beta", "gamma"][word as usize % 3]);
+        if random.below(9) == 0 {
+            text += &format!("\n2026-11-{:02} INFO worker-{}: ", random.below(30), random.below(64));
+        }
+    }
+    text.as_bytes()[..PAGE].try_into().unwrap()
+}
+
+/// The data that could be made denser are old, and what is written does not compress.
+#[test]
+fn a_write_is_refused_only_when_old_data_are_dense() {
+    let mut options = options(1 << 30);
+    options.limit = 48 << 20;
+    (options.fast, options.dense) =
+        (memfold_codec::codec("auto:fast").unwrap(), memfold_codec::codec("auto:dense").ok());
+    let disk = Disk::new(options).unwrap();
+    let (mut random, mut count) = (Random(5), 0);
+    while disk.stats().memory_bytes < 40 << 20 {
+        disk.write(count * P, &lines(&mut random)).unwrap();
+        count += 1;
+    }
+    let mut next = count;
+    while disk.write(next * P, &noise(&mut random)).is_ok() {
+        next += 1;
+    }
+    let dense = disk.stats().dense_bytes;
+    assert!(dense > count * P / 10 * 9, "{dense} of {}, with {} pages of noise", count * P, next - count);
+}
+
 #[test]
 fn trimmed_memory_is_given_back_within_a_second() {
     let (disk, _keeper) = kept(Disk::new(options(1 << 30)).unwrap());

@@ -44,7 +44,9 @@ pub fn why_unmanaged(error: Errno) -> &'static str {
         Errno::MFILE => {
             "too few files may be open (ulimit -n): this process is not managed; raise that limit by 16"
         }
-        _ => "userfaultfd can't be opened in this process: it is not managed",
+        _ => {
+            "userfaultfd can't be opened in this process: it is not managed; 'memfold doctor' says what helps, if the user that it runs as starts it"
+        }
     }
 }
 

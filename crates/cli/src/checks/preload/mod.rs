@@ -78,7 +78,9 @@ pub fn find() -> Result<Library, Failure> {
             "cannot write memfold's library to a file where programs can load it: {hint}; or install memfold with 'make install'"
         )));
     }
-    let other = if is_root {
+    let other = if crate::checks::machine::Machine::new().container.is_some() {
+        "or give the container a directory where programs may run (--tmpfs /tmp:exec)"
+    } else if is_root {
         "or mount one of these directories without noexec"
     } else {
         "or set XDG_CACHE_HOME to a directory that is not mounted noexec"

@@ -47,7 +47,7 @@ impl Service {
     /// Starts the threads. If this fails, clears the server's id, so that running programs do not wait for
     /// one.
     pub fn start(area: &'static Area, tier: Box<dyn Tier>, spill: &Spill) -> io::Result<Self> {
-        Self::go_on(Arc::new(State::new(area, spill.patience)), tier)
+        Self::go_on(Arc::new(State::new(area, spill.patience, spill.most.is_some())), tier)
             .inspect_err(|_| area.server.store(0, Release))
     }
 

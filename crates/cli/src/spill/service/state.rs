@@ -34,6 +34,8 @@ pub struct State {
     pub getting: AtomicU32,
     /// How long a thread waits for a page, ns.
     pub patience: u64,
+    /// `--spill-limit` was given.
+    pub is_limited: bool,
     /// For each request slot: the time, in ns, at which an unanswered request is tried again.
     pub again: [AtomicU64; POSTS],
 }
@@ -54,9 +56,10 @@ pub fn openness(health: &Health) -> u32 {
 
 impl State {
     /// The state before the first request; `patience` is how long a thread waits for a page.
-    pub fn new(area: &'static Area, patience: Duration) -> Self {
+    pub fn new(area: &'static Area, patience: Duration, is_limited: bool) -> Self {
         State {
             area,
+            is_limited,
             holds: Mutex::default(),
             abandoned: Mutex::default(),
             serves: Mutex::default(),
@@ -97,7 +100,10 @@ impl State {
         }
         locked(&self.words).push(match health {
             Health::Open => format!("{name} takes what is spilled again"),
-            Health::Full => format!("{name} is full: nothing more is spilled until there is room"),
+            Health::Full => {
+                let what = if self.is_limited { "has taken what --spill-limit allows, or is full" } else { "is full" };
+                format!("{name} {what}: nothing more is spilled until there is room")
+            }
             Health::Away(why) => format!(
                 "{name} does not answer ({why}): nothing more is spilled, and threads that touch spilled memory wait"
             ),

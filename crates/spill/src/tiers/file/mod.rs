@@ -66,7 +66,7 @@ impl FileTier {
         };
         if is_in_memory(&file) {
             return Err(bad(
-                &"this file system is itself in memory; name a directory on a disk, for example /var/tmp",
+                &"this file system is itself in memory; name a directory on a disk; in a container, mount one (-v /var/tmp:/spill)",
             ));
         }
         let most = terms.most.unwrap_or(u64::MAX).min(room) / UNIT as u64;
