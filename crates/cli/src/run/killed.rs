@@ -61,7 +61,8 @@ pub fn message(
     // A shell reports the signal of its child as an exit status.
     let is_killed = ending.status() == 128 + SIGKILL;
     let is_in_cgroup = matches!(kills.in_cgroup, Some(1..));
-    if !is_in_cgroup && !(is_killed && matches!(kills.on_machine, Some(1..))) {
+    let is_ours = is_in_cgroup || is_killed && matches!(kills.on_machine, Some(1..));
+    if !is_ours {
         return None;
     }
     let around = around();
