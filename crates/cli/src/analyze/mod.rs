@@ -24,9 +24,10 @@ use memfold_args::AnalyzeArgs;
 use memfold_codec::{Codec, codec};
 use memfold_proc::memory;
 
-use crate::output::failure::Failure;
+use crate::output::failure::{Failure, say};
 use crate::output::file::Output;
 use crate::output::text::{json, print};
+use crate::trees;
 use found::{Analysis, OddsRow, Part, Pattern, Ratio};
 use subject::{Opened, Subject};
 
@@ -65,6 +66,13 @@ pub fn analyze(args: &AnalyzeArgs) -> Result<i32, Failure> {
         if !(0.0..=86_400.0).contains(&value) {
             return Err(Failure::new(format!("{option} {value}: give a number from 0 to 86400")));
         }
+    }
+    if let Subject::Processes(pids) = &subject {
+        pids.iter().filter(|pid| trees::is_member(**pid)).for_each(|pid| {
+            say(&format!(
+                "process {pid} runs under memfold: only what is resident is analysed, memfold's own memory included; for a recommendation, analyse it in a plain run"
+            ));
+        });
     }
     let report = args.report.as_deref().map(|path| Output::prepare(path, "--report")).transpose()?;
     let begin = Instant::now();

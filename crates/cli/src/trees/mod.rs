@@ -155,6 +155,12 @@ fn mapped_page(pid: i32) -> Option<u64> {
     line.split_whitespace().nth(4)?.parse().ok()
 }
 
+/// Whether a process has the page of a tree mapped, as far as this user may know.
+#[cfg(feature = "analyze")]
+pub fn is_member(pid: i32) -> bool {
+    mapped_page(pid).is_some()
+}
+
 /// The version of a page's layout, once the supervisor has written it. The first fields are the same in all
 /// versions.
 fn version_of(file: &File) -> Option<u32> {

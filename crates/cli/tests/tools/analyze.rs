@@ -319,6 +319,23 @@ fn impossible_arguments_are_refused() {
 }
 
 #[test]
+fn a_process_under_memfold_is_noted() {
+    let mut child = Command::new(MEMFOLD)
+        .args(["run", "-q", "--limit=1G", "--", "sh", "-c", "echo $$; read line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pid = String::new();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    std::io::BufRead::read_line(&mut out, &mut pid).unwrap();
+    let said = finish(analyze(&["--idle", "0", pid.trim()]));
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    assert!(said.err.contains("runs under memfold: only what is resident is analysed"), "{}", said.err);
+}
+
+#[test]
 fn a_process_that_ends_meanwhile_is_reported() {
     let program = Program::start();
     let child = analyze(&["--idle", "30", &program.pid()])
