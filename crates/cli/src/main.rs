@@ -124,27 +124,29 @@ fn usage(error: &clap::Error) -> i32 {
     FAILED
 }
 
-/// What the user may have meant, where clap has no idea.
+/// A hint for slips that clap does not recognize.
 fn tip(error: &clap::Error) -> Option<String> {
     use clap::error::{ContextKind, ContextValue, ErrorKind};
-    match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _)
-            if error.get(ContextKind::SuggestedSubcommand).is_none() =>
-        {
-            let all = <Cli as clap::CommandFactory>::command();
+    let all = <Cli as clap::CommandFactory>::command();
+    let word = |kind| match error.get(kind) {
+        Some(ContextValue::String(word)) => Some(word),
+        _ => None,
+    };
+    let has_tip = |kind| error.get(kind).is_some();
+    match error.kind() {
+        ErrorKind::InvalidSubcommand if !has_tip(ContextKind::SuggestedSubcommand) => {
+            let word = word(ContextKind::InvalidSubcommand)?;
             let names = all.get_subcommands().map(clap::Command::get_name);
-            let near = names.map(|name| (strsim::osa_distance(name, word), name)).min()?;
-            (near.0 <= 1).then(|| format!("a similar subcommand exists: '{}'", near.1))
+            let (distance, name) = names.map(|name| (strsim::osa_distance(name, word), name)).min()?;
+            (distance <= 1).then(|| format!("a similar subcommand exists: '{name}'"))
         }
-        (ErrorKind::UnknownArgument, _, Some(ContextValue::String(option))) => {
-            // `memfold --limit 512M -- PROGRAM`.
-            let name = option.split('=').next()?.trim_start_matches('-');
-            let all = <Cli as clap::CommandFactory>::command();
-            let run = all.find_subcommand("run")?;
-            let is_of_run = run.get_arguments().any(|one| one.get_long() == Some(name));
-            let at_top =
-                error.get(ContextKind::Usage).is_some_and(|usage| !usage.to_string().contains("memfold run"));
-            (is_of_run && at_top).then(|| format!("it is an option of 'run': memfold run {option} ..."))
+        // `memfold --limit 512M -- PROGRAM`.
+        ErrorKind::UnknownArgument if !has_tip(ContextKind::SuggestedArg) => {
+            let option = word(ContextKind::InvalidArg)?;
+            let name = option.split('=').next()?.strip_prefix("--")?;
+            let is_of_run =
+                all.find_subcommand("run")?.get_arguments().any(|one| one.get_long() == Some(name));
+            is_of_run.then(|| format!("it is an option of 'run': memfold run {option} ..."))
         }
         _ => None,
     }

@@ -1,4 +1,4 @@
-//! The closing line: the result of a run in one sentence.
+//! The closing line: the result of a run in one sentence. And which limit to try if programs waited too long.
 
 use memfold::size::Human;
 
@@ -38,8 +38,8 @@ impl Stats {
         self.limit_bytes + (missing as f64 * (0.5 + 0.4 * waited)) as u64
     }
 
-    /// What to do if a program waited most of the time because its working set does not fit. `most` is the cgroup's
-    /// limit.
+    /// Advice for a program that spent most of its time waiting, because its working set does not fit. `most` is the
+    /// limit of the cgroup that it runs in.
     pub fn too_little(&self, most: Option<u64>) -> Option<String> {
         let came_back = self.pages_faulted + self.pages_prefetched;
         let is_long = self.stalled_seconds > 0.5 * self.wall_seconds && self.wall_seconds > 3.0;
@@ -47,9 +47,9 @@ impl Stats {
         is_it.then(|| {
             let larger = self.larger_limit().next_multiple_of(1 << 20);
             let remedy = match most {
-                // memfold's limit is to be below the cgroup's.
+                // memfold's limit should be below the cgroup's.
                 Some(most) if larger > most / 16 * 15 => {
-                    format!("give the cgroup (the container) more, at best {}M", (larger / 15 * 16) >> 20)
+                    format!("give the cgroup (the container) more, for example {}M", (larger / 15 * 16) >> 20)
                 }
                 _ => format!("try --limit {}M", larger >> 20),
             };
@@ -176,7 +176,7 @@ mod tests {
         let said = slow.too_little(None).unwrap();
         assert!(said.contains("try --limit 369M;"), "{said}");
         let said = slow.too_little(Some(240 << 20)).unwrap();
-        assert!(said.contains("give the cgroup (the container) more, at best 393M;"), "{said}");
+        assert!(said.contains("give the cgroup (the container) more, for example 393M;"), "{said}");
         slow.stalled_seconds = 1.0;
         assert_eq!(slow.too_little(None), None);
         let stopped = Seen { peak_resident: 200 << 20, stopped: true, ..Seen::default() };

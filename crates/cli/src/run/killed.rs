@@ -99,11 +99,14 @@ fn advice(bound: u64, around: &Surroundings, stats: &Stats) -> String {
     } else if around.other_runs > 0 {
         let runs = around.other_runs + 1;
         format!("{runs} runs of memfold share this memory: try {} for each", lower(bound / runs))
-    } else if stats.processes_unmanaged > 0 {
-        "not every process was managed (a static program, for instance), and the memory of others cannot be compressed: docs/managed.md says which".into()
     } else if stats.pages_incompressible > stats.pages_compressed {
         format!(
             "most of its data do not compress: try {} with --spill DIRECTORY, which keeps them in a file",
+            lower(bound)
+        )
+    } else if stats.processes_unmanaged > 0 {
+        format!(
+            "not every process was managed (docs/managed.md says which are), and the memory of the others cannot be compressed: try {} for those that are",
             lower(bound)
         )
     } else if let Some(ratio) = stats.compression_ratio.filter(|ratio| *ratio < 2.0) {
@@ -175,13 +178,13 @@ mod tests {
         assert!(advice(bound, &around, &stats).starts_with("nothing more could be compressed"));
         stats.compression_ratio = Some(1.1);
         assert!(advice(bound, &around, &stats).starts_with("its data compress to 1/1.1 only"));
+        stats.processes_unmanaged = 1;
+        assert!(advice(bound, &around, &stats).starts_with("not every process was managed"));
         (stats.pages_compressed, stats.pages_incompressible) = (1_600, 20_000);
         assert!(
             advice(bound, &around, &stats)
                 .starts_with("most of its data do not compress: try --limit 60M with")
         );
-        stats.processes_unmanaged = 1;
-        assert!(advice(bound, &around, &stats).starts_with("not every process was managed"));
         around.other_runs = 2;
         assert_eq!(
             advice(bound, &around, &stats),

@@ -151,8 +151,11 @@ fn page_of(pid: i32) -> Result<Option<File>, ()> {
 fn mapped_page(pid: i32) -> Option<u64> {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
     let mut lines = maps.split(|byte| *byte == b'\n').filter_map(|line| std::str::from_utf8(line).ok());
-    let line = lines.find(|line| line.contains(NAME))?;
-    line.split_whitespace().nth(4)?.parse().ok()
+    lines.find_map(|line| {
+        let mut words = line.split_whitespace().skip(4);
+        let (inode, path) = (words.next()?, words.next()?);
+        inode.parse().ok().filter(|_| path.starts_with(NAME))
+    })
 }
 
 /// Whether a process has the page of a tree mapped, as far as this user may know.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
 
-use crate::common::{shell, until};
+use crate::common::{MEMFOLD, finish, shell, until};
 
 /// Resets signals to their defaults. A shell cannot trap a signal that was ignored at its start, as under
 /// `nohup make test` and `make test &`.
@@ -100,9 +100,9 @@ fn no_orphan_is_waited_for() {
     assert!(err.contains("1 process goes on in the background"), "{err}");
     // The orphan lives on by itself, and its limit can be changed.
     std::thread::sleep(Duration::from_millis(100));
-    let mut limit = std::process::Command::new(crate::common::MEMFOLD);
+    let mut limit = Command::new(MEMFOLD);
     limit.args(["limit", &daemon.to_string(), "123M"]);
-    let said = crate::common::finish(limit);
+    let said = finish(limit);
     assert!(said.status == 0 && said.out.contains("is now 123 MiB"), "{} {}", said.out, said.err);
     kill(Pid::from_raw(daemon), Signal::SIGKILL).unwrap();
 }

@@ -3,7 +3,7 @@
 //! First, uncompressed copies are dropped. Then holes of the store are closed. Then blocks are made denser
 //! or, if that is not possible and there is a backing device, spilled: first those that were not used
 //! recently, finally all. The device is full only when nothing can be made smaller any more. Making room may
-//! use the budget's reserve.
+//! use the budget's reserve, and closes holes afterwards until the reserve is there again.
 
 use std::sync::atomic::Ordering::*;
 
@@ -93,8 +93,8 @@ impl Disk {
         false
     }
 
-    /// Closes all holes in the store and releases what it keeps for its next blobs. Only changes of existing
-    /// data do this, so that they find more room than new pages do. Returns whether anything was released.
+    /// Closes all holes in the store and releases what it keeps for its next blobs. For new pages, no more holes are
+    /// closed than the reserve needs, so changes of existing data find more room. Returns whether anything was released.
     fn tighten(&self, making: &mut Making) -> bool {
         let changes = self.counts.changes.load(Relaxed);
         if making.tight == Some(changes) {
@@ -134,7 +134,8 @@ impl Disk {
                             _ => self.spill_block(leaf, first, true, &mut making.work),
                         };
                     }
-                    // What was gained are holes so far. Once they are closed, it is the leaf's turn again.
+                    // The blocks that shrank have left holes, and closing them makes room for the others: the
+                    // next call begins with this leaf again.
                     if full && gained > 0 {
                         number = leaf;
                         break;

@@ -24,7 +24,7 @@ use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
-use crate::kernel::sys;
+use crate::kernel::{sched, sys};
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -75,7 +75,7 @@ impl<T> Lock<T> {
             if round < 200 {
                 core::hint::spin_loop();
             } else {
-                crate::kernel::sched::sleep(20_000);
+                sched::sleep(20_000);
             }
         }
     }

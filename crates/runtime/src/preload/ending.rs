@@ -35,8 +35,13 @@ const LOCK_AT: isize = -32;
 /// How long to wait for an eviction that is under way, in ns.
 const WAITS: u64 = 100_000_000;
 
-/// The number of our key, plus 1.
-static KEY: AtomicUsize = AtomicUsize::new(0);
+/// No key was made so far.
+const UNKNOWN: usize = usize::MAX;
+/// There is no key that can be used.
+const NONE: usize = usize::MAX - 1;
+
+/// The number of our key.
+static KEY: AtomicUsize = AtomicUsize::new(UNKNOWN);
 /// The C library's `pthread_setspecific`.
 static SET: AtomicUsize = AtomicUsize::new(0);
 /// The head of a thread's list, relative to its thread pointer; 0: not known.
@@ -44,39 +49,40 @@ static HEAD: AtomicUsize = AtomicUsize::new(0);
 
 /// Asks the C library to call [`ending`] when the calling thread ends.
 pub fn arm() {
-    if KEY.load(Acquire) == 0 && !prepare() {
-        return;
+    if KEY.load(Acquire) == UNKNOWN {
+        prepare();
     }
-    set(1);
+    if KEY.load(Acquire) < KEYS {
+        set(1);
+    }
 }
 
-/// Makes the key; false if it could not be made.
-fn prepare() -> bool {
-    let Some(head) = find_head() else { return false };
+/// Makes the key, if the C library is one that is known here.
+fn prepare() {
+    let Some(head) = find_head() else { return };
     // SAFETY: looks names up.
     let [make, set] = [c"pthread_key_create", c"pthread_setspecific"]
         .map(|name| unsafe { dlsym(core::ptr::null_mut(), name.as_ptr()) } as usize);
     if make == 0 || set == 0 {
-        return false;
+        return;
     }
     // SAFETY: the C library's function of this type.
     let make: extern "C" fn(*mut u32, extern "C" fn(*mut c_void)) -> c_int =
         unsafe { core::mem::transmute(make) };
-    let mut key = 0;
-    if make(&mut key, ending) != 0 || key as usize >= KEYS {
-        return false;
-    }
     HEAD.store(head, Relaxed);
     SET.store(set, Relaxed);
-    // If two threads come here at once, one key remains unused.
-    let _ = KEY.compare_exchange(0, key as usize + 1, AcqRel, Acquire);
-    true
+    let mut number = 0;
+    let made = make(&mut number, ending) == 0 && (number as usize) < KEYS;
+    // Whatever the result, no second key is made, since a process has only 1024. If two threads come here at once,
+    // one of theirs remains unused.
+    let key = if made { number as usize } else { NONE };
+    let _ = KEY.compare_exchange(UNKNOWN, key, AcqRel, Acquire);
 }
 
 fn set(round: usize) {
     // SAFETY: the C library's function of this type.
     let set: extern "C" fn(u32, usize) -> c_int = unsafe { core::mem::transmute(SET.load(Relaxed)) };
-    set((KEY.load(Acquire) - 1) as u32, round);
+    set(KEY.load(Acquire) as u32, round);
 }
 
 /// Looks for the head of the calling thread's list. The thread must hold no robust mutex: it has just begun.

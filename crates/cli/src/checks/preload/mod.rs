@@ -29,6 +29,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use super::machine::Machine;
 use crate::output::failure::Failure;
 use crate::sys::{self, rlimits};
 
@@ -78,7 +79,7 @@ pub fn find() -> Result<Library, Failure> {
             "cannot write memfold's library to a file where programs can load it: {hint}; or install memfold with 'make install'"
         )));
     }
-    let other = if crate::checks::machine::Machine::new().container.is_some() {
+    let other = if Machine::new().container.is_some() {
         "or give the container a directory where programs may run (--tmpfs /tmp:exec)"
     } else if is_root {
         "or mount one of these directories without noexec"
