@@ -24,7 +24,7 @@ memfold run --limit 512M --spill /var/tmp -- ./job";
 #[derive(Debug, Args)]
 pub struct RunArgs {
     /// The most memory that the program, its children and memfold may use together; auto, the default: less than
-    /// is free, and as little as possible without waiting longer than --stall allows
+    /// is free at any time, and as little as possible without waiting longer than --stall allows
     #[arg(long, short, value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub limit: Option<String>,
     /// Compress memory that has not been touched for this long, even if there is room (30 seconds if not given)

@@ -26,6 +26,8 @@ pub struct Surroundings {
     pub files_in_memory: u64,
     /// Other runs of memfold in the same cgroup.
     pub other_runs: u64,
+    /// The limit of this run follows what is free: at the end it says nothing about the room that there was.
+    pub follows: bool,
     /// A process could not start a thread of memfold.
     pub lacks_tasks: bool,
 }
@@ -46,6 +48,7 @@ impl Surroundings {
             limit: group.and_then(|group| group.limit),
             files_in_memory: files.unwrap_or(0),
             other_runs: others as u64,
+            follows: page.flags.load(Relaxed) & flags::FOLLOWS != 0,
             lacks_tasks: page.flags.load(Relaxed) & flags::TOLD_TASKS != 0,
         }
     }
@@ -76,7 +79,10 @@ pub fn message(
         }
         _ => "a process on this machine because memory ran out, probably this program".into(),
     };
-    let bound = total.unwrap_or(u64::MAX).min(stats.limit_bytes);
+    let bound = match total {
+        Some(total) if around.follows => total,
+        total => total.unwrap_or(u64::MAX).min(stats.limit_bytes),
+    };
     Some(format!("the kernel killed {what}; {}", advice(bound, &around, stats)))
 }
 
@@ -95,6 +101,11 @@ fn advice(bound: u64, around: &Surroundings, stats: &Stats) -> String {
             "{} of that are files in memory (tmpfs, /dev/shm), which cannot be compressed: put them on a disk, or try {}",
             Human(files),
             lower(bound.saturating_sub(files))
+        )
+    } else if around.other_runs > 0 && around.follows {
+        let runs = around.other_runs + 1;
+        format!(
+            "{runs} runs of memfold share this memory, which is too little for all at once: run fewer at a time, or give the cgroup (the container) more"
         )
     } else if around.other_runs > 0 {
         let runs = around.other_runs + 1;
@@ -144,6 +155,9 @@ mod tests {
         let (killed, ended) = (Ending::Signalled(9), Ending::Exited(0));
         let none = Surroundings::default();
         let limited = Surroundings { limit: Some(80 << 20), ..none };
+        let followed = Surroundings { follows: true, limit: Some(200 << 20), ..none };
+        let said = message(kills(Some(1), Some(1)), killed, || followed, &stats).unwrap();
+        assert!(said.contains("try --limit 150M, and if"), "{said}");
         let said = message(kills(Some(1), Some(1)), killed, || limited, &stats).unwrap();
         assert!(said.contains("a process in this cgroup") && said.contains("limit is 80 MiB"), "{said}");
         assert!(said.contains("try --limit 60M, and if"), "{said}");
@@ -189,6 +203,11 @@ mod tests {
         assert_eq!(
             advice(bound, &around, &stats),
             "3 runs of memfold share this memory: try --limit 19M for each"
+        );
+        around.follows = true;
+        assert!(
+            advice(bound, &around, &stats)
+                .contains("3 runs of memfold share this memory, which is too little")
         );
         around.files_in_memory = 40 << 20;
         assert!(advice(bound, &around, &stats).starts_with("40 MiB of that are files in memory"));

@@ -11,6 +11,11 @@ pub const AUTO: &str = "auto";
 /// If the user gave no limit, 1/SPARE of the machine's or the cgroup's memory is left to others.
 const SPARE: u64 = 16;
 
+/// The memory that is left to others, of this total.
+pub fn reserve(total: u64) -> u64 {
+    total / SPARE
+}
+
 /// The limit for compressing only idle memory.
 pub(super) fn most(whose: Option<i32>) -> Result<u64, Failure> {
     let memory = memory::usable_by(whose).ok_or_else(|| {
@@ -18,14 +23,14 @@ pub(super) fn most(whose: Option<i32>) -> Result<u64, Failure> {
             "/proc/meminfo does not say how much memory there is; give a size, for example --limit 512M",
         )
     })?;
-    Ok((memory - memory / SPARE).max(page::SMALLEST_LIMIT))
+    Ok((memory - reserve(memory)).max(page::SMALLEST_LIMIT))
 }
 
 /// The limit of `memfold run` with `auto`, or without a limit: a part of what is free now on the machine, and in
 /// each limited cgroup of this process.
 fn free() -> Result<u64, Failure> {
     let Some(rooms) = memory::rooms() else { return most(None) };
-    let part = |room: memory::Room| room.available.saturating_sub(room.total / SPARE);
+    let part = |room: memory::Room| room.available.saturating_sub(reserve(room.total));
     Ok(rooms.into_iter().map(part).min().unwrap_or(0).max(page::SMALLEST_LIMIT))
 }
 

@@ -63,6 +63,8 @@ impl Settings {
             (args.paranoid, page::flags::PARANOID),
             (args.no_reserve, page::flags::NO_RESERVE),
             (args.report.is_some(), page::flags::REPORT),
+            // Others that take memory are no reason to end a program.
+            (has_no_size(args) && args.on_full == OnFull::Grow, page::flags::FOLLOWS),
         ] {
             flags |= if wanted { bit } else { 0 };
         }
@@ -86,6 +88,11 @@ impl Settings {
 /// Whether the limit is `auto`, also by default.
 fn is_auto(args: &RunArgs) -> bool {
     args.limit.as_deref().map_or(args.proactive.is_none(), |limit| limit.trim() == AUTO)
+}
+
+/// Whether the user gave no size for the limit.
+fn has_no_size(args: &RunArgs) -> bool {
+    args.limit.as_deref().is_none_or(|limit| limit.trim() == AUTO)
 }
 
 fn proactive(args: &RunArgs) -> Result<Proactive, Failure> {

@@ -10,6 +10,7 @@
 
 mod calls;
 mod dying;
+mod follow;
 pub mod group;
 pub mod held;
 pub mod lookout;
@@ -26,6 +27,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use memfold_proc::process::{self, Ending};
+use memfold_shared::near;
 use memfold_shared::page::Shared;
 use memfold_shared::spill::Area;
 use nix::poll::{PollFd, PollFlags, PollTimeout};
@@ -40,6 +42,7 @@ use crate::sys;
 use crate::sys::signals::{Event, Signals};
 use calls::CALLED;
 use dying::Dying;
+use follow::Follow;
 use group::Group;
 use lookout::Known;
 use messages::Messages;
@@ -53,6 +56,9 @@ const NEAR: Duration = Duration::from_millis(10);
 /// The interval near the limit while pages are shared by fork: every first write to such a page makes a copy,
 /// and only the supervisor sees this growth.
 const NEAR_SHARED: Duration = Duration::from_millis(3);
+/// The interval near the limit while nothing changes, and no more than this, in bytes, is in processes that do not call.
+const NEAR_QUIET: Duration = Duration::from_millis(40);
+const UNMANAGED: u64 = 4 << 20;
 /// Assumed maximum growth of memory, in bytes per second.
 const GROWTH: u64 = 4 << 30;
 
@@ -70,6 +76,8 @@ pub struct Supervisor<'a> {
     records: Option<Box<Records>>,
     /// The limit at the last look, and since when resident memory has exceeded it because it was lowered.
     limit: u64,
+    /// Sets the limit if that is `auto`, while the program runs.
+    follow: Option<Follow>,
     lowered: Option<Instant>,
     /// The time of the last look, with the resident and logical memory then.
     last: (Instant, u64, u64),
@@ -77,6 +85,8 @@ pub struct Supervisor<'a> {
     service: Option<&'a Service>,
     swept: Instant,
     dying: Dying,
+    /// The resident memory at the last sample, and how many samples have found the same.
+    quiet: (u64, u32),
     /// When unmanaged memory was last looked for.
     looked: Instant,
     pids: Pids,
@@ -108,11 +118,13 @@ impl<'a> Supervisor<'a> {
             seen: Seen::default(),
             records: wants_report.then(|| Box::new(Records::new(begin))),
             limit: page.page.limit_bytes.load(Relaxed),
+            follow: Some(Follow::new(begin)),
             lowered: None,
             last: (begin, 0, 0),
             service,
             swept: begin,
             dying: Dying::default(),
+            quiet: (0, 0),
             looked: begin,
             pids: Pids::new(begin),
             tracers: Tracers::new(begin),
@@ -131,6 +143,8 @@ impl<'a> Supervisor<'a> {
         self.tree.not_of_it = witness.as_ref().map(Witness::pid);
         let ending = self.wait_for_end(calls.as_ref(), witness.as_ref());
         drop(witness);
+        // The kernel may still count what the program held, so nothing is known about what is free.
+        self.follow = None;
         self.seen.wall = self.begin.elapsed();
         self.seen.spill = self.service.map(Service::figures);
         let now = Instant::now();
@@ -240,9 +254,17 @@ impl<'a> Supervisor<'a> {
 
     /// The time until the next sample. Samples start close together, so that a short program is not missed,
     /// and the interval at most doubles.
-    fn interval(&self, resident: u64, before: Duration) -> Duration {
+    fn interval(&mut self, resident: u64, before: Duration) -> Duration {
         let room = self.shared.limit_bytes.load(Relaxed).saturating_sub(resident);
-        let near = if self.tree.forks.counted_twice() > 0 { NEAR_SHARED } else { NEAR };
+        let is_same = resident.abs_diff(self.quiet.0) < near::QUIET;
+        self.quiet = (resident, if is_same { self.quiet.1.saturating_add(1) } else { 0 });
+        // Managed processes call when they grow.
+        let is_quiet = self.quiet.1 > near::QUIET_LOOKS && self.tree.unmanaged - self.tree.own < UNMANAGED;
+        let near = match () {
+            () if self.tree.forks.counted_twice() > 0 => NEAR_SHARED,
+            () if is_quiet => NEAR_QUIET,
+            () => NEAR,
+        };
         let wanted = Duration::from_millis(room.saturating_mul(1000) / GROWTH).clamp(near, FAR);
         wanted.min(before * 2)
     }

@@ -8,7 +8,7 @@ use memfold_shared::page::{self, Slot};
 
 use super::group::Group;
 use super::tree::NESTED;
-use super::{Supervisor, held};
+use super::{Supervisor, follow, held};
 use crate::output::failure::say;
 use crate::report::record::steps::Gauges;
 use crate::settings::limit::tolerance;
@@ -101,6 +101,9 @@ impl Supervisor<'_> {
             self.seen.stopped |= slot.state.load(Relaxed) == page::state::STOPPED;
         }
         let logical = resident.saturating_sub(payload + overhead) + evicted + spilled;
+        if let Some(follow) = &mut self.follow {
+            follow::follow(self.shared, follow, now, self.limit);
+        }
         self.heed_limit(now, resident);
         self.look_for_held(now, resident);
         let (at, resident_then, logical_then) = std::mem::replace(&mut self.last, (now, resident, logical));
@@ -142,14 +145,17 @@ impl Supervisor<'_> {
         if limit != self.limit {
             let before = self.seen.peak_resident.saturating_sub(self.limit);
             self.seen.over_changed_limit.get_or_insert(before);
-            self.lowered = (limit < self.limit).then_some(now);
+            if limit < self.limit {
+                // A limit that follows what is free may be lowered all the time.
+                self.lowered.get_or_insert(now);
+            }
             self.limit = limit;
         }
         let Some(over) = &mut self.seen.over_changed_limit else { return };
-        if self.lowered.is_some_and(|since| resident <= limit || now.duration_since(since) > SHRINKS) {
+        if resident <= limit {
             self.lowered = None;
         }
-        if self.lowered.is_none() {
+        if self.lowered.is_none_or(|since| now.duration_since(since) > SHRINKS) {
             *over = (*over).max(resident.saturating_sub(limit));
         }
     }

@@ -30,11 +30,14 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
                 );
             }
             let before = tree.set_limit(&new);
+            let now = match tree.follows() {
+                true => "now follows what is free (auto)".to_owned(),
+                false => format!("is now {}", Human(new.bytes)),
+            };
             format!(
-                "the limit of '{}' (supervisor {}) is now {}, previously {}; {} are resident\n",
+                "the limit of '{}' (supervisor {}) {now}, previously {}; {} are resident\n",
                 memfold_escape::shown(&tree.command()),
                 tree.supervisor,
-                Human(new.bytes),
                 Human(before),
                 Human(tree.page.tree_resident())
             )

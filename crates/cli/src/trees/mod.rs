@@ -22,7 +22,7 @@ use clap::Parser;
 use memfold_args::{Cli, Command};
 use memfold_proc::namespace;
 use memfold_proc::process::{self, Image, Stat};
-use memfold_shared::page::{ENV_SHARED, LARGEST_LIMIT, MAGIC, Shared, VERSION};
+use memfold_shared::page::{ENV_SHARED, LARGEST_LIMIT, MAGIC, Shared, VERSION, flags};
 
 use crate::output::failure::Failure;
 use crate::settings::limit::Limit;
@@ -278,6 +278,11 @@ impl Tree {
         self.page.stall_ppm.load(Relaxed) > 0 && self.page.idle_ms.load(Relaxed) == 0
     }
 
+    /// Whether its limit follows what the machine and the cgroup have free.
+    pub fn follows(&self) -> bool {
+        self.page.flags.load(Relaxed) & flags::FOLLOWS != 0
+    }
+
     /// Sets its limit, and whether the limit adapts itself; returns the previous limit.
     pub fn set_limit(&self, limit: &Limit) -> u64 {
         if limit.is_auto {
@@ -288,11 +293,16 @@ impl Tree {
             // Compression by age continues, unlike that by share.
             self.page.stall_ppm.store(0, Relaxed);
         }
-        self.set_bytes(limit.bytes)
+        let before = self.set_bytes(limit.bytes);
+        if limit.is_auto && !self.kills() {
+            self.page.flags.fetch_or(flags::FOLLOWS, Relaxed);
+        }
+        before
     }
 
-    /// Sets its limit in bytes; returns the previous one.
+    /// Sets its limit in bytes, which does not follow what is free any more; returns the previous one.
     pub fn set_bytes(&self, bytes: u64) -> u64 {
+        self.page.flags.fetch_and(!flags::FOLLOWS, Relaxed);
         let before = self.page.limit_bytes.swap(bytes.min(LARGEST_LIMIT), Relaxed);
         // The supervisor sees the limit at once, the processes within a tenth of a second.
         self.page.pressure.fetch_add(1, AcqRel);

@@ -11,6 +11,14 @@ const JOB: &str = "\
 rows=[{'number':i,'name':'customer %07d'%(i*7919%1000003),'city':'city %d'%(i%97)} for i in range(320000)]
 print(sum(row['number'] for row in rows if row['city']=='city 5'),max(row['name'] for row in rows))
 ";
+/// The same, with the answer given twice, and a pause in between.
+const JOB_TWICE: &str = "\
+import time
+rows=[{'number':i,'name':'customer %07d'%(i*7919%1000003),'city':'city %d'%(i%97)} for i in range(320000)]
+for again in range(2):
+    print(sum(row['number'] for row in rows if row['city']=='city 5'),max(row['name'] for row in rows))
+    time.sleep(1)
+";
 /// 100 MiB that do not compress.
 const NOISE: &str = "import os;blocks=[os.urandom(1<<20) for i in range(100)];print('all there')";
 
@@ -52,6 +60,44 @@ fn a_job_that_is_killed_plainly_completes() {
     let said = python(&[MEMFOLD, "run", "--"], JOB, Some(&group));
     assert_eq!((said.status, said.out.as_str()), (0, right.out.as_str()), "{}", said.err);
     assert!(said.err.contains("were kept in") && !said.err.contains("the kernel killed"), "{}", said.err);
+}
+
+/// Several runs, each without an option, divide what the cgroup has, whether they start together or one when the other has
+/// taken everything.
+#[test]
+fn runs_side_by_side_divide_a_cgroup() {
+    let Some(group) = group("side", 240) else { return };
+    let right = python(&[], JOB, None);
+    for pause in [0, 3] {
+        std::thread::scope(|scope| {
+            let run = || python(&[MEMFOLD, "run", "--"], JOB_TWICE, Some(&group));
+            let first = scope.spawn(run);
+            std::thread::sleep(std::time::Duration::from_secs(pause));
+            let others = [scope.spawn(run), scope.spawn(run)];
+            for one in std::iter::once(first).chain(others) {
+                let said = one.join().unwrap();
+                assert_eq!((said.status, said.out), (0, right.out.repeat(2)), "{}", said.err);
+                assert!(!said.err.contains("the kernel killed"), "{}", said.err);
+            }
+        });
+    }
+}
+
+/// What others take beside a run is missing for it, and what they return is there again.
+#[test]
+fn a_run_makes_room_for_others() {
+    const GROWS: &str = "import time;a=[]
+for i in range(60):a.append(bytearray(1<<20));time.sleep(.02)
+time.sleep(1);print('done')";
+    let Some(group) = group("room", 160) else { return };
+    let right = python(&[], JOB, None).out;
+    std::thread::scope(|scope| {
+        let run = scope.spawn(|| python(&[MEMFOLD, "run", "--"], JOB_TWICE, Some(&group)));
+        let other = python(&[], GROWS, Some(&group));
+        assert_eq!((other.status, other.out.as_str()), (0, "done\n"), "{}", other.err);
+        let said = run.join().unwrap();
+        assert_eq!((said.status, said.out), (0, right.repeat(2)), "{}", said.err);
+    });
 }
 
 #[test]

@@ -46,7 +46,7 @@ pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`], of [`crate::spill::Area`] and of [`crate::door::Door`].
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 /// Maximum number of processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Space for the name of a codec, including its terminator.
@@ -79,6 +79,8 @@ pub mod flags {
     pub const TOLD_TASKS: u32 = 16;
     /// A process of the tree may not map the memory that its compressed pages need (`ulimit -v`, `ulimit -d`).
     pub const NO_STORE: u32 = 32;
+    /// The supervisor sets the limit by what the machine and the cgroup have free (`--limit auto`).
+    pub const FOLLOWS: u32 = 64;
 }
 
 /// The whole shared page (several pages of memory).
