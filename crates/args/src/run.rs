@@ -20,6 +20,10 @@ memfold run -- python3 report.py
 memfold run --limit 512M --report run.html -- make -j2
 memfold run --limit 512M --spill /var/tmp -- ./job";
 
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| "not a number of seconds; give one like --proactive=30".to_owned())
+}
+
 /// `memfold run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
@@ -28,7 +32,7 @@ pub struct RunArgs {
     #[arg(long, short, value_name = "SIZE|auto", allow_hyphen_values = true)]
     pub limit: Option<String>,
     /// Compress memory that has not been touched for this long, even if there is room (30 seconds if not given)
-    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "30")]
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "30", value_parser = seconds)]
     pub proactive: Option<f64>,
     /// With --limit auto or --proactive: the share of the time in which a thread may wait for memory
     #[arg(long, value_name = "SHARE", default_value = "1%", allow_hyphen_values = true)]

@@ -212,7 +212,7 @@ fn refusals() {
     refused(&["--limit", "auto", "--proactive"], &["--limit auto", "--proactive", "cannot be combined"]);
     refused(&["--proactive=0"], &["0.1", "--proactive=30"]);
     refused(&["--proactive=-1"], &["0.1", "--proactive=30"]);
-    refused(&["--proactive=soon"], &["soon"]);
+    refused(&["--proactive=soon"], &["soon", "--proactive=30"]);
     refused(&["--limit", "auto", "--stall", "0"], &["0.01%", "--stall 1%"]);
     refused(&["--limit", "automatic"], &["not a size", "--limit auto"]);
     for options in [&["--proactive"][..], &["--limit=auto"], &["--limit=64M", "--proactive=2", "--stall=5%"]]

@@ -15,6 +15,7 @@ use super::uffd::{self, Kind, Verdict, Way};
 use super::{filters, preload, remedies, trials, userfault};
 use crate::output::failure::Failure;
 use crate::output::text::{json, print};
+use crate::supervisor::pids;
 
 /// All findings. The names are a contract: new ones may be added, existing ones never change.
 #[derive(Debug, Serialize)]
@@ -223,6 +224,17 @@ impl Userfaultfd {
 
 fn notes(max_map_count: Option<i64>, machine: &Machine) -> Vec<Finding> {
     let mut notes = Vec::new();
+    if let Some(left) = pids::few_left() {
+        notes.push(Finding {
+            what: format!(
+                "only {left} more tasks (processes and threads) may start in this cgroup: memfold needs 6 and one for each process that it compresses, and ends its own when fewer than 8 are left"
+            ),
+            remedies: vec![RemedyFinding {
+                command: "allow more tasks (pids.max, --pids-limit, systemd: TasksMax=)".into(),
+                effect: "room for memfold's own".into(),
+            }],
+        });
+    }
     if max_map_count.is_some_and(|count| count < 65_530) {
         notes.push(Finding {
             what:

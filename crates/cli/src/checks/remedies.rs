@@ -53,10 +53,15 @@ pub fn as_root(machine: &Machine, command: &str) -> String {
 pub fn for_device(call: Option<Errno>, device: Option<Errno>, machine: &Machine) -> Vec<Remedy> {
     match device {
         Some(Errno::EACCES) if machine.user != 0 => for_user(machine),
-        // No filter refuses it, so this root is an ordinary user outside of its user namespace.
-        Some(Errno::EACCES) if !machine.filtered => {
-            let command = format!("outside of this user namespace: sudo chmod 666 {DEVICE}");
-            vec![remedy(command, "for all users of the machine, until the next reboot")]
+        // This root is an ordinary user outside of its user namespace.
+        Some(Errno::EACCES) => {
+            let place = if machine.container.is_some() { "container" } else { "user namespace" };
+            let one = format!("outside of this {place}: sudo setfacl -m u:USER:rw {DEVICE}");
+            let all = format!("outside of this {place}: sudo chmod 666 {DEVICE}");
+            vec![
+                remedy(one, "for the user who has started it, until the next reboot"),
+                remedy(all, "for all users of the machine, until the next reboot"),
+            ]
         }
         // Missing, or forbidden by the container's list of devices.
         Some(Errno::ENOENT | Errno::EPERM | Errno::ENXIO) if machine.container.is_some() => {
@@ -222,11 +227,13 @@ mod tests {
 
     #[test]
     fn root_of_a_user_namespace() {
-        let root = |filtered| Machine { user: 0, filtered, ..machine(&[], None) };
-        let found = for_device(Some(Errno::EPERM), Some(Errno::EACCES), &root(false));
-        assert_eq!(found[0].command, "outside of this user namespace: sudo chmod 666 /dev/userfaultfd");
-        // A filter has a remedy of its own.
-        assert_eq!(for_device(Some(Errno::EPERM), Some(Errno::EACCES), &root(true)), []);
+        let root = |container| Machine { user: 0, ..machine(&[], container) };
+        let found = |container, call| for_device(Some(call), Some(Errno::EACCES), &root(container));
+        let [one, all] = found(None, Errno::EPERM).try_into().unwrap();
+        assert_eq!(one.command, "outside of this user namespace: sudo setfacl -m u:USER:rw /dev/userfaultfd");
+        assert_eq!(all.command, "outside of this user namespace: sudo chmod 666 /dev/userfaultfd");
+        let [one, _] = found(Some(Container::Podman), Errno::EPERM).try_into().unwrap();
+        assert_eq!(one.command, "outside of this container: sudo setfacl -m u:USER:rw /dev/userfaultfd");
     }
 
     /// The shell must make of it what was meant.

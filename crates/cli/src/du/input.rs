@@ -59,10 +59,7 @@ fn scanned<'s>(
     shown: &mut Shown,
 ) -> Result<Input<'s>, Failure> {
     let given = args.paths.first().map_or(Path::new("."), PathBuf::as_path);
-    let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(format!("cannot read the directory '{}': {error}", memfold_escape::path(given)))
-    };
-    let path = given.canonicalize().map_err(|error| failed(&error))?;
+    let path = given.canonicalize().map_err(|error| cannot_read(given, &error))?;
     is_directory(given)?;
     let options = options(args)?;
     let progress = Progress::default();
@@ -71,21 +68,25 @@ fn scanned<'s>(
         shown.show("Scanning...", progress)
     };
     let tree = scan::scan(&path, &options, heap, session, &progress, tick).map_err(|error| match error {
-        Error::Root(error) => failed(&error),
+        Error::Root(error) => cannot_read(given, &error),
         error => Failure::new(error.to_string()),
     })?;
     Ok(Input::Scanned(Box::new(tree)))
 }
 
-/// Fails if the path is a file instead of a directory; the error says what to do.
+fn cannot_read(given: &Path, error: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!("cannot read the directory '{}': {error}", memfold_escape::path(given)))
+}
+
+/// Fails if the path is no directory; the error says what to do.
 pub fn is_directory(given: &Path) -> Result<(), Failure> {
     match fs::metadata(given) {
         Ok(found) if !found.is_dir() => Err(Failure::new(format!(
             "'{}' is not a directory: give the directory that it is in, or, if -o or --save wrote a tree to it, put -f before it",
             memfold_escape::path(given)
         ))),
-        // Reading the directory reports any other error.
-        _ => Ok(()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(cannot_read(given, &error)),
     }
 }
 

@@ -106,7 +106,9 @@ fn limit(own: u64, room: &Room, others_grow: bool) -> u64 {
         (0.., true) => free / 2,
         (missing, _) => (missing as f64 * (own as f64 / used as f64).min(1.0)) as i64,
     };
-    (own + step).saturating_add_signed(part).clamp(page::SMALLEST_LIMIT, page::LARGEST_LIMIT)
+    // What this run holds may just have been freed, and count twice.
+    let most = (room.total - reserve + step).clamp(page::SMALLEST_LIMIT, page::LARGEST_LIMIT);
+    (own + step).saturating_add_signed(part).clamp(page::SMALLEST_LIMIT, most)
 }
 
 /// Sets the limit anew, if it follows what is free. `before` is the limit that this supervisor knows: nothing is set if a
@@ -146,6 +148,7 @@ mod tests {
         for own in [0, 10 * MIB, 100 * MIB, 239 * MIB] {
             assert_eq!(limit(own, &room(own), false), 241 * MIB);
         }
+        assert_eq!(limit(100 * MIB, &room(10 * MIB), false), 241 * MIB);
     }
 
     /// Runs with these demands, all in one room with `other` bytes of others: the bytes that each of them holds after

@@ -15,7 +15,7 @@ pub mod group;
 pub mod held;
 pub mod lookout;
 mod messages;
-mod pids;
+pub mod pids;
 mod sample;
 mod tracers;
 pub mod tree;

@@ -3,7 +3,7 @@
 //! those of the smallest processes first (`memfold_shared::near`). A process of the tree that cannot start a
 //! thread or a process raises the level, too.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -58,14 +58,24 @@ impl Pids {
     fn are_near(&mut self, now: Instant) -> bool {
         if now >= self.next {
             self.next = now + LOOKS;
-            self.near = self.limited.iter().any(|directory| {
-                let numbers =
-                    number::<u64>(directory.join("pids.max")).zip(number(directory.join("pids.current")));
-                numbers.is_some_and(|(most, now)| is_near(most, now))
-            });
+            let mut limits = self.limited.iter().filter_map(|directory| limit(directory));
+            self.near = limits.any(|(most, now)| is_near(most, now));
         }
         self.near
     }
+}
+
+/// The most tasks of a cgroup, and how many there are.
+fn limit(directory: &Path) -> Option<(u64, u64)> {
+    number(directory.join("pids.max")).zip(number(directory.join("pids.current")))
+}
+
+/// How many more tasks the cgroups allow, if that is so few that memfold's own threads may have to end.
+pub fn few_left() -> Option<u64> {
+    // The supervisor and a process with its threads need some, too.
+    let are_few = |(most, now): &(u64, u64)| is_near(*most, now + FEW);
+    let limits = cgroup::of_pids().into_iter().filter_map(|directory| limit(&directory));
+    limits.filter(are_few).map(|(most, now)| most.saturating_sub(now)).min()
 }
 
 fn is_near(most: u64, now: u64) -> bool {

@@ -31,6 +31,7 @@ fn errors_name_a_remedy() {
         (&["--depth", "-1", path], "'-1' for '--depth <N>': give a whole number from 0 on"),
         (&["--top", "-3", path], "'-3' for '--top <N>': give a whole number from 0 on"),
         // The same if the browser would start.
+        (&["/no/such"], "cannot read the directory '/no/such': No such file"),
         (&[text(&bad)], "is not a directory: give the directory that it is in"),
         (&["--depth", "1", text(&bad)], "is not a directory: give the directory that it is in"),
         (&[path, path], "give the one that contains them"),
