@@ -30,6 +30,7 @@ extern crate std;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod dense;
 mod format;
 mod path;
 pub mod reference;
@@ -50,11 +51,13 @@ pub enum Effort {
     Fast,
     /// Each line takes the best of five distances, and literals are packed where that saves enough.
     Packed,
+    /// As before, but literals are coded by Huffman codes from fixed tables, and repetitions in them are looked for.
+    Dense,
 }
 
 impl Effort {
     /// All efforts, the fastest first.
-    pub const ALL: [Effort; 3] = [Effort::Fastest, Effort::Fast, Effort::Packed];
+    pub const ALL: [Effort; 4] = [Effort::Fastest, Effort::Fast, Effort::Packed, Effort::Dense];
 }
 
 /// The input is not the compressed form of a unit of that size.

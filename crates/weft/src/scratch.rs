@@ -1,5 +1,6 @@
 //! The memory in which encoders and decoders work.
 
+use crate::dense;
 use crate::format::{LINES, MOST_WORDS, PIECE, WORDS};
 
 /// Entries of the table of hashes in the largest units.
@@ -7,7 +8,7 @@ pub(crate) const MOST_HASHES: usize = 1 << 12;
 /// Bytes that vector units may read or write beyond the end of a row.
 pub(crate) const SLACK: usize = 64;
 
-/// Working memory for one unit at a time, of any size; its content does not matter. It is large (60 KiB), so
+/// Working memory for one unit at a time, of any size; its content does not matter. It is large (180 KiB), so
 /// keep one for each thread. Small units touch only the beginning of each row.
 #[derive(Clone)]
 #[repr(C, align(64))]
@@ -17,6 +18,7 @@ pub struct Scratch {
     /// The codes of all words so far, after as many that stand for the words before the unit.
     pub(crate) codes: [u8; 2 * MOST_WORDS],
     pub(crate) piece: Rows,
+    pub(crate) dense: dense::Rows,
 }
 
 /// What belongs to one piece.
@@ -40,6 +42,8 @@ pub(crate) struct Rows {
     pub distances: [u8; 2 * LINES + SLACK],
     /// For each line: how far back its codes are predicted from, or its distance.
     pub back: [u16; LINES],
+    /// For each line: its distance.
+    pub chosen: [u16; LINES],
     /// For each line: distances to try.
     pub tries: [[u16; LINES]; 3],
     /// The hashes of eight lines and where they were seen last.
@@ -78,6 +82,7 @@ impl Scratch {
                 flags: [0; LINES],
                 distances: [0; 2 * LINES + SLACK],
                 back: [0; LINES],
+                chosen: [0; LINES],
                 tries: [[0; LINES]; 3],
                 now: [0; LINES],
                 last: [0; LINES],
@@ -87,6 +92,7 @@ impl Scratch {
                 bits: [0; PIECE / 8 + SLACK],
                 form: [0; MOST_FORM + SLACK],
             },
+            dense: dense::Rows::new(),
         }
     }
 }

@@ -119,7 +119,9 @@ fn damaged_input_is_refused_or_becomes_other_bytes() {
         let len = [PIECE, 4 * PIECE, MOST_BYTES, 1000][random.below(if round % 50 == 0 { 4 } else { 2 })];
         let unit = heap_like(&mut random, len);
         let mut form = vec![0; bound(len)];
-        let size = reference::compress(&unit, &mut form, Effort::ALL[random.below(3)], &mut scratch).unwrap();
+        let size =
+            reference::compress(&unit, &mut form, Effort::ALL[random.below(Effort::ALL.len())], &mut scratch)
+                .unwrap();
         form.truncate(size);
         for _ in 0..1 + random.below(4) {
             let at = random.below(size);

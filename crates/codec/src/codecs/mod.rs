@@ -70,7 +70,7 @@ numbers! {
     /// The version of a dictionary, and a frame as in [`CodecId::ZSTD`] made with it.
     ZSTD_DICT = 20: ;
     /// The words of heaps by their distances; see `docs/formats/weft.md`.
-    WEFT = 21: weft::SETTINGS[0], weft::SETTINGS[1], weft::SETTINGS[2];
+    WEFT = 21: weft::SETTINGS[0], weft::SETTINGS[1], weft::SETTINGS[2], weft::SETTINGS[3];
 }
 
 impl CodecId {

@@ -1,4 +1,4 @@
-//! `weft:1` to `weft:3`: words of heaps, by their distances.
+//! `weft:1` to `weft:4`: words of heaps, by their distances.
 //!
 //! The codec is a crate of its own, [`memfold_weft`], for units of up to 64 KiB. A longer block consists of
 //! several:
@@ -21,10 +21,11 @@ pub(crate) struct Weft {
 }
 
 /// All settings, the fastest first.
-pub(crate) static SETTINGS: [Weft; 3] = [
+pub(crate) static SETTINGS: [Weft; 4] = [
     Weft { name: "weft:1", effort: Effort::Fastest },
     Weft { name: "weft:2", effort: Effort::Fast },
     Weft { name: "weft:3", effort: Effort::Packed },
+    Weft { name: "weft:4", effort: Effort::Dense },
 ];
 
 /// The implementation for this processor.

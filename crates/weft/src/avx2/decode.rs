@@ -14,10 +14,12 @@ use crate::{Malformed, Scratch};
 struct Beginning([u8; 2 * LINE + SLACK]);
 
 /// What goes on from piece to piece.
-struct State {
+pub(super) struct State {
     /// Words of the unit.
-    words: usize,
+    pub(super) words: usize,
     distances: [usize; 2],
+    /// Bytes of part W so far, of dense pieces.
+    pub(super) w: usize,
 }
 
 /// As [`reference::decompress`](crate::reference::decompress), for a unit of whole pieces.
@@ -26,7 +28,7 @@ pub(crate) fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) ->
     debug_assert!(unit.len().is_multiple_of(PIECE));
     let words = unit.len() / WORD;
     scratch.codes[..words].fill(ZERO);
-    let mut state = State { words, distances: FIRST_DISTANCES };
+    let mut state = State { words, distances: FIRST_DISTANCES, w: 0 };
     let mut rest = from;
     for first in (0..words).step_by(WORDS) {
         let (&kind, form) = rest.split_first().ok_or(Malformed)?;
@@ -42,6 +44,10 @@ pub(crate) fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) ->
                 let len = state.piece(kind ^ last, first, form, unit, scratch)?;
                 &form[len..]
             }
+            head::DENSE => {
+                let len = state.dense(first, form, unit, scratch)?;
+                &form[len..]
+            }
             _ => return Err(Malformed),
         };
     }
@@ -49,17 +55,17 @@ pub(crate) fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) ->
 }
 
 /// The parts of a form that are not read yet. What lies behind `size` bytes can be read, and means nothing.
-struct Parts {
-    form: *const u8,
+pub(super) struct Parts {
+    pub(super) form: *const u8,
     /// Bytes that belong to parts so far.
-    used: usize,
-    size: usize,
+    pub(super) used: usize,
+    pub(super) size: usize,
 }
 
 impl Parts {
     /// The next part.
     #[inline(always)]
-    fn take(&mut self, len: usize) -> Result<*const u8, Malformed> {
+    pub(super) fn take(&mut self, len: usize) -> Result<*const u8, Malformed> {
         let at = self.used;
         self.used += len;
         if self.used > self.size {
@@ -110,14 +116,8 @@ impl State {
         rows: &mut Rows,
         codes: &mut [u8],
     ) -> Result<(), Malformed> {
-        let is_single = self.words == WORDS;
-        let most = most_distance(self.words);
-        let bits = parts.take(2 * (LINES / 8))?;
-        // SAFETY: sixteen bytes.
-        let bits = unsafe { [word(bits), word(bits.add(8))] };
-        let far = (bits[1] & !bits[0]).count_ones() as usize;
-        let new = (bits[0] ^ bits[1]).count_ones() as usize;
-        let mut next = parts.take(if is_single { new } else { new + far })?;
+        let bits = self.bits(parts)?;
+        let next = parts.take(self.distances_len(bits))?;
         let flags = parts.take(LINES)?;
         // SAFETY: one flag for each line.
         let count = (0..LINES)
@@ -129,6 +129,44 @@ impl State {
             // SAFETY: within the slack of both.
             unsafe { store(rows.codes.as_mut_ptr().add(at), unpack_halves(halves.add(at / 2))) };
         }
+        // SAFETY: what was counted, and a flag for each line.
+        unsafe { self.lines(bits, next, flags, first, rows, codes) }
+    }
+
+    /// The bits that say how distances are written.
+    #[inline(always)]
+    pub(super) fn bits(&self, parts: &mut Parts) -> Result<[u64; 2], Malformed> {
+        let bits = parts.take(2 * (LINES / 8))?;
+        // SAFETY: sixteen bytes.
+        Ok(unsafe { [word(bits), word(bits.add(8))] })
+    }
+
+    /// How many bytes the distances take.
+    #[inline(always)]
+    pub(super) fn distances_len(&self, bits: [u64; 2]) -> usize {
+        let far = (bits[1] & !bits[0]).count_ones() as usize;
+        let new = (bits[0] ^ bits[1]).count_ones() as usize;
+        if self.words == WORDS { new } else { new + far }
+    }
+
+    /// The distance and the codes of each line.
+    ///
+    /// # Safety
+    /// The distances that the bits announce are at `next` and two bytes behind them, a flag for each line at `flags`,
+    /// and the codes that these announce in `rows.codes`.
+    #[inline]
+    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    pub(super) unsafe fn lines(
+        &mut self,
+        bits: [u64; 2],
+        mut next: *const u8,
+        flags: *const u8,
+        first: usize,
+        rows: &mut Rows,
+        codes: &mut [u8],
+    ) -> Result<(), Malformed> {
+        let is_single = self.words == WORDS;
+        let most = most_distance(self.words);
         let [mut now, mut before] = self.distances;
         let mut stored = 0;
         let mut is_wrong = false;
@@ -190,16 +228,7 @@ fn masks(parts: &mut Parts, rows: &mut Rows, codes: &[u8]) -> Result<usize, Malf
         // form.
         unsafe {
             let code = load(codes.as_ptr().add(at));
-            let has_own = _mm256_movemask_epi8(_mm256_cmpgt_epi8(all(2), code)) as u32;
-            let mut four = [_mm_setzero_si128(); 4];
-            for (number, eight) in four.iter_mut().enumerate() {
-                let has_own = (has_own >> (8 * number)) as u8;
-                *eight = spread(load8(own), has_own);
-                own = own.add(has_own.count_ones() as usize);
-            }
-            let [one, two, three, last] = four;
-            let stored = _mm256_set_m128i(_mm_unpacklo_epi64(three, last), _mm_unpacklo_epi64(one, two));
-            let mask = _mm256_or_si256(masks_of(code), stored);
+            let mask = own_masks(code, &mut own);
             let count = ones(mask);
             store(rows.masks.as_mut_ptr().add(at), mask);
             store(rows.not_reference.as_mut_ptr().add(at), _mm256_or_si256(mask, from_zero(code)));

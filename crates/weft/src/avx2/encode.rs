@@ -16,12 +16,14 @@ use crate::{Effort, Scratch};
 struct Beginning([u8; 2 * LINE + SLACK]);
 
 /// What goes on from piece to piece.
-struct State<'u> {
-    unit: &'u [u8],
+pub(super) struct State<'u> {
+    pub(super) unit: &'u [u8],
     /// Words of the unit.
-    words: usize,
+    pub(super) words: usize,
     hash_bits: u32,
     distances: [usize; 2],
+    /// Bytes of part W so far, of dense pieces.
+    pub(super) w: usize,
     beginning: Beginning,
 }
 
@@ -37,19 +39,26 @@ pub(crate) fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut
     if let Some(line) = unit.first_chunk::<LINE>() {
         beginning.0[LINE..2 * LINE].copy_from_slice(line);
     }
-    let mut state = State { unit, words, hash_bits, distances: FIRST_DISTANCES, beginning };
+    if effort == Effort::Dense {
+        scratch.dense.places.fill(0);
+    }
+    let mut state = State { unit, words, hash_bits, distances: FIRST_DISTANCES, w: 0, beginning };
     let mut len = 0;
     for first in (0..words).step_by(WORDS) {
-        let distances = state.distances;
+        let (distances, w) = (state.distances, state.w);
         let room = &mut to[len..];
         let last = if first + WORDS == words { head::LAST } else { 0 };
         len += match effort {
             Effort::Fastest => state.piece::<0>(first, scratch, room),
             Effort::Fast => state.piece::<1>(first, scratch, room),
             Effort::Packed => state.piece::<2>(first, scratch, room),
+            Effort::Dense => state.piece::<3>(first, scratch, room),
         }
         .or_else(|| {
-            state.distances = distances;
+            (state.distances, state.w) = (distances, w);
+            if effort == Effort::Dense {
+                scratch.dense.places.fill(0);
+            }
             scratch.codes[words + first..][..WORDS].fill(ZERO);
             room.get_mut(..1 + PIECE)?.split_first_mut().map(|(kind, stored)| {
                 *kind = head::STORED | last;
@@ -77,6 +86,9 @@ impl State<'_> {
         let (bits, distances) = self.choose::<EFFORT>(first, &mut scratch.piece);
         let codes = self.words + first;
         self::codes(&mut scratch.piece, &mut scratch.codes[codes..]);
+        if EFFORT == 3 {
+            return self.dense(first, bits, distances, scratch, to);
+        }
         let piece = &self.unit[first * WORD..][..PIECE];
         let parts = collect(piece, &mut scratch.piece, &scratch.codes[..codes + WORDS], codes);
         let packed = if EFFORT >= 2 { pack(&mut scratch.piece, parts.literals) } else { None };
@@ -150,6 +162,23 @@ impl State<'_> {
         }
     }
 
+    /// The reference of the line at byte `at`.
+    ///
+    /// # Safety
+    /// The distance is at most eight words longer than what lies before the line.
+    #[inline(always)]
+    pub(super) unsafe fn reference(&self, at: usize, distance: usize) -> *const u8 {
+        let bytes = distance * WORD;
+        // SAFETY: in the beginning, or in the unit before the line.
+        unsafe {
+            if bytes > at {
+                self.beginning.0.as_ptr().add(LINE + at - bytes)
+            } else {
+                self.unit.as_ptr().add(at - bytes)
+            }
+        }
+    }
+
     /// Pass 3: each line's distance, and which bytes differ from zero and from the reference. Returns the
     /// bits that say how distances are written, and how many bytes they take.
     #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
@@ -164,14 +193,7 @@ impl State<'_> {
             unsafe {
                 let place = self.unit.as_ptr().add(at);
                 let own = (load(place), load(place.add(32)));
-                let reference = |distance: usize| {
-                    let bytes = distance * WORD;
-                    if bytes > at {
-                        self.beginning.0.as_ptr().add(LINE + at - bytes)
-                    } else {
-                        place.sub(bytes)
-                    }
-                };
+                let reference = |distance: usize| self.reference(at, distance);
                 let zeros_low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(own.0, _mm256_setzero_si256())) as u32;
                 let zeros_high =
                     _mm256_movemask_epi8(_mm256_cmpeq_epi8(own.1, _mm256_setzero_si256())) as u32;
@@ -208,6 +230,7 @@ impl State<'_> {
                 before = if is_other { now } else { before };
                 now = best;
                 rows.back[line] = predicted_from(best) as u16;
+                rows.chosen[line] = best as u16;
             }
         }
         self.distances = [now, before];

@@ -8,6 +8,7 @@
 //! Rows are read and written 8 or 32 bytes at a time, and so up to `SLACK` bytes beyond what belongs to them.
 
 mod decode;
+mod dense;
 mod encode;
 mod vector;
 

@@ -9,10 +9,14 @@ use crate::format::{FROM_ZERO, HIGHS, MASKS};
 struct Controls {
     spread: [u64; 256],
     gather: [u64; 256],
+    /// The same for the upper half of a register.
+    spread_high: [u64; 256],
+    gather_high: [u64; 256],
 }
 
 static CONTROLS: Controls = {
-    let mut made = Controls { spread: [0; 256], gather: [0; 256] };
+    let mut made =
+        Controls { spread: [0; 256], gather: [0; 256], spread_high: [0; 256], gather_high: [0; 256] };
     let mut mask = 0;
     while mask < 256 {
         let (mut spread, mut gather) = ([0x80u8; 8], [0xffu8; 8]);
@@ -27,6 +31,10 @@ static CONTROLS: Controls = {
         }
         made.spread[mask] = u64::from_le_bytes(spread);
         made.gather[mask] = u64::from_le_bytes(gather);
+        // Places from 8 on, where there is one; negative bytes stay so.
+        const EIGHT: u64 = 0x0808_0808_0808_0808;
+        made.spread_high[mask] = made.spread[mask] | EIGHT;
+        made.gather_high[mask] = made.gather[mask] | EIGHT;
         mask += 1;
     }
     made
@@ -239,4 +247,50 @@ pub unsafe fn put(to: *mut u8, from: *const u8, count: usize) -> *mut u8 {
         to.copy_from_nonoverlapping(from, count);
         to.add(count)
     }
+}
+
+/// The masks of 32 words: those of their codes, or the next ones at `own`.
+///
+/// # Safety
+/// Eight bytes can be read behind those.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+pub unsafe fn own_masks(code: __m256i, own: &mut *const u8) -> __m256i {
+    let has_own = _mm256_movemask_epi8(_mm256_cmpgt_epi8(all(2), code)) as u32;
+    let mut four = [_mm_setzero_si128(); 4];
+    for (number, eight) in four.iter_mut().enumerate() {
+        let has_own = (has_own >> (8 * number)) as u8;
+        // SAFETY: the caller upholds the contract.
+        unsafe {
+            *eight = spread(load8(*own), has_own);
+            *own = own.add(has_own.count_ones() as usize);
+        }
+    }
+    let [one, two, three, last] = four;
+    let stored = _mm256_set_m128i(_mm_unpacklo_epi64(three, last), _mm_unpacklo_epi64(one, two));
+    _mm256_or_si256(masks_of(code), stored)
+}
+
+/// As `gather`, for two words.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub fn gather_two(words: __m128i, low: u8, high: u8) -> __m128i {
+    // SAFETY: the table has an entry for each mask.
+    let controls = unsafe {
+        let low = load8(CONTROLS.gather.as_ptr().add(low.into()).cast());
+        _mm_unpacklo_epi64(low, load8(CONTROLS.gather_high.as_ptr().add(high.into()).cast()))
+    };
+    _mm_shuffle_epi8(words, controls)
+}
+
+/// As `spread`, for two words.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub fn spread_two(bytes: __m128i, low: u8, high: u8) -> __m128i {
+    // SAFETY: as above.
+    let controls = unsafe {
+        let low = load8(CONTROLS.spread.as_ptr().add(low.into()).cast());
+        _mm_unpacklo_epi64(low, load8(CONTROLS.spread_high.as_ptr().add(high.into()).cast()))
+    };
+    _mm_shuffle_epi8(bytes, controls)
 }

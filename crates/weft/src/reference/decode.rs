@@ -1,5 +1,7 @@
 //! From the compressed form back to the unit.
 
+use super::dense::{self, Reader};
+use crate::dense::{STREAMS, family};
 use crate::format::{
     FIRST_DISTANCES, FROM_ZERO, LEAST_DISTANCE, LINE_WORDS, LINES, MASKS, MOST_BYTES, OWN_REFERENCE,
     OWN_ZERO, PIECE, WORD, WORDS, ZERO, head, most_distance, predicted_from,
@@ -18,7 +20,7 @@ pub fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result
     assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
     let words = unit.len().div_ceil(WORD).next_multiple_of(WORDS);
     scratch.codes[..words].fill(ZERO);
-    let mut state = State { words, distances: FIRST_DISTANCES };
+    let mut state = State { words, distances: FIRST_DISTANCES, w: 0 };
     let mut input = In(from);
     for first in (0..words).step_by(WORDS) {
         let end = unit.len().min(first * WORD + PIECE);
@@ -29,7 +31,9 @@ pub fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result
                 // A stored piece has no codes and no distances.
                 scratch.codes[words + first..][..WORDS].fill(ZERO);
             }
-            head @ (head::PLAIN | head::PACKED) => state.piece(head, first, unit, &mut input, scratch)?,
+            head @ (head::PLAIN | head::PACKED | head::DENSE) => {
+                state.piece(head, first, unit, &mut input, scratch)?
+            }
             _ => return Err(Malformed),
         }
     }
@@ -37,10 +41,10 @@ pub fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result
 }
 
 /// The rest of the input.
-struct In<'i>(&'i [u8]);
+pub(super) struct In<'i>(pub(super) &'i [u8]);
 
 impl<'i> In<'i> {
-    fn take(&mut self, len: usize) -> Result<&'i [u8], Malformed> {
+    pub(super) fn take(&mut self, len: usize) -> Result<&'i [u8], Malformed> {
         let (part, rest) = self.0.split_at_checked(len).ok_or(Malformed)?;
         self.0 = rest;
         Ok(part)
@@ -61,13 +65,13 @@ impl<'i> In<'i> {
     }
 
     /// `count` values below 16.
-    fn take_halves(&mut self, count: usize) -> Result<Halves<'i>, Malformed> {
+    pub(super) fn take_halves(&mut self, count: usize) -> Result<Halves<'i>, Malformed> {
         Ok(Halves { bytes: self.take(count.div_ceil(2))?, next: 0 })
     }
 }
 
 /// Values below 16, two in a byte.
-struct Halves<'i> {
+pub(super) struct Halves<'i> {
     bytes: &'i [u8],
     next: usize,
 }
@@ -92,6 +96,8 @@ struct State {
     /// Of the unit.
     words: usize,
     distances: [usize; 2],
+    /// Bytes of part W so far, of dense pieces.
+    w: usize,
 }
 
 impl State {
@@ -103,46 +109,84 @@ impl State {
         input: &mut In<'_>,
         scratch: &mut Scratch,
     ) -> Result<(), Malformed> {
-        let distances = self.distances(input)?;
-        let (flags, mut codes) = {
-            let flags = input.take(LINES)?;
-            let count = flags.iter().map(|flags| flags.count_ones() as usize).sum();
-            (flags, input.take_halves(count)?)
-        };
+        let before = input.0.len();
+        let bits = [input.take(LINES / 8)?, input.take(LINES / 8)?];
+        let mut dense = if kind == head::DENSE { Some(Reader::new(input)?) } else { None };
+        let distances = self.distances(bits, input)?;
+        if let Some((reader, sizes)) = &mut dense {
+            reader.begin(*sizes, input)?;
+        }
+        let mut dense = dense.map(|(reader, _): (_, [usize; STREAMS - 1])| reader);
+        let mut flags = [0; LINES];
+        match &mut dense {
+            Some(dense) => dense.symbols(family::FLAGS, &mut flags),
+            None => flags.copy_from_slice(input.take(LINES)?),
+        }
+        let count: usize = flags.iter().map(|flags| flags.count_ones() as usize).sum();
+        let mut pairs = [0; WORDS / 2];
+        let pairs = &mut pairs[..count.div_ceil(2)];
+        match &mut dense {
+            Some(dense) => dense.symbols(family::CODES, pairs),
+            None => pairs.copy_from_slice(input.take(count.div_ceil(2))?),
+        }
+        let mut codes = Halves { bytes: pairs, next: 0 };
         let words = self.words;
         let code_at = |word: usize| words + first + word;
         for word in 0..WORDS {
-            let code = if bit(flags, word) {
+            let code = if bit(&flags, word) {
                 codes.next().ok_or(Malformed)?
             } else {
                 scratch.codes[code_at(word) - predicted_from(distances[word / LINE_WORDS])]
             };
             scratch.codes[code_at(word)] = code;
         }
+        let Scratch { codes, piece: rows, dense: dense_rows, .. } = scratch;
+        let codes = &codes[code_at(0)..][..WORDS];
+        let from_zero = |word: usize| FROM_ZERO >> codes[word] & 1 != 0;
         let is_own = |code: u8| code == OWN_ZERO || code == OWN_REFERENCE;
-        let codes = &scratch.codes[code_at(0)..][..WORDS];
-        let mut masks = input.take(codes.iter().filter(|&&code| is_own(code)).count())?.iter();
+        let mut masks = [0; WORDS];
+        let masks = &mut masks[..codes.iter().filter(|&&code| is_own(code)).count()];
+        match &mut dense {
+            Some(dense) => dense.symbols(family::MASKS, masks),
+            None => masks.copy_from_slice(input.take(masks.len())?),
+        }
+        let mut masks = masks.iter();
         let mut mask_of = [0; WORDS];
         for (mask, &code) in mask_of.iter_mut().zip(codes) {
             *mask = if is_own(code) { *masks.next().ok_or(Malformed)? } else { MASKS[usize::from(code)] };
         }
-        let count = mask_of.iter().map(|mask| mask.count_ones() as usize).sum();
-        let literals = &mut scratch.piece.literals[..count];
-        self::literals(kind, input, literals)?;
-
-        let mut literals = literals.iter();
+        let is_dense = dense.is_some();
+        let (of_reference, of_w) = dense::counts(&mask_of, from_zero);
+        let count = of_reference.iter().sum::<usize>() + of_w;
+        match dense {
+            Some(dense) => {
+                dense.literals(of_reference, [self.w, of_w], input, dense_rows)?;
+                // It would have been stored.
+                if before - input.0.len() >= PIECE {
+                    return Err(Malformed);
+                }
+            }
+            None => literals(kind, input, &mut rows.literals[..count])?,
+        }
+        let mut literals = rows.literals[..count].iter();
+        let mut parts = [&dense_rows.r0[..], &dense_rows.r1, &dense_rows.r2].map(|part| part.iter());
+        let mut of_w = dense_rows.all_w[self.w..][..if is_dense { of_w } else { 0 }].iter();
+        self.w += of_w.len();
         for word in 0..WORDS {
             let at = first + word;
             let distance = distances[word / LINE_WORDS];
-            let from_zero = FROM_ZERO >> scratch.codes[code_at(word)] & 1 != 0;
             for byte in 0..WORD {
-                let value = if mask_of[word] >> byte & 1 != 0 {
-                    *literals.next().ok_or(Malformed)?
-                } else if from_zero || distance > at {
+                let reference = if from_zero(word) || distance > at {
                     0
                 } else {
                     // A reference never lies behind the end of a shorter unit, since it lies before the word.
                     unit.get((at - distance) * WORD + byte).copied().unwrap_or(0)
+                };
+                let value = match (mask_of[word] >> byte & 1 != 0, is_dense) {
+                    (false, _) => reference,
+                    (true, false) => *literals.next().ok_or(Malformed)?,
+                    (true, true) if from_zero(word) => *of_w.next().ok_or(Malformed)?,
+                    (true, true) => reference.wrapping_add(*parts[byte.min(2)].next().ok_or(Malformed)?),
                 };
                 if let Some(to) = unit.get_mut(at * WORD + byte) {
                     *to = value;
@@ -153,8 +197,7 @@ impl State {
     }
 
     /// The distance of each line.
-    fn distances(&mut self, input: &mut In<'_>) -> Result<[usize; LINES], Malformed> {
-        let bits = [input.take(LINES / 8)?, input.take(LINES / 8)?];
+    fn distances(&mut self, bits: [&[u8]; 2], input: &mut In<'_>) -> Result<[usize; LINES], Malformed> {
         let mut result = [0; LINES];
         for (line, result) in result.iter_mut().enumerate() {
             let [now, before] = self.distances;

@@ -1,5 +1,6 @@
 //! From a unit to its compressed form.
 
+use super::dense;
 use super::literals::{is_common, is_worth, table};
 use super::search::{Change, Search, Unit};
 use crate::format::{
@@ -17,15 +18,17 @@ pub fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut Scratc
     let words = unit.len().div_ceil(WORD).next_multiple_of(WORDS);
     scratch.codes[..words].fill(ZERO);
     let search = Search::new(effort, words, scratch);
-    let mut encoder = Encoder { unit: Unit(unit), words, effort, search, out: Out { to, len: 0 } };
+    dense::forget(scratch);
+    let mut encoder = Encoder { unit: Unit(unit), words, effort, search, w: 0, out: Out { to, len: 0 } };
     for first in (0..words).step_by(WORDS) {
-        let (start, distances) = (encoder.out.len, encoder.search.distances);
+        let (start, distances, w) = (encoder.out.len, encoder.search.distances, encoder.w);
         let stored = &unit[first * WORD..unit.len().min(first * WORD + PIECE)];
         let head = if stored.len() == PIECE { 1 } else { 3 };
         let is_coded = encoder.piece(first, stored.len(), scratch).is_some();
         if !is_coded || encoder.out.len - start >= head + stored.len() {
             // For the decoder, a stored piece has neither distances nor codes.
-            encoder.search.distances = distances;
+            (encoder.search.distances, encoder.w) = (distances, w);
+            dense::forget(scratch);
             scratch.codes[words + first..][..WORDS].fill(ZERO);
             encoder.out.len = start;
             encoder.out.put_head(head::STORED, first + WORDS == words, stored.len())?;
@@ -42,17 +45,19 @@ struct Encoder<'u> {
     words: usize,
     effort: Effort,
     search: Search,
+    /// Bytes of part W so far, of dense pieces.
+    w: usize,
     out: Out<'u>,
 }
 
 /// The compressed form so far.
-struct Out<'o> {
-    to: &'o mut [u8],
-    len: usize,
+pub(super) struct Out<'o> {
+    pub(super) to: &'o mut [u8],
+    pub(super) len: usize,
 }
 
 impl Out<'_> {
-    fn put(&mut self, bytes: &[u8]) -> Option<()> {
+    pub(super) fn put(&mut self, bytes: &[u8]) -> Option<()> {
         self.to.get_mut(self.len..)?.get_mut(..bytes.len())?.copy_from_slice(bytes);
         self.len += bytes.len();
         Some(())
@@ -69,7 +74,7 @@ impl Out<'_> {
     }
 
     /// Values below 16, two in a byte.
-    fn put_halves(&mut self, values: &[u8]) -> Option<()> {
+    pub(super) fn put_halves(&mut self, values: &[u8]) -> Option<()> {
         values.chunks(2).try_for_each(|pair| self.put(&[pair[0] | pair.get(1).unwrap_or(&0) << 4]))
     }
 }
@@ -100,7 +105,8 @@ impl Encoder<'_> {
     fn piece(&mut self, first: usize, len: usize, scratch: &mut Scratch) -> Option<()> {
         let (mut bits, mut distances) = ([[0u8; LINES / 8]; 2], Row::<{ 2 * LINES }>::new());
         let (mut flags, mut codes, mut masks) = ([0; LINES], Row::<WORDS>::new(), Row::<WORDS>::new());
-        let mut literals = 0;
+        let is_dense = self.effort == Effort::Dense;
+        let (mut literals, mut of_reference, begin) = (0, [0; 3], self.w);
         for (line, flags) in flags.iter_mut().enumerate() {
             let begin = first + line * LINE_WORDS;
             let how = match self.search.line(&self.unit, begin, scratch) {
@@ -133,8 +139,19 @@ impl Encoder<'_> {
                 if code == OWN_ZERO || code == OWN_REFERENCE {
                     masks.push(mask);
                 }
-                for (byte, literal) in value.to_le_bytes().into_iter().enumerate() {
-                    if mask >> byte & 1 != 0 {
+                let is_of_reference = FROM_ZERO >> code & 1 == 0;
+                let bytes = value.to_le_bytes().into_iter().zip(reference.to_le_bytes()).enumerate();
+                for (byte, (literal, of)) in bytes.filter(|(byte, _)| mask >> byte & 1 != 0) {
+                    if is_dense && is_of_reference {
+                        let dense = &mut scratch.dense;
+                        let part: [&mut [u8]; 3] = [&mut dense.r0, &mut dense.r1, &mut dense.r2];
+                        let number = byte.min(2);
+                        part[number][of_reference[number]] = literal.wrapping_sub(of);
+                        of_reference[number] += 1;
+                    } else if is_dense {
+                        scratch.dense.all_w[self.w] = literal;
+                        self.w += 1;
+                    } else {
                         scratch.piece.literals[literals] = literal;
                         literals += 1;
                     }
@@ -146,6 +163,30 @@ impl Encoder<'_> {
                 }
             }
         }
+        let is_last = first + WORDS == self.words;
+        if is_dense {
+            self.out.put_head(head::DENSE, is_last, len)?;
+            bits.iter().try_for_each(|bits| self.out.put(bits))?;
+            let mut pairs = [0; WORDS / 2];
+            let chunks = codes.get().chunks(2);
+            let count = chunks.len();
+            for (pair, codes) in pairs.iter_mut().zip(chunks) {
+                *pair = codes[0] | codes.get(1).unwrap_or(&0) << 4;
+            }
+            // So that the rows can change meanwhile.
+            let dense = &mut scratch.dense;
+            let (r0, r1, r2) = (dense.r0, dense.r1, dense.r2);
+            let parts = dense::Parts {
+                flags: &flags,
+                codes: &pairs[..count],
+                masks: masks.get(),
+                of_reference: [&r0[..of_reference[0]], &r1[..of_reference[1]], &r2[..of_reference[2]]],
+                distances: distances.get(),
+                begin,
+                end: self.w,
+            };
+            return dense::write(&parts, dense, &mut self.out);
+        }
         let literals = &scratch.piece.literals[..literals];
         let common = if self.effort >= Effort::Packed { Some(table(literals)) } else { None };
         let count = |table: &[u8; 16]| literals.iter().filter(|&&literal| is_common(table, literal)).count();
@@ -153,7 +194,7 @@ impl Encoder<'_> {
 
         let kind = if packed.is_some() { head::PACKED } else { head::PLAIN };
         let out = &mut self.out;
-        out.put_head(kind, first + WORDS == self.words, len)?;
+        out.put_head(kind, is_last, len)?;
         bits.iter().try_for_each(|bits| out.put(bits))?;
         out.put(distances.get())?;
         out.put(&flags)?;

@@ -79,7 +79,7 @@ impl Search {
                 let [one, two, _] = proposed.map(usable);
                 score(one, 0).max(score(two, 0)).max(score(now, 1)).1
             }
-            Effort::Packed => {
+            Effort::Packed | Effort::Dense => {
                 let [one, two, three] = proposed.map(usable);
                 // One that lies before the unit would agree with nothing.
                 let before = if before <= first + LINE_WORDS { before } else { 8 };

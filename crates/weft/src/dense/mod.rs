@@ -1,0 +1,125 @@
+//! What the dense effort adds: literals in four parts, matches, and Huffman codes from fixed tables.
+//!
+//! ```text
+//!   head | bits 0, 1 | matches | tables | sizes    | if there are matches: | distances | streams 0 .. 5 | plain parts
+//!    1      16           1         4      6 or 10     1 table pair, length                                 R0 R1 R2 W
+//!                                                     of more, more, lows
+//! ```
+//!
+//! Literals of words that start from their reference are stored as differences from its bytes. They go to three
+//! parts, since low bytes differ in other ways than high ones: R0 has those of byte 0, R1 of byte 1, R2 the others.
+//! Part W has the literals of all other words; in it, longer repetitions become **matches** ([`matches`]).
+//!
+//! Nine **families** of symbols (the four parts, the flags, pairs of codes, masks, and two kinds that describe
+//! matches) have eight tables of Huffman codes each ([`tables`]), made once from pages of many programs. A piece
+//! names one for each family, or none for a part that would hardly shrink. No table is stored or built.
+//!
+//! Six streams of bits let a decoder read six symbols at a time: symbol i of a part goes to stream i mod 6.
+
+pub(crate) mod matches;
+pub(crate) mod tables;
+
+use crate::format::{LINES, MOST_BYTES, PIECE, WORDS};
+use crate::scratch::SLACK;
+use matches::{MOST_MATCHES, MOST_MORE, PLACES};
+
+/// Bit streams.
+pub(crate) const STREAMS: usize = 6;
+/// The most symbols of a piece, with what fills up parts to a multiple of [`STREAMS`]: flags, codes, masks, two for
+/// each match, literals.
+pub(crate) const MOST_SYMBOLS: usize =
+    LINES + WORDS / 2 + WORDS + 2 * MOST_MATCHES + PIECE + FAMILIES * STREAMS;
+/// The most bytes of a stream.
+pub(crate) const MOST_STREAM: usize = MOST_SYMBOLS.div_ceil(STREAMS) * tables::MOST_BITS / 8 + 1;
+
+/// Families of symbols.
+pub(crate) const FAMILIES: usize = 9;
+/// See [`FAMILIES`]: the four parts come first, in the order of plain parts.
+pub(crate) mod family {
+    pub const R0: usize = 0;
+    pub const R1: usize = 1;
+    pub const R2: usize = 2;
+    pub const W: usize = 3;
+    pub const FLAGS: usize = 4;
+    pub const CODES: usize = 5;
+    pub const MASKS: usize = 6;
+    pub const TOKENS: usize = 7;
+    pub const HIGHS: usize = 8;
+}
+/// The number that stands for no table: the part is plain.
+pub(crate) const NO_TABLE: u8 = 15;
+/// In the place of an eighth table: the sizes of streams take two bytes each.
+pub(crate) const WIDE: u8 = 1;
+/// The other sizes are stored as differences from the first, with this added.
+pub(crate) const MIDDLE: usize = 128;
+
+/// One in so many bytes of a part must be saved, or its Huffman code is not worth the decoder's time.
+const LEAST_SAVED: usize = 8;
+/// The same for part W.
+const LEAST_SAVED_W: usize = 16;
+
+/// The table for these symbols: the one with the shortest codes for a sample of them, among equals the first.
+pub(crate) fn choose(family: usize, symbols: &[u8]) -> u8 {
+    let step = match family {
+        family::FLAGS | family::CODES | family::MASKS | family::TOKENS => 1,
+        _ => 2,
+    };
+    let mut bits = [0u16; tables::TABLES];
+    let mut count = 0;
+    for &symbol in symbols.iter().step_by(step) {
+        for (bits, &length) in bits.iter_mut().zip(&tables::LENGTHS[family][usize::from(symbol)]) {
+            *bits += u16::from(length);
+        }
+        count += 1;
+    }
+    let (best, &least) = bits.iter().enumerate().min_by_key(|&(_, bits)| bits).unwrap_or((0, &0));
+    if is_plain(family, count, usize::from(least)) { NO_TABLE } else { best as u8 }
+}
+
+/// Whether a part is stored plain, of which `count` symbols take `bits`.
+pub(crate) fn is_plain(family: usize, count: usize, bits: usize) -> bool {
+    let least = match family {
+        family::R0 | family::R1 | family::R2 => LEAST_SAVED,
+        family::W => LEAST_SAVED_W,
+        _ => return false,
+    };
+    bits * least > count * 8 * (least - 1)
+}
+
+/// Working memory of the dense effort.
+#[derive(Clone)]
+#[repr(C, align(64))]
+pub(crate) struct Rows {
+    /// The parts R0, R1 and R2.
+    pub r0: [u8; WORDS + SLACK],
+    pub r1: [u8; WORDS + SLACK],
+    pub r2: [u8; 6 * WORDS + SLACK],
+    /// The literals of part W that no match covers.
+    pub w: [u8; PIECE + SLACK],
+    pub matches: matches::Rows,
+    /// For the encoder: symbols with their families and tables. For the decoder, a part at a time.
+    pub symbols: [u16; MOST_SYMBOLS + SLACK],
+    pub streams: [[u8; MOST_STREAM + SLACK]; STREAMS],
+    /// Where each four bytes of part W were seen last.
+    pub places: [u16; PLACES],
+    /// Part W of all dense pieces of the unit so far.
+    pub all_w: [u8; MOST_BYTES + SLACK],
+}
+
+impl Rows {
+    pub(crate) const fn new() -> Self {
+        Rows {
+            r0: [0; WORDS + SLACK],
+            r1: [0; WORDS + SLACK],
+            r2: [0; 6 * WORDS + SLACK],
+            w: [0; PIECE + SLACK],
+            matches: matches::Rows::new(),
+            symbols: [0; MOST_SYMBOLS + SLACK],
+            streams: [[0; MOST_STREAM + SLACK]; STREAMS],
+            places: [0; PLACES],
+            all_w: [0; MOST_BYTES + SLACK],
+        }
+    }
+}
+
+const _: () = assert!(MOST_MORE < 256 && MOST_MATCHES < 256);
