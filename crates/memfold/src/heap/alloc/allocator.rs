@@ -102,6 +102,7 @@ impl<'h> Allocator<'h> {
                 return Ok(handle);
             }
             let full = self.mixed.remove(0);
+            full.has_no_room_for(len);
             core.disown(me, &full);
         }
         // The lengths of free extents are estimates, so a block may lack the room after all.
@@ -186,6 +187,7 @@ impl<'h> Allocator<'h> {
         match self.access.alloc_hard(&mut current, len) {
             Ok(Some(node)) => Ok(Some((current, node))),
             other => {
+                current.has_no_room_for(len);
                 self.access.core.disown(self.access.me, &current);
                 other.map(|_| None)
             }

@@ -8,6 +8,7 @@
 
 use std::sync::atomic::Ordering::*;
 
+use crate::heap::alloc::free_space;
 use crate::heap::block::handle::{Handle, Parts};
 use crate::heap::block::layout::equal;
 use crate::heap::block::layout::image::Image;
@@ -165,6 +166,15 @@ impl<'c> Current<'c> {
             Shape::Equal(shape) => (self.word, self.free) = (0, shape.block(self.image).free(0)?),
         }
         Ok(true)
+    }
+
+    /// Notes that a node of `len` bytes found no room, so that the block is not listed with those that may have. Only
+    /// what was freed since the last look may be longer.
+    pub fn has_no_room_for(&self, len: usize) {
+        if let Shape::Mixed(shape) = self.shape {
+            let shorter = (free_space::below(shape.stride(len)) as u32).max(self.block.pending.load(Relaxed));
+            self.block.longest.fetch_min(shorter.min(self.block.free.load(Relaxed)), Relaxed);
+        }
     }
 
     /// Looks again for free space, if enough was freed; returns whether it did. `Err(Stale)` if that requires

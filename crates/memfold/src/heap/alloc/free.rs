@@ -105,6 +105,7 @@ impl Core {
         subtract(&block.free, more as u32);
         if more < 0 {
             add(&block.pending, more.unsigned_abs() as u32);
+            block.longest.fetch_max(more.unsigned_abs() as u32, Relaxed);
             self.list_by_free_space(number, block);
         }
         Ok(true)

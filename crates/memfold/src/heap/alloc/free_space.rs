@@ -40,6 +40,12 @@ pub fn list_of(bytes: usize) -> Option<List> {
     Some(List((((doubling - 3) << STEPS) + step).min(LISTS - 1)))
 }
 
+/// The most bytes for which the list is a lower one than for `bytes`.
+pub fn below(bytes: usize) -> usize {
+    let step = bytes.max(8).ilog2() - STEPS;
+    (bytes >> step << step).saturating_sub(1)
+}
+
 impl FreeSpace {
     /// Empty free lists.
     pub fn new() -> Self {
@@ -203,5 +209,9 @@ mod tests {
     fn lists_are_in_order() {
         let lists: Vec<u32> = (8..1 << 24).step_by(37).map(|bytes| list_of(bytes).unwrap().0).collect();
         assert!(lists.is_sorted() && *lists.last().unwrap() < LISTS);
+        for bytes in (16..40_000).step_by(7) {
+            let (list, lower) = (list_of(bytes).unwrap(), list_of(below(bytes)).unwrap());
+            assert!(lower.0 + 1 == list.0, "{bytes}");
+        }
     }
 }

@@ -18,6 +18,8 @@ use crate::probe;
 const WORTH: u32 = 4;
 /// How many blocks are examined to find a resident one.
 const LOOKED_AT: usize = 4;
+/// How many blocks of the list in which a node may just fit are examined.
+const CLOSE: usize = 16;
 /// If there are several sessions, they hold no more than this part of the blocks,
 const HELD: u32 = 8;
 /// or this many.
@@ -132,7 +134,7 @@ impl Core {
         let kind = block.kind.load(Relaxed);
         let list = match self.shape_of(kind) {
             Some(Shape::Mixed(_)) if block.free.load(Relaxed) >= self.options.block_size as u32 / PART => {
-                // Freed bytes are in pieces; their lengths are not known until they are listed.
+                // Freed bytes are in pieces, of which the longest is known, but not which of them are adjacent.
                 let longest = block.longest.load(Relaxed).max(block.pending.load(Relaxed) / PART);
                 free_space::list_of(longest as usize)
             }
@@ -169,7 +171,13 @@ impl Core {
         if kind != 0 {
             return rooms.of_list(List::of_kind(kind)).take(LOOKED_AT).find(may_come);
         }
-        let found = rooms.candidates(len).take(LOOKED_AT).find(|&number| resident(number));
+        // Where a node of this size was freed is room for another one.
+        let stride = self.shape.stride(len) as u32;
+        let fits =
+            |number: u32| self.blocks.get(number).is_some_and(|block| block.longest.load(Relaxed) >= stride);
+        let close = free_space::list_of(stride as usize).into_iter().flat_map(|list| rooms.of_list(list));
+        let found = close.take(CLOSE).find(|&number| fits(number) && resident(number));
+        let found = found.or_else(|| rooms.candidates(len).take(LOOKED_AT).find(|&number| resident(number)));
         found.or_else(|| {
             let number = rooms.candidates(len).next_back().filter(may_come)?;
             let free = self.blocks.get(number)?.free.load(Relaxed);

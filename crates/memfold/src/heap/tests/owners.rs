@@ -57,3 +57,43 @@ fn no_pattern_of_sessions_takes_more_blocks() {
         }
     }
 }
+
+/// Blocks after nodes of one size were freed and made again, one at a time, beside those before.
+fn churn(size: usize) -> (u64, u64) {
+    let heap = Heap::new(Options::new().block_size(4096).limit(Limit::Bytes(1 << 30))).unwrap();
+    let session = heap.session().unwrap();
+    let mut nodes: Vec<_> = (0..400).map(|_| session.alloc(size).unwrap()).collect();
+    let before = heap.stats().blocks;
+    for i in 0..8000usize {
+        let at = (i.wrapping_mul(2_654_435_761) >> 7) % nodes.len();
+        session.free(nodes[at]).unwrap();
+        nodes[at] = session.alloc(size).unwrap();
+    }
+    (before, heap.stats().blocks)
+}
+
+/// The same after all nodes but one of each few were freed at once.
+fn refill(size: usize) -> (u64, u64) {
+    let heap = Heap::new(Options::new().block_size(4096).limit(Limit::Bytes(1 << 30))).unwrap();
+    let session = heap.session().unwrap();
+    let nodes: Vec<_> = (0..400).map(|_| session.alloc(size).unwrap()).collect();
+    let before = heap.stats().blocks;
+    let each = (400 / before as usize).max(1);
+    let freed = nodes.into_iter().enumerate().filter(|(i, _)| i % each > 0);
+    let count = freed.map(|(_, node)| session.free(node).unwrap()).count();
+    for _ in 0..count {
+        session.alloc(size).unwrap();
+    }
+    (before, heap.stats().blocks)
+}
+
+#[test]
+fn where_a_node_was_freed_is_room_for_another() {
+    for size in (100..2040).step_by(44) {
+        for (what, how) in [("churn", churn as fn(usize) -> (u64, u64)), ("refill", refill)] {
+            let (before, after) = how(size);
+            let most = before + before / 8 + 2;
+            assert!(after <= most, "{what}, {size} bytes: {before} blocks, then {after}");
+        }
+    }
+}

@@ -63,6 +63,10 @@ impl Translation<'_> {
         let now = pending.wrapping_add(taken);
         block.pending.store(now, Relaxed);
         add(&block.free, taken);
+        // So much is free in one piece.
+        if taken > block.longest.load(Relaxed) {
+            block.longest.store(taken, Relaxed);
+        }
         subtract(&block.bytes, spot.len as u32);
         Some(if taken == 0 { Freed::Damaged } else { self.freed((pending ^ now) >> self.part != 0) })
     }
