@@ -104,6 +104,11 @@ impl Backing {
         self.spilled.get().and_then(Option::as_ref).map_or(fixed, Spilled::memory_bytes)
     }
 
+    /// Compressed bytes of blobs on the tier.
+    pub fn compressed_bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
     /// Bytes in use on the tier.
     pub fn used_bytes(&self) -> u64 {
         self.spilled.get().and_then(Option::as_ref).map_or(0, |spilled| spilled.room().used)

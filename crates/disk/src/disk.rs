@@ -155,6 +155,11 @@ impl Disk {
         self.least_work_bytes.saturating_sub(now)
     }
 
+    /// Bytes of the working memory and of these tables, as they were counted last.
+    pub(crate) fn counted_works(&self) -> u64 {
+        *locked(&self.work_bytes)
+    }
+
     /// Bytes that uncompressed pages may take now.
     pub(crate) fn resident_allowed(&self) -> u64 {
         (self.counts.used.load(Relaxed) * PAGE as u64 / 64).max(1 << 20)

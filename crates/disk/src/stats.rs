@@ -96,7 +96,7 @@ impl Disk {
             dense_bytes: pages(counts.joined.load(Relaxed)),
             payload_bytes: store.payload_bytes,
             resident_bytes,
-            spilled_bytes: backing.map_or(0, |it| it.bytes.load(Relaxed)),
+            spilled_bytes: backing.map_or(0, Backing::compressed_bytes),
             backing_bytes: backing.map_or(0, Backing::used_bytes),
             spills: backing.map_or(0, |it| it.written.load(Relaxed)),
             spill_faults: backing.map_or(0, |it| it.read.load(Relaxed)),

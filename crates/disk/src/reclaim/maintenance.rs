@@ -177,15 +177,16 @@ impl Disk {
         }
     }
 
-    /// Reports once that the device will soon be full, because no protocol can tell the writer. Memory that
-    /// can be given up at any time does not count, so usually one comparison suffices.
+    /// Reports once that the device will soon be full, because no protocol can tell the writer. Usually
+    /// one comparison suffices.
     fn tell_nearly_full(&self, told: &mut NearlyFull, who: &str) {
         let limit = self.budget().limit();
-        let is_near = self.budget().used() >= limit / 100 * NEARLY_FULL && self.is_nearly_full();
-        if !is_near {
-            if self.budget().used() < limit / 100 * FAR {
-                told.is_told = false;
-            }
+        if self.budget().used() < limit / 2 {
+            told.is_told = false;
+            return;
+        }
+        if !self.is_nearly_full() {
+            told.is_told &= self.held() >= self.room() / 100 * FAR;
             return;
         }
         if !std::mem::replace(&mut told.is_told, true) {
@@ -197,21 +198,28 @@ impl Disk {
         }
     }
 
-    /// Whether memory that cannot be given up takes at least [`NEARLY_FULL`] percent of the limit.
+    /// Whether data take at least [`NEARLY_FULL`] percent of the memory that they can have.
     pub(crate) fn is_nearly_full(&self) -> bool {
-        self.has_limit() && self.held() >= self.budget().limit() / 100 * NEARLY_FULL
+        self.has_limit() && self.held() >= self.room() / 100 * NEARLY_FULL
     }
 
-    /// Whether the device may become full before it is completely written. A device with a backing device
-    /// counts as unlimited.
+    /// Whether the device may become full before it is completely written. A device whose backing device has
+    /// room counts as unlimited.
     pub(crate) fn has_limit(&self) -> bool {
-        self.backing.is_none() && self.budget().limit() < self.size()
+        let can_spill = self.backing.as_ref().is_some_and(Backing::is_open);
+        !can_spill && self.budget().limit() < self.size()
     }
 
-    /// Bytes of memory that cannot be given up without making something denser.
+    /// Bytes of memory that data can have: neither the reserve nor the working memory.
+    pub(crate) fn room(&self) -> u64 {
+        self.budget().open().saturating_sub(self.counted_works())
+    }
+
+    /// Bytes of memory that data have and that cannot be given up without making something denser.
     pub(crate) fn held(&self) -> u64 {
-        let (unused, store) = (self.count_works(), self.store.store().stats());
-        let loose = store.hole_bytes + store.slack_bytes + self.resident.bytes() + unused;
+        self.count_works();
+        let store = self.store.store().stats();
+        let loose = store.hole_bytes + store.slack_bytes + self.resident.bytes() + self.counted_works();
         self.budget().used().saturating_sub(loose)
     }
 

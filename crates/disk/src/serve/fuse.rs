@@ -20,6 +20,7 @@ use fuser::{
     TimeOrNow, WriteFlags,
 };
 
+use crate::backing::Backing;
 use crate::{Disk, Error, PAGE, locked};
 
 /// The file's name.
@@ -300,7 +301,10 @@ impl Filesystem for File {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         // If the limit may be reached before the device is full, the figures are those of memory.
         let (all, used) = match self.disk.has_limit() {
-            true => (self.disk.budget().limit(), self.disk.held()),
+            true => {
+                let spilled = self.disk.backing.as_ref().map_or(0, Backing::compressed_bytes);
+                (self.disk.room() + spilled, self.disk.held() + spilled)
+            }
             false => (self.disk.size(), self.disk.logical_bytes()),
         };
         let (all, used) = (all / PAGE as u64, used.div_ceil(PAGE as u64));

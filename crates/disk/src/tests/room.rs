@@ -389,6 +389,28 @@ fn a_full_device_reports_it_once() {
     );
 }
 
+/// However small the limit is, the device is reported as nearly full before it refuses a write, and shows the room that
+/// there is.
+#[test]
+fn small_devices_report_that_they_are_nearly_full() {
+    for mib in [8, 16, 32, 48] {
+        let mut options = options(1 << 30);
+        options.limit = mib << 20;
+        let disk = Disk::new(options).unwrap();
+        assert!(!disk.is_nearly_full() && disk.held() <= disk.room() / 8, "{mib} MiB: {}", disk.held());
+        let mut random = Random(9);
+        let (mut page, mut warned) = (0, None);
+        while disk.write(page * P, &noise(&mut random)).is_ok() {
+            page += 1;
+            if warned.is_none() && disk.is_nearly_full() {
+                warned = Some(page);
+            }
+        }
+        let warned = warned.unwrap_or_else(|| panic!("{mib} MiB, {} of {}", disk.held(), disk.room()));
+        assert!(warned >= page * 3 / 4 && warned < page, "{mib} MiB: after {warned} of {page} pages");
+    }
+}
+
 /// The device is reported as nearly full while the user can still do something about it.
 #[test]
 fn a_nearly_full_device_reports_it_once() {
