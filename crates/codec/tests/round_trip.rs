@@ -111,6 +111,7 @@ fn levels_do_what_they_say() {
     assert_eq!(size("stride"), size("stride:2"));
     assert!(size("weft:2") < size("weft:1"));
     assert!(size("weft:3") < size("weft:2"));
+    assert!(size("weft:4") < size("weft:3"));
     assert_eq!(size("weft"), size("weft:3"));
     assert_eq!(size("zstd"), size("zstd:1"));
 }

@@ -19,6 +19,7 @@
 //! until the next one.
 
 use super::estimate::{self, Key, Residuals};
+use super::list;
 use super::presets::Effort;
 use super::state::{Candidate, Entry, KEYS, Recent, View};
 
@@ -235,7 +236,7 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
 /// The cost of a trial, in fractions of a 4096th. It is lower for blocks that compress well, since coders are
 /// faster on them.
 fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
-    let whole = u32::from(candidate.cost) * effort.price / (4096 / FRACTION);
+    let whole = u32::from(candidate.cost) * effort.price[list::place()] / (4096 / FRACTION);
     (whole * (1024 + 2 * now).min(4096)) >> 12
 }
 

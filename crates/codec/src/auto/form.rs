@@ -29,7 +29,7 @@ static TABLE: PipelineTable<MORE> = PipelineTable::new();
 
 /// The places of these chains are the same in every process. Append-only: a chain keeps its place for ever,
 /// or blocks of an older memfold would decode wrongly. Levels of a codec share a place, so any level will do.
-const KNOWN: [&str; 64] = [
+const KNOWN: [&str; 65] = [
     "copy",
     "lz4",
     "zstd:1",
@@ -94,6 +94,7 @@ const KNOWN: [&str; 64] = [
     "delta:8x1+zstd:1",
     "shuffle:8+delta:1x1+zstd:1",
     "delta:4x1+bitshuffle:8+stride:1",
+    "weft:1",
 ];
 
 /// The known chains, parsed when first needed; zero before.

@@ -52,8 +52,8 @@ impl Row {
 }
 
 pub(super) struct List {
-    /// The names in use until a list is set.
-    names: &'static [&'static str],
+    /// The names in use until a list is set: where `weft` has vector instructions, and elsewhere.
+    names: [&'static [&'static str]; 2],
     /// Differs between any two lists of the process. Its lowest bit says which row is in use.
     version: AtomicU32,
     rows: [Row; 2],
@@ -61,12 +61,20 @@ pub(super) struct List {
 }
 
 /// The next version; lower ones belong to lists that are known from the start.
-static NEXT: AtomicU32 = AtomicU32::new(1 << 10);
+static NEXT: AtomicU32 = AtomicU32::new(FIRST);
+const FIRST: u32 = 1 << 10;
+/// Added to the version of a list that is known from the start, if the second row of names is in use.
+const ELSEWHERE: u32 = 1 << 9;
+
+/// Which names are in use until a list is set.
+pub(super) fn place() -> usize {
+    usize::from(!crate::codecs::weft::is_fast())
+}
 
 impl List {
-    /// The list of the chains with these names, which must be valid. `version` is below 1024, even, and
-    /// unique.
-    pub(super) const fn known(names: &'static [&'static str], version: u32) -> Self {
+    /// The list of the chains with these names, which must be valid: where `weft` has vector instructions, and
+    /// elsewhere. `version` is below 512, even, and unique.
+    pub(super) const fn known(names: [&'static [&'static str]; 2], version: u32) -> Self {
         List {
             names,
             version: AtomicU32::new(version),
@@ -77,11 +85,14 @@ impl List {
 
     /// An empty list, to be set.
     pub(super) fn new() -> Self {
-        List::known(&[], NEXT.fetch_add(2, Ordering::Relaxed))
+        List::known([&[], &[]], NEXT.fetch_add(2, Ordering::Relaxed))
     }
 
     pub(super) fn version(&self) -> u32 {
-        self.version.load(Ordering::Acquire)
+        match self.version.load(Ordering::Acquire) {
+            known if known < FIRST && place() > 0 => known | ELSEWHERE,
+            version => version,
+        }
     }
 
     pub(super) fn set(&self, chains: &[Chain]) -> Result<(), ListError> {
@@ -112,7 +123,7 @@ impl List {
     pub(super) fn copy(&self, to: &mut [Option<Chain>; MOST_ENTRIES]) -> usize {
         let mut len = 0;
         for _ in 0..8 {
-            let version = self.version();
+            let version = self.version.load(Ordering::Acquire);
             let row = &self.rows[(version & 1) as usize];
             len = usize::from(row.len.load(Ordering::Relaxed));
             for (to, chain) in to.iter_mut().zip(&row.chains[..len]) {
@@ -125,8 +136,9 @@ impl List {
         }
         if len == 0 {
             // No list was ever set.
-            len = self.names.len().min(MOST_ENTRIES);
-            for (to, name) in to.iter_mut().zip(self.names) {
+            let names = self.names[place()];
+            len = names.len().min(MOST_ENTRIES);
+            for (to, name) in to.iter_mut().zip(names) {
                 *to = name.parse().ok();
             }
         }

@@ -74,7 +74,7 @@ pub struct Auto {
 impl Auto {
     const fn preset(
         name: &'static str,
-        names: &'static [&'static str],
+        names: [&'static [&'static str]; 2],
         version: u32,
         effort: Effort,
     ) -> Self {

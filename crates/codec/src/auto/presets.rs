@@ -17,15 +17,17 @@
 //! ```
 //!
 //! Prices were chosen so that `auto:fast` stays as fast as lz4 on heaps, `auto` as fast as `zstd:1`, and
-//! `auto:dense` above 40 MB/s.
+//! `auto:dense` above 40 MB/s. `weft`, which is newer than that search, took the place of `stride` alone in the
+//! first two, and was added to the others.
 
 use super::Auto;
 
 /// How hard to try.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
-    /// The cost of 16 nanoseconds, in 4096ths of a byte, for a page of 4096 bytes.
-    pub price: u32,
+    /// The cost of 16 nanoseconds, in 4096ths of a byte, for a page of 4096 bytes: where `weft` has vector
+    /// instructions, and elsewhere.
+    pub price: [u32; 2],
     /// In classes where estimates help, residuals are estimated for one in this many blocks.
     pub estimate: u32,
     /// The longest interval between exploratory trials is two to the power of this, in blocks of the class.
@@ -42,35 +44,50 @@ pub(super) struct Effort {
 pub(crate) static PRESETS: [Auto; 4] = [
     Auto::preset(
         "auto:fast",
-        &FAST,
+        [&FAST, &FAST_ELSEWHERE],
         0,
-        Effort { price: 700, estimate: 32, patience: 13, acceptance: 96, vain: 3, doubt: 0 },
+        Effort { price: [700, 700], estimate: 32, patience: 13, acceptance: 96, vain: 3, doubt: 0 },
     ),
     Auto::preset(
         "auto",
-        &BALANCED,
+        [&BALANCED, &BALANCED_ELSEWHERE],
         2,
-        Effort { price: 160, estimate: 8, patience: 9, acceptance: 64, vain: 3, doubt: 0 },
+        Effort { price: [600, 160], estimate: 8, patience: 9, acceptance: 64, vain: 3, doubt: 0 },
     ),
     Auto::preset(
         "auto:dense",
-        &DENSE,
+        [&DENSE, DENSE.split_at(DENSE.len() - 1).0],
         4,
-        Effort { price: 10, estimate: 1, patience: 7, acceptance: 24, vain: 8, doubt: 300 },
+        Effort { price: [10, 10], estimate: 1, patience: 7, acceptance: 24, vain: 8, doubt: 300 },
     ),
     Auto::preset(
         "auto:max",
-        &MAX,
+        [&MAX, MAX.split_at(MAX.len() - 1).0],
         6,
-        Effort { price: 0, estimate: 1, patience: 6, acceptance: 16, vain: 12, doubt: 512 },
+        Effort { price: [0, 0], estimate: 1, patience: 6, acceptance: 16, vain: 12, doubt: 512 },
     ),
 ];
 
 /// The effort for custom lists.
 pub(super) const OWN: Effort =
-    Effort { price: 100, estimate: 4, patience: 8, acceptance: 64, vain: 3, doubt: 128 };
+    Effort { price: [100, 100], estimate: 4, patience: 8, acceptance: 64, vain: 3, doubt: 128 };
 
-const FAST: [&str; 12] = [
+const FAST: [&str; 11] = [
+    "weft:3",
+    "lz4",
+    "delta:4x1+bitshuffle:4+stride:3",
+    "delta:8x6+bitshuffle:8+stride:3",
+    "delta:2x1+bitshuffle:2+stride:3",
+    "delta:8x5+stride:3",
+    "delta:4x2+bitshuffle:4+stride:3",
+    "delta:4x1+bitshuffle:8+stride:3",
+    "delta:4x1+stride:3",
+    "delta:8x1+shuffle:4+stride:3",
+    "bitshuffle:4+lz4",
+];
+
+/// Where `weft` has no vector instructions.
+const FAST_ELSEWHERE: [&str; 12] = [
     "stride:3",
     "lz4",
     "stride:1",
@@ -86,6 +103,30 @@ const FAST: [&str; 12] = [
 ];
 
 const BALANCED: [&str; 20] = [
+    "weft:4",
+    "zstd:1",
+    "lz4",
+    "delta:4x1+bitshuffle:4+stride:3",
+    "delta:8x5+shuffle:8+zstd:1",
+    "delta:8x6+bitshuffle:8+stride:3",
+    "delta:2x1+bitshuffle:2+stride:3",
+    "shuffle:4+zstd:1",
+    "delta:4x2+bitshuffle:4+stride:3",
+    "delta:4x1+bitshuffle:8+stride:3",
+    "delta:4x1+zstd:1",
+    "delta:4x2+zstd:1",
+    "shuffle:8+zstd:1",
+    "delta:2x2+bitshuffle:2+stride:3",
+    "xor:8x1+bitshuffle:8+stride:3",
+    "delta:8x1+shuffle:4+stride:3",
+    "delta:4x1+stride:3",
+    "xor:2x2+stride:3",
+    "shuffle:2+zstd:1",
+    "huffman",
+];
+
+/// Where `weft` has no vector instructions.
+const BALANCED_ELSEWHERE: [&str; 20] = [
     "zstd:1",
     "stride:3",
     "lz4",
@@ -108,7 +149,8 @@ const BALANCED: [&str; 20] = [
     "huffman",
 ];
 
-const DENSE: [&str; 25] = [
+/// The last one only where `weft` has vector instructions.
+const DENSE: [&str; 26] = [
     "zstd:6",
     "stride:3",
     "lagdelta:4+bitshuffle:4+zstd:6",
@@ -134,9 +176,11 @@ const DENSE: [&str; 25] = [
     "shuffle:8+delta:1x1+zstd:6",
     "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:6",
     "lagdelta:4+zstd:6",
+    "weft:4",
 ];
 
-const MAX: [&str; 32] = [
+/// The last one as for [`DENSE`].
+const MAX: [&str; 33] = [
     "zstd:19",
     "stride:3+range",
     "bwt+mtf+range",
@@ -169,4 +213,5 @@ const MAX: [&str; 32] = [
     "delta:8x1+shuffle:8+bwt+mtf+range",
     "delta:4x1+shuffle:4+bwt+mtf+range",
     "range",
+    "weft:4",
 ];

@@ -38,6 +38,11 @@ fn path() -> Path {
     Path::REFERENCE
 }
 
+/// Whether it is worth while on this processor.
+pub(crate) fn is_fast() -> bool {
+    path() != Path::REFERENCE
+}
+
 /// The working memory.
 fn working<'s>(scratch: &'s mut Scratch<'_>) -> &'s mut memfold_weft::Scratch {
     let memory = scratch.bytes(size_of::<memfold_weft::Scratch>());
