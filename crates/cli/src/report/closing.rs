@@ -43,20 +43,28 @@ impl Stats {
     pub fn too_little(&self, most: Option<u64>) -> Option<String> {
         let came_back = self.pages_faulted + self.pages_prefetched;
         let is_long = self.stalled_seconds > 0.5 * self.wall_seconds && self.wall_seconds > 3.0;
-        let is_it = self.stall_target.is_none() && is_long && came_back > self.pages_compressed / 2;
-        is_it.then(|| {
-            let larger = self.larger_limit().next_multiple_of(1 << 20);
-            let remedy = match most {
-                // memfold's limit should be below the cgroup's.
-                Some(most) if larger > most / 16 * 15 => {
-                    format!("give the cgroup (the container) more, for example {}M", (larger / 15 * 16) >> 20)
-                }
-                _ => format!("try --limit {}M", larger >> 20),
-            };
-            format!(
-                "most of the time was spent waiting, because what is in use all the time does not fit into the limit: {remedy}; --report FILE.html shows more"
-            )
-        })
+        let is_it = is_long && came_back > self.pages_compressed / 2;
+        // With a limit that follows what is free, a larger one must be free.
+        let follows = self.stall_target.is_some() && self.idle_seconds.is_none();
+        if !is_it || follows && most.is_none() {
+            return None;
+        }
+        let wanted = if follows { self.limit_where_all_fits() } else { self.larger_limit() };
+        let larger = wanted.next_multiple_of(1 << 20);
+        let remedy = match most {
+            Some(_) if follows => format!(
+                "give the cgroup (the container) more, up to {}M, or run less in it",
+                (larger / 15 * 16) >> 20
+            ),
+            // memfold's limit should be below the cgroup's.
+            Some(most) if larger > most / 16 * 15 => {
+                format!("give the cgroup (the container) more, for example {}M", (larger / 15 * 16) >> 20)
+            }
+            _ => format!("try --limit {}M", larger >> 20),
+        };
+        Some(format!(
+            "most of the time was spent waiting, because what is in use all the time does not fit into the limit: {remedy}; --report FILE.html shows more"
+        ))
     }
 
     /// The closing line.
@@ -179,6 +187,10 @@ mod tests {
         assert!(said.contains("give the cgroup (the container) more, for example 393M;"), "{said}");
         slow.stalled_seconds = 1.0;
         assert_eq!(slow.too_little(None), None);
+        (slow.stalled_seconds, slow.stall_target) = (9.0, Some(0.01));
+        assert_eq!(slow.too_little(None), None);
+        let said = slow.too_little(Some(240 << 20)).unwrap();
+        assert!(said.contains("more, up to ") && said.contains("run less in it"), "{said}");
         let stopped = Seen { peak_resident: 200 << 20, stopped: true, ..Seen::default() };
         let line = stats(page, &stopped).closing_line();
         assert!(line.contains("not every process was managed") && !line.contains("for a moment"), "{line}");

@@ -18,6 +18,8 @@ pub struct Seen {
     /// If the limit was changed: the largest excess over the limit in force at the time. After the limit was
     /// lowered, excess does not count until memory has come below it, or some seconds have passed.
     pub over_changed_limit: Option<u64>,
+    /// With a limit that follows what is free: the most that others held at once, in bytes.
+    pub most_of_others: u64,
     /// Integrals over time of resident and logical memory: bytes times seconds.
     pub resident_seconds: f64,
     /// See `resident_seconds`.

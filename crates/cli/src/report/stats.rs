@@ -120,6 +120,9 @@ pub struct Stats {
     /// Memory that is never managed and kept the tree over the limit.
     #[serde(skip)]
     pub held: Option<Held>,
+    /// See `Seen`.
+    #[serde(skip)]
+    pub most_of_others: u64,
 }
 
 impl Stats {
@@ -199,6 +202,7 @@ impl Stats {
             is_limit_changed: seen.over_changed_limit.is_some(),
             lacks_store: shared.flags.load(Relaxed) & flags::NO_STORE != 0,
             held: seen.held,
+            most_of_others: seen.most_of_others,
         }
     }
 

@@ -28,13 +28,15 @@ pub struct Surroundings {
     pub other_runs: u64,
     /// The limit of this run follows what is free: at the end it says nothing about the room that there was.
     pub follows: bool,
+    /// The most that others held at once during the run.
+    pub most_of_others: u64,
     /// A process could not start a thread of memfold.
     pub lacks_tasks: bool,
 }
 
 impl Surroundings {
     /// Looks around at the end of a run.
-    pub fn look(page: &Shared) -> Self {
+    pub fn look(page: &Shared, stats: &Stats) -> Self {
         let group = cgroup::own();
         let stat = |group: &cgroup::Cgroup| std::fs::read_to_string(group.directory.join("memory.stat")).ok();
         let files = group.as_ref().and_then(stat).and_then(|stat| field(&stat, "shmem")?.parse().ok());
@@ -49,6 +51,7 @@ impl Surroundings {
             files_in_memory: files.unwrap_or(0),
             other_runs: others as u64,
             follows: page.flags.load(Relaxed) & flags::FOLLOWS != 0,
+            most_of_others: stats.most_of_others,
             lacks_tasks: page.flags.load(Relaxed) & flags::TOLD_TASKS != 0,
         }
     }
@@ -92,24 +95,32 @@ fn advice(bound: u64, around: &Surroundings, stats: &Stats) -> String {
         bytes if bytes >= SMALLEST_LIMIT => format!("--limit {}M", bytes >> 20),
         _ => format!("more memory, and --limit {}M", SMALLEST_LIMIT >> 20),
     };
-    let files = around.files_in_memory;
+    let (files, runs) = (around.files_in_memory, around.other_runs + 1);
+    // With a limit that follows what is free, what others took is missing only if they were too fast.
+    let others = if around.follows { around.most_of_others } else { 0 };
     if around.lacks_tasks {
         "memfold could not start its threads: allow some more tasks (pids.max, --pids-limit, ulimit -u)"
             .into()
     } else if files >= bound / 4 {
+        let each = if runs > 1 { " for each run" } else { "" };
         format!(
-            "{} of that are files in memory (tmpfs, /dev/shm), which cannot be compressed: put them on a disk, or try {}",
+            "{} of that are files in memory (tmpfs, /dev/shm), which cannot be compressed: put them on a disk, or try {}{each}",
             Human(files),
-            lower(bound.saturating_sub(files))
+            lower(bound.saturating_sub(files) / runs)
         )
-    } else if around.other_runs > 0 && around.follows {
-        let runs = around.other_runs + 1;
+    } else if runs > 1 && around.follows {
         format!(
-            "{runs} runs of memfold share this memory, which is too little for all at once: run fewer at a time, or give the cgroup (the container) more"
+            "{runs} runs of memfold share this memory: run fewer at a time, give the cgroup (the container) more, or try {} for each",
+            lower(bound / runs)
         )
-    } else if around.other_runs > 0 {
-        let runs = around.other_runs + 1;
+    } else if runs > 1 {
         format!("{runs} runs of memfold share this memory: try {} for each", lower(bound / runs))
+    } else if others >= bound / 8 {
+        format!(
+            "others in it (programs without memfold, files in memory) took up to {} of that, and sooner than memfold could make room: try {}",
+            Human(others),
+            lower(bound.saturating_sub(others))
+        )
     } else if stats.pages_incompressible > stats.pages_compressed {
         format!(
             "most of its data do not compress: try {} with --spill DIRECTORY, which keeps them in a file",
@@ -205,12 +216,20 @@ mod tests {
             "3 runs of memfold share this memory: try --limit 19M for each"
         );
         around.follows = true;
-        assert!(
-            advice(bound, &around, &stats)
-                .contains("3 runs of memfold share this memory, which is too little")
-        );
+        let said = advice(bound, &around, &stats);
+        assert!(said.starts_with("3 runs of memfold share this memory: run fewer at a time"), "{said}");
+        (around.other_runs, around.most_of_others) = (0, 30 << 20);
+        let said = advice(bound, &around, &stats);
+        assert!(said.starts_with("others in it (programs") && said.ends_with("try --limit 37M"), "{said}");
         around.files_in_memory = 40 << 20;
-        assert!(advice(bound, &around, &stats).starts_with("40 MiB of that are files in memory"));
+        let said = advice(bound, &around, &stats);
+        assert!(
+            said.starts_with("40 MiB of that are files in memory") && said.ends_with("--limit 30M"),
+            "{said}"
+        );
+        around.other_runs = 1;
+        let said = advice(bound, &around, &stats);
+        assert!(said.ends_with("try --limit 15M for each run"), "{said}");
         around.lacks_tasks = true;
         assert!(advice(bound, &around, &stats).contains("--pids-limit"));
     }

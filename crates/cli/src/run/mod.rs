@@ -154,7 +154,7 @@ pub fn run(args: RunArgs) -> Result<i32, Failure> {
     if !args.quiet {
         tell_of_others(page.page);
     }
-    let around = || killed::Surroundings::look(page.page);
+    let around = || killed::Surroundings::look(page.page, &stats);
     if let Some(text) = killed::message(Kills::now().since(kills), ending, around, &stats) {
         say(&text);
     }

@@ -62,11 +62,13 @@ pub struct Follow {
     next: Instant,
     /// For each room.
     others: Vec<Others>,
+    /// The most that others held at once in the smallest room, in bytes.
+    pub most_of_others: u64,
 }
 
 impl Follow {
     pub fn new(now: Instant) -> Self {
-        Self { next: now, others: Vec::new() }
+        Self { next: now, others: Vec::new(), most_of_others: 0 }
     }
 
     /// The limit for a run that holds `own` bytes now, if it is time for a new one.
@@ -87,6 +89,8 @@ impl Follow {
             let begin = |room| Others { since: now, then: others(room), grow: false };
             self.others = rooms.iter().map(begin).collect();
         }
+        let smallest = rooms.iter().min_by_key(|room| room.total).map_or(0, others);
+        self.most_of_others = self.most_of_others.max(smallest);
         let limits = rooms.iter().zip(&mut self.others).map(|(room, seen)| {
             seen.look(now, others(room), reserve(room.total));
             limit(own, room, seen.grow)

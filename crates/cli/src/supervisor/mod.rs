@@ -144,7 +144,7 @@ impl<'a> Supervisor<'a> {
         let ending = self.wait_for_end(calls.as_ref(), witness.as_ref());
         drop(witness);
         // The kernel may still count what the program held, so nothing is known about what is free.
-        self.follow = None;
+        self.seen.most_of_others = self.follow.take().map_or(0, |follow| follow.most_of_others);
         self.seen.wall = self.begin.elapsed();
         self.seen.spill = self.service.map(Service::figures);
         let now = Instant::now();

@@ -29,13 +29,14 @@ pub fn limit(args: &LimitArgs) -> Result<i32, Failure> {
                     "it runs with --on-full kill: if its data do not compress enough for this limit, it is terminated",
                 );
             }
+            let was = if tree.is_auto() { " (auto)" } else { "" };
             let before = tree.set_limit(&new);
             let now = match tree.follows() {
                 true => "now follows what is free (auto)".to_owned(),
                 false => format!("is now {}", Human(new.bytes)),
             };
             format!(
-                "the limit of '{}' (supervisor {}) {now}, previously {}; {} are resident\n",
+                "the limit of '{}' (supervisor {}) {now}, previously {}{was}; {} are resident\n",
                 memfold_escape::shown(&tree.command()),
                 tree.supervisor,
                 Human(before),
