@@ -34,6 +34,8 @@ static void bad_options(void) {
     CASE("'zstd:99'", o->codec = "zstd:99");
     CASE("''", o->codec = "");
     CASE("not UTF-8", o->codec = "\xff\xfe");
+    CASE("\\u{1b}[31m", o->codec = "\x1b[31m");
+    CASE("\\n", o->policy = "x\n");
     CASE("'mru'", o->policy = "mru");
     CASE("not UTF-8", o->policy = "\xc3");
     CASE("without limit_bytes", o->spill = "/tmp");
@@ -222,12 +224,14 @@ static void bad_nodes(uint32_t paranoid) {
     FAILS(MEMFOLD_SIZE, memfold_resize(session, &node, 0));
     FAILS(MEMFOLD_SIZE, memfold_resize(session, &node, SIZE_MAX));
     FAILS(MEMFOLD_RANGE, memfold_read_at(session, node, 0, bytes, 101));
+    CHECK(strstr(memfold_last_error(), "the node has 100 bytes, and 101 bytes from 0 on are not all in it"));
     FAILS(MEMFOLD_RANGE, memfold_read_at(session, node, 101, bytes, 0));
     FAILS(MEMFOLD_RANGE, memfold_read_at(session, node, SIZE_MAX, bytes, 2));
     FAILS(MEMFOLD_RANGE, memfold_read_at(session, node, 0, bytes, SIZE_MAX));
     FAILS(MEMFOLD_RANGE, memfold_write_at(session, node, 1, bytes, 100));
     FAILS(MEMFOLD_RANGE, memfold_write_at(session, node, SIZE_MAX, bytes, 2));
     FAILS(MEMFOLD_RANGE, memfold_write_at(session, node, 0, bytes, SIZE_MAX));
+    CHECK(strstr(memfold_last_error(), "the node has 100 bytes, and 18446744073709551615 bytes from 0"));
     FAILS(MEMFOLD_RANGE, memfold_read(session, node, bytes, 99, &size));
     CHECK(size == 100);
     FAILS(MEMFOLD_RANGE, memfold_read(session, node, NULL, 0, NULL));

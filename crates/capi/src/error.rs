@@ -73,6 +73,14 @@ impl Failure {
     }
 }
 
+/// A range that does not lie in a node of `node` bytes.
+pub fn outside(node: usize, from: usize, len: usize) -> Failure {
+    Failure::new(
+        Code::Range,
+        format!("the node has {node} bytes, and {len} bytes from {from} on are not all in it"),
+    )
+}
+
 impl From<Code> for Failure {
     fn from(code: Code) -> Self {
         Failure { code, text: None }
@@ -107,7 +115,8 @@ impl From<Error> for Failure {
 
 impl From<BadOption> for Failure {
     fn from(bad: BadOption) -> Self {
-        Failure::new(Code::Option, bad.to_string())
+        // It may contain names that the caller gave.
+        Failure::new(Code::Option, memfold_escape::line(&bad.to_string()).into_owned())
     }
 }
 
@@ -133,8 +142,9 @@ pub extern "C" fn memfold_strerror(error: c_int) -> *const c_char {
 #[cold]
 pub fn report(failure: Failure) -> c_int {
     let Failure { code, text } = failure;
-    // The text then contains no null, so this cannot fail.
-    let text = text.and_then(|text| CString::new(text.replace('\0', "?")).ok());
+    // Escaped for a terminal, since it may contain names. Without a null this cannot fail.
+    let text =
+        text.and_then(|text| CString::new(memfold_escape::lines(&text.replace('\0', "?")).as_ref()).ok());
     // A thread that is about to end may no longer have a place for it.
     let _ = LAST.try_with(|last| last.replace(Last { code, text }));
     code as c_int

@@ -105,7 +105,13 @@ fn usage(error: &clap::Error) -> i32 {
     let text = error.render().to_string();
     if !error.use_stderr() {
         let mut out = std::io::stdout();
-        return if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_ok() { 0 } else { FAILED };
+        return match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Ok(()) => 0,
+            Err(error) => {
+                say(&format!("standard output: {error}"));
+                FAILED
+            }
+        };
     }
     if error.kind() == clap::error::ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         say(

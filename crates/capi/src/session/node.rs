@@ -7,7 +7,7 @@ use std::slice;
 use memfold::heap::{Error, Handle};
 
 use crate::entry::{Out, length};
-use crate::error::{Code, Failure};
+use crate::error::{Code, Failure, outside};
 use crate::session::{in_session, memfold_session};
 
 /// As in `memfold.h`.
@@ -155,7 +155,8 @@ pub unsafe extern "C" fn memfold_read(
         if let Ok(size) = unsafe { Out::new(size) } {
             size.set(len);
         }
-        enough.ok_or_else(|| Error::Mismatch { node: len, value: room }.into())
+        let text = || format!("the node has {len} bytes, and the buffer only {room}");
+        enough.ok_or_else(|| Failure::new(Code::Range, text()))
     })
 }
 
@@ -174,7 +175,11 @@ pub unsafe extern "C" fn memfold_read_at(
     in_session(session, |open| {
         // SAFETY: as promised.
         let to = unsafe { memory(to, len) }?;
-        Ok(open.bound.session().read_at(handle(node)?, from, to)?)
+        let len = to.len();
+        open.bound.session().read_at(handle(node)?, from, to).map_err(|error| match error {
+            Error::Mismatch { node, .. } => outside(node, from, len),
+            other => other.into(),
+        })
     })
 }
 
@@ -197,8 +202,8 @@ pub unsafe extern "C" fn memfold_write_at(
         }
         let mut bytes = open.bound.session_mut().write(handle(node)?)?;
         let size = bytes.len();
-        let misfit = Error::Mismatch { node: size, value: to.saturating_add(len) };
-        let place = bytes.get_mut(to..).filter(|rest| len <= rest.len()).ok_or(misfit)?;
+        let place = bytes.get_mut(to..).filter(|rest| len <= rest.len());
+        let place = place.ok_or_else(|| outside(size, to, len))?;
         if len > 0 {
             // SAFETY: `len` bytes on both sides, as promised and as checked. They may overlap: C may have got
             // them from a pin.

@@ -12,7 +12,7 @@ fn errors_name_a_remedy() {
     let path = text(scratch.path());
     let bad = scratch.path().join("bad");
     fs::write(&bad, "[1,0,{},[{\"name\":\"/\"},").unwrap();
-    let cases: [(&[&str], &str); 19] = [
+    let cases: [(&[&str], &str); 20] = [
         (&["--json", "/nowhere"], "cannot read the directory '/nowhere'"),
         (&["--json", "--limit", "1X", path], "--limit 64M"),
         (&["--json", "-X", "/nowhere", path], "cannot read the patterns in '/nowhere'"),

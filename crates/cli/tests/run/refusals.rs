@@ -232,6 +232,16 @@ fn a_file_that_fills_up_is_named() {
 }
 
 #[test]
+fn help_that_cannot_be_written_says_why() {
+    for words in [&["--help"][..], &["--version"], &["help", "du"], &["run", "-h"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = std::process::Command::new(MEMFOLD).args(words).stdout(full).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(125) && said.contains("No space left"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn files_that_cannot_be_written() {
     let here = tempfile::tempdir().unwrap();
     let marker = here.path().join("started");
