@@ -38,7 +38,7 @@ pub struct memfold_options {
 const MOST: usize = 4096;
 
 pub fn bad(text: impl Into<String>) -> Failure {
-    Failure::new(Code::Option, text.into())
+    Failure::new(Code::Option, memfold_escape::line(&text.into()).into_owned())
 }
 
 /// Reads the options at `options`, from whatever version of the header C uses. `what` names the struct.
