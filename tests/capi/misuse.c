@@ -230,8 +230,8 @@ static void bad_nodes(uint32_t paranoid) {
     FAILS(MEMFOLD_RANGE, memfold_read_at(session, node, 0, bytes, SIZE_MAX));
     FAILS(MEMFOLD_RANGE, memfold_write_at(session, node, 1, bytes, 100));
     FAILS(MEMFOLD_RANGE, memfold_write_at(session, node, SIZE_MAX, bytes, 2));
+    CHECK(strstr(memfold_last_error(), "2 bytes from 18446744073709551615 on are not all in it"));
     FAILS(MEMFOLD_RANGE, memfold_write_at(session, node, 0, bytes, SIZE_MAX));
-    CHECK(strstr(memfold_last_error(), "the node has 100 bytes, and 18446744073709551615 bytes from 0"));
     FAILS(MEMFOLD_RANGE, memfold_read(session, node, bytes, 99, &size));
     CHECK(size == 100);
     FAILS(MEMFOLD_RANGE, memfold_read(session, node, NULL, 0, NULL));
