@@ -51,7 +51,8 @@ pub enum Effort {
     Fast,
     /// Each line takes the best of five distances, and literals are packed where that saves enough.
     Packed,
-    /// As before, but literals are coded by Huffman codes from fixed tables, and repetitions in them are looked for.
+    /// As before, but literals are coded by Huffman codes from fixed tables, and repetitions in them are
+    /// looked for.
     Dense,
 }
 

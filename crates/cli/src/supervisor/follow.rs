@@ -1,5 +1,5 @@
-//! `--limit auto`: a limit that follows what the machine and the cgroup have free, because others take memory, too: other
-//! runs beside this one, programs without memfold, files in memory, the kernel itself.
+//! `--limit auto`: a limit that follows what the machine and the cgroup have free, because others take
+//! memory, too: other runs beside this one, programs without memfold, files in memory, the kernel itself.
 //!
 //! ```text
 //!   |<------------------------- total of the machine or of the cgroup ------------------------>|
@@ -10,10 +10,10 @@
 //!   limit = this run - its part of what is missing + step           once the reserve is used
 //! ```
 //!
-//! Runs do not know of each other. What is missing is divided by size and the step is the same for all, so that runs which
-//! want more than there is end up with equal parts, whoever came first: additive increase and multiplicative decrease, as
-//! for connections that share a line (Chiu and Jain, *Analysis of the Increase and Decrease Algorithms for Congestion
-//! Avoidance in Computer Networks*, 1989).
+//! Runs do not know of each other. What is missing is divided by size and the step is the same for all, so
+//! that runs which want more than there is end up with equal parts, whoever came first: additive increase and
+//! multiplicative decrease, as for connections that share a line (Chiu and Jain, *Analysis of the Increase
+//! and Decrease Algorithms for Congestion Avoidance in Computer Networks*, 1989).
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
@@ -115,8 +115,8 @@ fn limit(own: u64, room: &Room, others_grow: bool) -> u64 {
     (own + step).saturating_add_signed(part).clamp(page::SMALLEST_LIMIT, most)
 }
 
-/// Sets the limit anew, if it follows what is free. `before` is the limit that this supervisor knows: nothing is set if a
-/// user has set another one meanwhile.
+/// Sets the limit anew, if it follows what is free. `before` is the limit that this supervisor knows: nothing
+/// is set if a user has set another one meanwhile.
 pub fn follow(shared: &Shared, follow: &mut Follow, now: Instant, before: u64) {
     if shared.flags.load(Relaxed) & flags::FOLLOWS == 0 {
         return;
@@ -155,8 +155,8 @@ mod tests {
         assert_eq!(limit(100 * MIB, &room(10 * MIB), false), 241 * MIB);
     }
 
-    /// Runs with these demands, all in one room with `other` bytes of others: the bytes that each of them holds after
-    /// some time, and the most that was ever used.
+    /// Runs with these demands, all in one room with `other` bytes of others: the bytes that each of them
+    /// holds after some time, and the most that was ever used.
     fn together(wants: &[u64], other: u64, late: usize) -> (Vec<u64>, u64) {
         const GROWS: u64 = 4 * MIB;
         const SHRINKS: u64 = 2 * MIB;

@@ -56,7 +56,8 @@ const NEAR: Duration = Duration::from_millis(10);
 /// The interval near the limit while pages are shared by fork: every first write to such a page makes a copy,
 /// and only the supervisor sees this growth.
 const NEAR_SHARED: Duration = Duration::from_millis(3);
-/// The interval near the limit while nothing changes, and no more than this, in bytes, is in processes that do not call.
+/// The interval near the limit while nothing changes, and no more than this, in bytes, is in processes that
+/// do not call.
 const NEAR_QUIET: Duration = Duration::from_millis(40);
 const UNMANAGED: u64 = 4 << 20;
 /// Assumed maximum growth of memory, in bytes per second.

@@ -62,8 +62,8 @@ fn a_job_that_is_killed_plainly_completes() {
     assert!(said.err.contains("were kept in") && !said.err.contains("the kernel killed"), "{}", said.err);
 }
 
-/// Several runs, each without an option, divide what the cgroup has, whether they start together or one when the other has
-/// taken everything.
+/// Several runs, each without an option, divide what the cgroup has, whether they start together or one when
+/// the other has taken everything.
 #[test]
 fn runs_side_by_side_divide_a_cgroup() {
     let Some(group) = group("side", 240) else { return };

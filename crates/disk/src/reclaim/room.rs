@@ -93,8 +93,9 @@ impl Disk {
         false
     }
 
-    /// Closes all holes in the store and releases what it keeps for its next blobs. For new pages, no more holes are
-    /// closed than the reserve needs, so changes of existing data find more room. Returns whether anything was released.
+    /// Closes all holes in the store and releases what it keeps for its next blobs. For new pages, no more
+    /// holes are closed than the reserve needs, so changes of existing data find more room. Returns whether
+    /// anything was released.
     fn tighten(&self, making: &mut Making) -> bool {
         let changes = self.counts.changes.load(Relaxed);
         if making.tight == Some(changes) {
@@ -107,8 +108,8 @@ impl Disk {
         moved + kept > 0
     }
 
-    /// Closes holes until the reserve is there again. The new forms of blocks have taken from it, and what they
-    /// replaced are holes, which new pages would fill.
+    /// Closes holes until the reserve is there again. The new forms of blocks have taken from it, and what
+    /// they replaced are holes, which new pages would fill.
     fn restore_reserve(&self) {
         let budget = self.budget();
         while budget.used() > budget.open()

@@ -389,8 +389,8 @@ fn a_full_device_reports_it_once() {
     );
 }
 
-/// However small the limit is, the device is reported as nearly full before it refuses a write, and shows the room that
-/// there is.
+/// However small the limit is, the device is reported as nearly full before it refuses a write, and shows the
+/// room that there is.
 #[test]
 fn small_devices_report_that_they_are_nearly_full() {
     for mib in [8, 16, 32, 48] {

@@ -152,8 +152,8 @@ impl State {
     /// The distance and the codes of each line.
     ///
     /// # Safety
-    /// The distances that the bits announce are at `next` and two bytes behind them, a flag for each line at `flags`,
-    /// and the codes that these announce in `rows.codes`.
+    /// The distances that the bits announce are at `next` and two bytes behind them, a flag for each line at
+    /// `flags`, and the codes that these announce in `rows.codes`.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
     pub(super) unsafe fn lines(

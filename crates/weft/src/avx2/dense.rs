@@ -20,8 +20,8 @@ const AT_ONCE: usize = 56 / MOST_BITS;
 /// What is known of each word once it has a code.
 #[repr(align(64))]
 struct Words {
-    /// The mask of literals, without the two lowest bits where the word starts from its reference: those are in
-    /// `low`, by line.
+    /// The mask of literals, without the two lowest bits where the word starts from its reference: those are
+    /// in `low`, by line.
     masks: [u8; WORDS],
     low: [[u8; LINES]; 2],
     /// 0xff for words that start from their reference.
@@ -355,8 +355,8 @@ unsafe fn write_stream(symbols: &[u16], stream: usize, to: &mut [u8; MOST_STREAM
     }
 }
 
-/// The streams of a piece that is being read: for each, the next bits below a bit that marks their end, and where
-/// they come from.
+/// The streams of a piece that is being read: for each, the next bits below a bit that marks their end, and
+/// where they come from.
 #[derive(Clone, Copy)]
 struct Streams {
     bits: [u64; STREAMS],
@@ -594,7 +594,8 @@ impl Decoder {
 /// Makes part W from its literals and matches.
 ///
 /// # Safety
-/// The lengths fit into the piece's part W, there is an offset for each, and as many literals as are not covered.
+/// The lengths fit into the piece's part W, there is an offset for each, and as many literals as are not
+/// covered.
 #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
 unsafe fn apply(
     lengths: &[[u16; 2]],

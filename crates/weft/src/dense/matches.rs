@@ -158,8 +158,8 @@ impl Found {
     }
 }
 
-/// For each match: how many literals come before it, and how long it is. Returns how many bytes all matches cover;
-/// part W of the piece has `most`.
+/// For each match: how many literals come before it, and how long it is. Returns how many bytes all matches
+/// cover; part W of the piece has `most`.
 pub(crate) fn lengths(
     tokens: &[u8],
     more: &[u8],

@@ -6,13 +6,15 @@
 //!                                                     of more, more, lows
 //! ```
 //!
-//! Literals of words that start from their reference are stored as differences from its bytes. They go to three
-//! parts, since low bytes differ in other ways than high ones: R0 has those of byte 0, R1 of byte 1, R2 the others.
-//! Part W has the literals of all other words; in it, longer repetitions become **matches** ([`matches`]).
+//! Literals of words that start from their reference are stored as differences from its bytes. They go to
+//! three parts, since low bytes differ in other ways than high ones: R0 has those of byte 0, R1 of byte 1, R2
+//! the others. Part W has the literals of all other words; in it, longer repetitions become **matches**
+//! ([`matches`]).
 //!
-//! Nine **families** of symbols (the four parts, the flags, pairs of codes, masks, and two kinds that describe
-//! matches) have eight tables of Huffman codes each ([`tables`]), made once from pages of many programs. A piece
-//! names one for each family, or none for a part that would hardly shrink. No table is stored or built.
+//! Nine **families** of symbols (the four parts, the flags, pairs of codes, masks, and two kinds that
+//! describe matches) have eight tables of Huffman codes each ([`tables`]), made once from pages of many
+//! programs. A piece names one for each family, or none for a part that would hardly shrink. No table is
+//! stored or built.
 //!
 //! Six streams of bits let a decoder read six symbols at a time: symbol i of a part goes to stream i mod 6.
 
@@ -25,8 +27,8 @@ use matches::{MOST_MATCHES, MOST_MORE, PLACES};
 
 /// Bit streams.
 pub(crate) const STREAMS: usize = 6;
-/// The most symbols of a piece, with what fills up parts to a multiple of [`STREAMS`]: flags, codes, masks, two for
-/// each match, literals.
+/// The most symbols of a piece, with what fills up parts to a multiple of [`STREAMS`]: flags, codes, masks,
+/// two for each match, literals.
 pub(crate) const MOST_SYMBOLS: usize =
     LINES + WORDS / 2 + WORDS + 2 * MOST_MATCHES + PIECE + FAMILIES * STREAMS;
 /// The most bytes of a stream.

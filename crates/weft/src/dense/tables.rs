@@ -1,8 +1,8 @@
 //! The Huffman codes: nine families with eight tables each, of the first version.
 //!
-//! `tables.txt` has a line for each table, family by family: the length of each symbol's code as a letter, `b` for
-//! 1 bit to `k` for 10. Codes are canonical: shorter ones first, among equals in the order of the symbols. In a
-//! stream the first bit of a code comes first.
+//! `tables.txt` has a line for each table, family by family: the length of each symbol's code as a letter,
+//! `b` for 1 bit to `k` for 10. Codes are canonical: shorter ones first, among equals in the order of the
+//! symbols. In a stream the first bit of a code comes first.
 
 use super::FAMILIES;
 

@@ -184,8 +184,8 @@ impl<'i> Reader<'i> {
         }
     }
 
-    /// Reads the literals: those of R0, R1 and R2, of which there are so many, and those of W, of which `new` follow the
-    /// `begin` of earlier pieces.
+    /// Reads the literals: those of R0, R1 and R2, of which there are so many, and those of W, of which `new`
+    /// follow the `begin` of earlier pieces.
     pub(super) fn literals(
         mut self,
         counts: [usize; 3],

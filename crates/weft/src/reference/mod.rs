@@ -1,8 +1,8 @@
 //! The codec in plain Rust: what every other implementation must compute.
 //!
 //! Nothing here is written for speed. An encoder works piece by piece: it looks for each line's distance
-//! (`search`), chooses the codes of its words, and writes the parts (`encode`, `dense`). The decoder reads the same
-//! parts in the same order (`decode`).
+//! (`search`), chooses the codes of its words, and writes the parts (`encode`, `dense`). The decoder reads
+//! the same parts in the same order (`decode`).
 
 mod decode;
 mod dense;

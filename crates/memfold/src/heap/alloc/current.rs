@@ -168,8 +168,8 @@ impl<'c> Current<'c> {
         Ok(true)
     }
 
-    /// Notes that a node of `len` bytes found no room, so that the block is not listed with those that may have. Only
-    /// what was freed since the last look may be longer.
+    /// Notes that a node of `len` bytes found no room, so that the block is not listed with those that may
+    /// have. Only what was freed since the last look may be longer.
     pub fn has_no_room_for(&self, len: usize) {
         if let Shape::Mixed(shape) = self.shape {
             let shorter = (free_space::below(shape.stride(len)) as u32).max(self.block.pending.load(Relaxed));

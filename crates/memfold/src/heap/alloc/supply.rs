@@ -134,7 +134,8 @@ impl Core {
         let kind = block.kind.load(Relaxed);
         let list = match self.shape_of(kind) {
             Some(Shape::Mixed(_)) if block.free.load(Relaxed) >= self.options.block_size as u32 / PART => {
-                // Freed bytes are in pieces, of which the longest is known, but not which of them are adjacent.
+                // Freed bytes are in pieces, of which the longest is known, but not which of them are
+                // adjacent.
                 let longest = block.longest.load(Relaxed).max(block.pending.load(Relaxed) / PART);
                 free_space::list_of(longest as usize)
             }
