@@ -10,8 +10,8 @@
 //!                                                each          byte   table | bits  | common | others
 //!                                                              each     16    1 each   1/2      1 each
 //!
-//!   head       0 plain literals, 1 packed literals, 2 other parts (see `dense`), 3 the piece as it is; 4 more: two bytes of length
-//!              follow; 8 more: the last piece
+//!   head       0 plain literals, 1 packed literals, 2 other parts (see `dense`), 3 the piece as it is;
+//!              4 more: two bytes of length follow; 8 more: the last piece
 //!   bits 0, 1  a line's distance, bit 1 first: 00 that of the line before; 01 the next byte of `distances`;
 //!              10 the next byte and 256, or in units of several pieces the next two bytes; 11 the one before
 //!              the last change

@@ -58,6 +58,19 @@ def mounted(place):
     after = os.statvfs(file.parent)
     if before.f_blocks * before.f_frsize != 64 * MIB or not 22 * MIB < (before.f_bfree - after.f_bfree) * before.f_frsize < 30 * MIB:
         raise Wrong(f"statfs does not know the limit: {before}, {after}")
+    # What is free can be written, even on a small device.
+    file, device = place.file("--size", "256M", "--limit", "32M")
+    free = os.statvfs(file.parent).f_bavail * 4096
+    written = 0
+    with open(file, "r+b", buffering=0) as disk:
+        try:
+            while written < 200 * MIB:
+                written += disk.write(noise_of(1, written))
+                os.fsync(disk)
+        except OSError:
+            pass
+    if not free * 3 // 4 < written < free * 5 // 4 or os.statvfs(file.parent).f_bavail * 4096 > free // 8:
+        raise Wrong(f"{written} bytes were written of {free} that were free, {os.statvfs(file.parent)}")
     # A path may have any bytes.
     odd = Path(os.fsdecode(bytes(place.path) + b"/o\xffd d"))
     (odd / "on").mkdir(parents=True)

@@ -1,7 +1,7 @@
 //! The device as the single file, `disk`, of a FUSE file system: for machines without an NBD client.
 //!
-//! Reads and writes bypass the page cache: a loop device on the file has its own cache. The kernel sends requests
-//! from several threads at once.
+//! Reads and writes bypass the page cache: a loop device on the file has its own cache. The kernel sends
+//! requests from several threads at once.
 //!
 //! If a program maps the file (`mmap`, since Linux 6.6), its pages are in the page cache while they are
 //! mapped. The kernel writes back changed pages before it reads from this file system, and drops cached pages
@@ -63,8 +63,8 @@ impl Mounted {
             MountOption::Subtype("memfold".into()),
             MountOption::DefaultPermissions,
         ];
-        // Loop devices work on behalf of the kernel, so root must be able to access the file. Other users need
-        // user_allow_other in fuse.conf for that.
+        // Loop devices work on behalf of the kernel, so root must be able to access the file. Other users
+        // need user_allow_other in fuse.conf for that.
         config.acl = if user == 0 { SessionACL::All } else { SessionACL::Owner };
         (config.n_threads, config.clone_fd) = (Some(threads), true);
         Session::new(file, directory, &config).map(Mounted)
@@ -299,16 +299,17 @@ impl Filesystem for File {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        // If the limit may be reached before the device is full, the figures are those of memory.
-        let (all, used) = match self.disk.has_limit() {
+        // If the limit may be reached before the device is full, the figures are those of memory: what data
+        // cannot have counts as used.
+        let (all, free) = match self.disk.has_limit() {
             true => {
                 let spilled = self.disk.backing.as_ref().map_or(0, Backing::compressed_bytes);
-                (self.disk.room() + spilled, self.disk.held() + spilled)
+                let free = self.disk.room().saturating_sub(self.disk.held());
+                (self.disk.budget().limit() + spilled, free)
             }
-            false => (self.disk.size(), self.disk.logical_bytes()),
+            false => (self.disk.size(), self.disk.size().saturating_sub(self.disk.logical_bytes())),
         };
-        let (all, used) = (all / PAGE as u64, used.div_ceil(PAGE as u64));
-        let free = all.saturating_sub(used);
+        let (all, free) = (all / PAGE as u64, free / PAGE as u64);
         reply.statfs(all, free, free, 2, 0, PAGE as u32, 255, PAGE as u32);
     }
 }
