@@ -115,7 +115,9 @@ fn what_was_compressed_is_restored() {
 #[test]
 fn damaged_input_is_refused_or_becomes_other_bytes() {
     let (mut random, mut scratch) = (Random(2), Scratch::new());
-    for round in 0..3000 {
+    // More for a soak, best with a sanitizer.
+    let rounds = std::env::var("WEFT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3000);
+    for round in 0..rounds {
         let len = [PIECE, 4 * PIECE, MOST_BYTES, 1000][random.below(if round % 50 == 0 { 4 } else { 2 })];
         let unit = heap_like(&mut random, len);
         let mut form = vec![0; bound(len)];
