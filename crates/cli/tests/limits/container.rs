@@ -66,7 +66,7 @@ fn a_job_that_is_killed_plainly_completes() {
 /// the other has taken everything.
 #[test]
 fn runs_side_by_side_divide_a_cgroup() {
-    let Some(group) = group("side", 240) else { return };
+    let Some(group) = group("side", 288) else { return };
     let right = python(&[], JOB, None);
     for pause in [0, 3] {
         std::thread::scope(|scope| {
