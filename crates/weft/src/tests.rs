@@ -78,6 +78,13 @@ fn what_was_compressed_is_restored() {
                 0 => vec![0; len],
                 1 => vec![0x5a; len],
                 2 => (0..len).map(|_| random.next() as u8).collect(),
+                // Pieces that are stored, between others.
+                3 => {
+                    let mut unit = heap_like(&mut random, len);
+                    let pieces = unit.chunks_mut(PIECE).skip(1).step_by(2);
+                    pieces.for_each(|piece| piece.fill_with(|| random.next() as u8));
+                    unit
+                }
                 _ => heap_like(&mut random, len),
             };
             for effort in Effort::ALL {

@@ -63,6 +63,21 @@ pub(super) struct Parts {
 }
 
 impl Parts {
+    /// The parts of a form of at most `most` bytes. Wide loads read beyond parts, so the form is copied unless
+    /// `behind` bytes follow it.
+    #[inline(always)]
+    pub(super) fn new(form: &[u8], most: usize, behind: usize, rows: &mut Rows) -> Parts {
+        assert!(most + behind <= rows.form.len());
+        let size = form.len().min(most);
+        let place = if form.len() >= size + behind {
+            form.as_ptr()
+        } else {
+            rows.form[..size].copy_from_slice(&form[..size]);
+            rows.form.as_ptr()
+        };
+        Parts { form: place, used: 0, size }
+    }
+
     /// The next part.
     #[inline(always)]
     pub(super) fn take(&mut self, len: usize) -> Result<*const u8, Malformed> {
@@ -88,15 +103,7 @@ impl State {
         scratch: &mut Scratch,
     ) -> Result<usize, Malformed> {
         let Scratch { codes, piece: rows, .. } = scratch;
-        // Wide loads read beyond the parts, so something must follow the form.
-        let size = form.len().min(MOST_FORM);
-        let place = if form.len() >= MOST_FORM + SLACK {
-            form.as_ptr()
-        } else {
-            rows.form[..size].copy_from_slice(&form[..size]);
-            rows.form.as_ptr()
-        };
-        let mut parts = Parts { form: place, used: 0, size };
+        let mut parts = Parts::new(form, MOST_FORM, SLACK, rows);
         let codes = &mut codes[..self.words + first + WORDS];
         self.distances_and_codes(&mut parts, first, rows, codes)?;
         let literals = masks(&mut parts, rows, &codes[self.words + first..])?;

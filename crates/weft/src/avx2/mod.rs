@@ -10,6 +10,7 @@
 mod decode;
 mod dense;
 mod encode;
+mod pack;
 mod vector;
 
 pub(crate) use decode::decompress;

@@ -23,7 +23,7 @@ pub(crate) mod tables;
 
 use crate::format::{LINES, MOST_BYTES, PIECE, WORDS};
 use crate::scratch::SLACK;
-use matches::{MOST_MATCHES, MOST_MORE, PLACES};
+use matches::{Found, MOST_MATCHES, MOST_MORE, PLACES};
 
 /// Bit streams.
 pub(crate) const STREAMS: usize = 6;
@@ -86,6 +86,47 @@ pub(crate) fn is_plain(family: usize, count: usize, bits: usize) -> bool {
         _ => return false,
     };
     bits * least > count * 8 * (least - 1)
+}
+
+/// What follows the bits, up to the further bytes of the matches' lengths.
+pub(crate) struct Header {
+    bytes: [u8; 5 + 2 * (STREAMS - 1) + 2],
+    len: usize,
+}
+
+impl Header {
+    /// The header of a piece with these matches, with a table for each family, and with streams of these sizes.
+    pub(crate) fn new(found: &Found, tables: &[u8; FAMILIES], sizes: &[usize; STREAMS]) -> Self {
+        let is_near = |size: &usize| (size + MIDDLE).wrapping_sub(sizes[0]) < 256;
+        let is_wide = !sizes[1..STREAMS - 1].iter().all(is_near);
+        let mut header = Header { bytes: [0; _], len: 0 };
+        header.put(found.matches as u8);
+        for pair in tables[..6].chunks(2) {
+            header.put(pair[0] | pair[1] << 4);
+        }
+        header.put(tables[6] | if is_wide { WIDE << 4 } else { 0 });
+        for (stream, size) in sizes[..STREAMS - 1].iter().enumerate() {
+            if stream == 0 || is_wide {
+                (*size as u16).to_le_bytes().into_iter().for_each(|byte| header.put(byte));
+            } else {
+                header.put((size + MIDDLE - sizes[0]) as u8);
+            }
+        }
+        if found.matches > 0 {
+            header.put(tables[family::TOKENS] | tables[family::HIGHS] << 4);
+            header.put(found.more as u8);
+        }
+        header
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    pub(crate) fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 /// Working memory of the dense effort.

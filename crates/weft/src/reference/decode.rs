@@ -1,7 +1,7 @@
 //! From the compressed form back to the unit.
 
 use super::dense::{self, Reader};
-use crate::dense::{STREAMS, family};
+use crate::dense::family;
 use crate::format::{
     FIRST_DISTANCES, FROM_ZERO, LEAST_DISTANCE, LINE_WORDS, LINES, MASKS, MOST_BYTES, OWN_REFERENCE,
     OWN_ZERO, PIECE, WORD, WORDS, ZERO, head, most_distance, predicted_from,
@@ -113,87 +113,37 @@ impl State {
         let bits = [input.take(LINES / 8)?, input.take(LINES / 8)?];
         let mut dense = if kind == head::DENSE { Some(Reader::new(input)?) } else { None };
         let distances = self.distances(bits, input)?;
-        if let Some((reader, sizes)) = &mut dense {
-            reader.begin(*sizes, input)?;
+        if let Some(dense) = &mut dense {
+            dense.begin(input)?;
         }
-        let mut dense = dense.map(|(reader, _): (_, [usize; STREAMS - 1])| reader);
-        let mut flags = [0; LINES];
-        match &mut dense {
-            Some(dense) => dense.symbols(family::FLAGS, &mut flags),
-            None => flags.copy_from_slice(input.take(LINES)?),
-        }
-        let count: usize = flags.iter().map(|flags| flags.count_ones() as usize).sum();
-        let mut pairs = [0; WORDS / 2];
-        let pairs = &mut pairs[..count.div_ceil(2)];
-        match &mut dense {
-            Some(dense) => dense.symbols(family::CODES, pairs),
-            None => pairs.copy_from_slice(input.take(count.div_ceil(2))?),
-        }
-        let mut codes = Halves { bytes: pairs, next: 0 };
-        let words = self.words;
-        let code_at = |word: usize| words + first + word;
-        for word in 0..WORDS {
-            let code = if bit(&flags, word) {
-                codes.next().ok_or(Malformed)?
-            } else {
-                scratch.codes[code_at(word) - predicted_from(distances[word / LINE_WORDS])]
-            };
-            scratch.codes[code_at(word)] = code;
-        }
+        let begin = self.words + first;
+        codes(&mut dense, begin, &distances, input, scratch)?;
         let Scratch { codes, piece: rows, dense: dense_rows, .. } = scratch;
-        let codes = &codes[code_at(0)..][..WORDS];
-        let from_zero = |word: usize| FROM_ZERO >> codes[word] & 1 != 0;
-        let is_own = |code: u8| code == OWN_ZERO || code == OWN_REFERENCE;
-        let mut masks = [0; WORDS];
-        let masks = &mut masks[..codes.iter().filter(|&&code| is_own(code)).count()];
-        match &mut dense {
-            Some(dense) => dense.symbols(family::MASKS, masks),
-            None => masks.copy_from_slice(input.take(masks.len())?),
-        }
-        let mut masks = masks.iter();
-        let mut mask_of = [0; WORDS];
-        for (mask, &code) in mask_of.iter_mut().zip(codes) {
-            *mask = if is_own(code) { *masks.next().ok_or(Malformed)? } else { MASKS[usize::from(code)] };
-        }
-        let is_dense = dense.is_some();
-        let (of_reference, of_w) = dense::counts(&mask_of, from_zero);
+        let codes = &codes[begin..][..WORDS];
+        let masks = masks(&mut dense, codes, input)?;
+        let (of_reference, of_w) = dense::counts(&masks, |word| from_zero(codes[word]));
         let count = of_reference.iter().sum::<usize>() + of_w;
-        match dense {
-            Some(dense) => {
-                dense.literals(of_reference, [self.w, of_w], input, dense_rows)?;
-                // It would have been stored.
-                if before - input.0.len() >= PIECE {
-                    return Err(Malformed);
-                }
-            }
-            None => literals(kind, input, &mut rows.literals[..count])?,
+        let Some(dense) = dense else {
+            literals(kind, input, &mut rows.literals[..count])?;
+            let mut literals = rows.literals[..count].iter();
+            return words(first, &distances, codes, &masks, unit, |_, reference| match reference {
+                Reference::Kept(byte) => Some(byte),
+                _ => literals.next().copied(),
+            });
+        };
+        dense.literals(of_reference, [self.w, of_w], input, dense_rows)?;
+        // It would have been stored.
+        if before - input.0.len() >= PIECE {
+            return Err(Malformed);
         }
-        let mut literals = rows.literals[..count].iter();
         let mut parts = [&dense_rows.r0[..], &dense_rows.r1, &dense_rows.r2].map(|part| part.iter());
-        let mut of_w = dense_rows.all_w[self.w..][..if is_dense { of_w } else { 0 }].iter();
-        self.w += of_w.len();
-        for word in 0..WORDS {
-            let at = first + word;
-            let distance = distances[word / LINE_WORDS];
-            for byte in 0..WORD {
-                let reference = if from_zero(word) || distance > at {
-                    0
-                } else {
-                    // A reference never lies behind the end of a shorter unit, since it lies before the word.
-                    unit.get((at - distance) * WORD + byte).copied().unwrap_or(0)
-                };
-                let value = match (mask_of[word] >> byte & 1 != 0, is_dense) {
-                    (false, _) => reference,
-                    (true, false) => *literals.next().ok_or(Malformed)?,
-                    (true, true) if from_zero(word) => *of_w.next().ok_or(Malformed)?,
-                    (true, true) => reference.wrapping_add(*parts[byte.min(2)].next().ok_or(Malformed)?),
-                };
-                if let Some(to) = unit.get_mut(at * WORD + byte) {
-                    *to = value;
-                }
-            }
-        }
-        Ok(())
+        let mut w = dense_rows.all_w[self.w..][..of_w].iter();
+        self.w += of_w;
+        words(first, &distances, codes, &masks, unit, |byte, reference| match reference {
+            Reference::Kept(byte) => Some(byte),
+            Reference::Zero => w.next().copied(),
+            Reference::Byte(of) => parts[byte.min(2)].next().map(|differs| of.wrapping_add(*differs)),
+        })
     }
 
     /// The distance of each line.
@@ -225,6 +175,106 @@ impl State {
     fn most(&self) -> usize {
         most_distance(self.words)
     }
+}
+
+/// `count` symbols of a family: from the streams of a dense piece, or as they are.
+fn symbols(
+    dense: &mut Option<Reader<'_>>,
+    family: usize,
+    to: &mut [u8],
+    input: &mut In<'_>,
+) -> Result<(), Malformed> {
+    match dense {
+        Some(dense) => dense.symbols(family, to),
+        None => to.copy_from_slice(input.take(to.len())?),
+    }
+    Ok(())
+}
+
+/// Reads the codes of a piece, which begin at `begin` in the scratch.
+fn codes(
+    dense: &mut Option<Reader<'_>>,
+    begin: usize,
+    distances: &[usize; LINES],
+    input: &mut In<'_>,
+    scratch: &mut Scratch,
+) -> Result<(), Malformed> {
+    let (mut flags, mut pairs) = ([0; LINES], [0; WORDS / 2]);
+    symbols(dense, family::FLAGS, &mut flags, input)?;
+    let count: usize = flags.iter().map(|flags| flags.count_ones() as usize).sum();
+    let pairs = &mut pairs[..count.div_ceil(2)];
+    symbols(dense, family::CODES, pairs, input)?;
+    let mut codes = Halves { bytes: pairs, next: 0 };
+    for word in 0..WORDS {
+        scratch.codes[begin + word] = if bit(&flags, word) {
+            codes.next().ok_or(Malformed)?
+        } else {
+            scratch.codes[begin + word - predicted_from(distances[word / LINE_WORDS])]
+        };
+    }
+    Ok(())
+}
+
+/// The mask of each word.
+fn masks(dense: &mut Option<Reader<'_>>, codes: &[u8], input: &mut In<'_>) -> Result<[u8; WORDS], Malformed> {
+    let is_own = |code: u8| code == OWN_ZERO || code == OWN_REFERENCE;
+    let mut own = [0; WORDS];
+    let own = &mut own[..codes.iter().filter(|&&code| is_own(code)).count()];
+    symbols(dense, family::MASKS, own, input)?;
+    let mut own = own.iter();
+    let mut masks = [0; WORDS];
+    for (mask, &code) in masks.iter_mut().zip(codes) {
+        *mask = if is_own(code) { *own.next().ok_or(Malformed)? } else { MASKS[usize::from(code)] };
+    }
+    Ok(masks)
+}
+
+/// Whether a word with this code has zeros where it has no literals.
+fn from_zero(code: u8) -> bool {
+    FROM_ZERO >> code & 1 != 0
+}
+
+/// What a byte of a word comes from.
+enum Reference {
+    /// It is this byte of the reference, or zero.
+    Kept(u8),
+    /// It is a literal, of a word that starts from its reference, which has this byte.
+    Byte(u8),
+    /// It is a literal, of another word.
+    Zero,
+}
+
+/// Puts the words of a piece together; `value` makes a byte of its number in the word and what it comes from.
+fn words(
+    first: usize,
+    distances: &[usize; LINES],
+    codes: &[u8],
+    masks: &[u8; WORDS],
+    unit: &mut [u8],
+    mut value: impl FnMut(usize, Reference) -> Option<u8>,
+) -> Result<(), Malformed> {
+    for word in 0..WORDS {
+        let (at, distance) = (first + word, distances[word / LINE_WORDS]);
+        for byte in 0..WORD {
+            let is_of_zero = from_zero(codes[word]);
+            let reference = if is_of_zero || distance > at {
+                0
+            } else {
+                // A reference never lies behind the end of a shorter unit, since it lies before the word.
+                unit.get((at - distance) * WORD + byte).copied().unwrap_or(0)
+            };
+            let from = match (masks[word] >> byte & 1 != 0, is_of_zero) {
+                (false, _) => Reference::Kept(reference),
+                (true, false) => Reference::Byte(reference),
+                (true, true) => Reference::Zero,
+            };
+            let value = value(byte, from).ok_or(Malformed)?;
+            if let Some(to) = unit.get_mut(at * WORD + byte) {
+                *to = value;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Reads literals, plain or packed.

@@ -3,7 +3,7 @@
 use super::decode::In;
 use super::encode::Out;
 use crate::dense::{
-    MIDDLE, NO_TABLE, Rows, STREAMS, WIDE, choose, family, matches,
+    FAMILIES, Header, MIDDLE, NO_TABLE, Rows, STREAMS, WIDE, choose, family, matches,
     tables::{CODES, MOST_BITS, SYMBOLS, TABLES, code, codes_at},
 };
 use crate::format::{LINES, WORDS};
@@ -15,8 +15,8 @@ pub(super) struct Parts<'p> {
     /// Two codes in a byte.
     pub codes: &'p [u8],
     pub masks: &'p [u8],
-    /// R0, R1 and R2.
-    pub of_reference: [&'p [u8]; 3],
+    /// The lengths of R0, R1 and R2.
+    pub of_reference: [usize; 3],
     pub distances: &'p [u8],
     /// Where the piece begins in part W of the unit.
     pub begin: usize,
@@ -25,9 +25,9 @@ pub(super) struct Parts<'p> {
 
 /// Writes a dense piece from its number of matches on.
 pub(super) fn write(parts: &Parts<'_>, scratch: &mut Rows, out: &mut Out<'_>) -> Option<()> {
-    let Rows { matches: rows, places, w, all_w, .. } = scratch;
+    let Rows { r0, r1, r2, matches: rows, places, w, all_w, streams: bytes, .. } = scratch;
     let found = matches::find(&all_w[..parts.end], parts.begin, places, rows, w);
-    let [r0, r1, r2] = parts.of_reference;
+    let [r0_len, r1_len, r2_len] = parts.of_reference;
     // In the order of the streams.
     let coded = [
         (family::FLAGS, &parts.flags[..]),
@@ -35,54 +35,35 @@ pub(super) fn write(parts: &Parts<'_>, scratch: &mut Rows, out: &mut Out<'_>) ->
         (family::MASKS, parts.masks),
         (family::TOKENS, &rows.tokens[..found.matches]),
         (family::HIGHS, &rows.highs[..found.matches]),
-        (family::R0, r0),
-        (family::R1, r1),
-        (family::R2, r2),
+        (family::R0, &r0[..r0_len]),
+        (family::R1, &r1[..r1_len]),
+        (family::R2, &r2[..r2_len]),
         (family::W, &w[..found.literals]),
     ];
-    let mut tables = [0; 10];
-    for (family, symbols) in coded {
-        tables[family] = if symbols.is_empty() { 0 } else { choose(family, symbols) };
+    let mut tables = [0; FAMILIES];
+    for (family, symbols) in coded.iter().filter(|(_, symbols)| !symbols.is_empty()) {
+        tables[*family] = choose(*family, symbols);
     }
-    let mut streams = Streams { bits: [(0, 0, 0); STREAMS], bytes: &mut scratch.streams };
-    for (family, symbols) in coded {
-        if tables[family] != NO_TABLE {
-            let codes = &CODES[codes_at(family, tables[family])..][..256];
-            for (at, &symbol) in symbols.iter().enumerate() {
-                streams.put(at % STREAMS, codes[usize::from(symbol)]);
-            }
+    let is_plain = |family: usize| tables[family] == NO_TABLE;
+    let mut streams = Streams { bits: [(0, 0, 0); STREAMS], bytes };
+    for (family, symbols) in coded.iter().filter(|(family, _)| !is_plain(*family)) {
+        let codes = &CODES[codes_at(*family, tables[*family])..][..256];
+        for (at, &symbol) in symbols.iter().enumerate() {
+            streams.put(at % STREAMS, codes[usize::from(symbol)]);
         }
     }
     let sizes = streams.end();
-
-    let is_near = |size: &usize| (0..256).contains(&(*size as isize - sizes[0] as isize + MIDDLE as isize));
-    let is_wide = !sizes[1..STREAMS - 1].iter().all(is_near);
-    let pairs = |tables: &[u8], to: &mut Out<'_>| to.put_halves(tables);
-    out.put(&[found.matches as u8])?;
-    pairs(&tables[..7], out).map(|()| {
-        if is_wide {
-            out.to[out.len - 1] |= WIDE << 4
-        }
-    })?;
-    out.put(&(sizes[0] as u16).to_le_bytes())?;
-    for size in &sizes[1..STREAMS - 1] {
-        match is_wide {
-            true => out.put(&(*size as u16).to_le_bytes())?,
-            false => out.put(&[(size + MIDDLE - sizes[0]) as u8])?,
-        }
-    }
+    out.put(Header::new(&found, &tables, &sizes).get())?;
     if found.matches > 0 {
-        pairs(&tables[7..9], out)?;
-        out.put(&[found.more as u8])?;
         out.put(&rows.more[..found.more])?;
         out.put(&rows.lows[..found.matches])?;
     }
     out.put(parts.distances)?;
-    for (stream, size) in scratch.streams.iter().zip(sizes) {
+    for (stream, size) in bytes.iter().zip(sizes) {
         out.put(&stream[..size])?;
     }
-    let plain = coded[5..].iter().filter(|(family, _)| tables[*family] == NO_TABLE);
-    plain.into_iter().try_for_each(|(_, symbols)| out.put(symbols))
+    let mut plain = coded[5..].iter().filter(|(family, _)| is_plain(*family));
+    plain.try_for_each(|(_, symbols)| out.put(symbols))
 }
 
 /// Streams that are written.
@@ -117,7 +98,10 @@ impl<const BYTES: usize> Streams<'_, BYTES> {
 
 /// A dense piece that is being read. Its parts are in `Scratch::dense` as they become known.
 pub(super) struct Reader<'i> {
+    /// For each stream its bytes, and how many of its bits were read.
     streams: [(&'i [u8], usize); STREAMS],
+    /// The sizes of all streams but the last.
+    sizes: [usize; STREAMS - 1],
     tables: [u8; 9],
     matches: usize,
     more: &'i [u8],
@@ -126,7 +110,7 @@ pub(super) struct Reader<'i> {
 
 impl<'i> Reader<'i> {
     /// Reads what comes before the distances. The streams follow those: see `begin`.
-    pub(super) fn new(input: &mut In<'i>) -> Result<(Self, [usize; STREAMS - 1]), Malformed> {
+    pub(super) fn new(input: &mut In<'i>) -> Result<Self, Malformed> {
         let matches = usize::from(input.take(1)?[0]);
         let mut tables = [0; 9];
         let mut first = input.take_halves(8)?;
@@ -158,12 +142,12 @@ impl<'i> Reader<'i> {
                 return Err(Malformed);
             }
         }
-        Ok((Reader { streams: [(&[], 0); STREAMS], tables, matches, more, lows }, sizes))
+        Ok(Reader { streams: [(&[], 0); STREAMS], sizes, tables, matches, more, lows })
     }
 
     /// The streams begin here. The last one ends where its symbols do.
-    pub(super) fn begin(&mut self, sizes: [usize; STREAMS - 1], input: &mut In<'i>) -> Result<(), Malformed> {
-        for (stream, size) in self.streams.iter_mut().zip(sizes) {
+    pub(super) fn begin(&mut self, input: &mut In<'i>) -> Result<(), Malformed> {
+        for (stream, size) in self.streams.iter_mut().zip(self.sizes) {
             stream.0 = input.take(size)?;
         }
         self.streams[STREAMS - 1].0 = input.0;

@@ -173,19 +173,16 @@ impl Encoder<'_> {
             for (pair, codes) in pairs.iter_mut().zip(chunks) {
                 *pair = codes[0] | codes.get(1).unwrap_or(&0) << 4;
             }
-            // So that the rows can change meanwhile.
-            let dense = &mut scratch.dense;
-            let (r0, r1, r2) = (dense.r0, dense.r1, dense.r2);
             let parts = dense::Parts {
                 flags: &flags,
                 codes: &pairs[..count],
                 masks: masks.get(),
-                of_reference: [&r0[..of_reference[0]], &r1[..of_reference[1]], &r2[..of_reference[2]]],
+                of_reference,
                 distances: distances.get(),
                 begin,
                 end: self.w,
             };
-            return dense::write(&parts, dense, &mut self.out);
+            return dense::write(&parts, &mut scratch.dense, &mut self.out);
         }
         let literals = &scratch.piece.literals[..literals];
         let common = if self.effort >= Effort::Packed { Some(table(literals)) } else { None };

@@ -1,0 +1,256 @@
+//! From a piece whose words have their codes to its dense form.
+
+use core::arch::x86_64::*;
+
+use super::super::encode::State;
+use super::super::vector::*;
+use super::Words;
+use super::streams::write_stream;
+use crate::Scratch;
+use crate::dense::{
+    FAMILIES, Header, MOST_STREAM, MOST_SYMBOLS, NO_TABLE, Rows, STREAMS, family, is_plain, matches,
+    tables::{LENGTHS, NO_CODE, codes_at},
+};
+use crate::format::{LINES, PIECE, WORD, WORDS, head};
+use crate::scratch::SLACK;
+
+/// The lengths of parts.
+#[derive(Default)]
+struct Lengths {
+    codes: usize,
+    masks: usize,
+    r0: usize,
+    r1: usize,
+    r2: usize,
+    w: usize,
+}
+
+impl State<'_> {
+    /// Writes a dense piece whose words have their codes and masks.
+    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    pub(in super::super) fn dense(
+        &mut self,
+        first: usize,
+        bits: [u64; 2],
+        distances: usize,
+        scratch: &mut Scratch,
+        to: &mut [u8],
+    ) -> Option<usize> {
+        let codes_begin = self.words + first;
+        let len = self.collect_dense(first, scratch, codes_begin);
+        let Scratch { piece: rows, dense, .. } = scratch;
+        // SAFETY: as many codes, and slack behind both rows.
+        unsafe { pack_halves(rows.codes.as_mut_ptr(), len.codes, rows.halves.as_mut_ptr()) };
+        let (begin, end) = (self.w, self.w + len.w);
+        self.w = end;
+        let Rows { r0, r1, r2, matches: found_rows, places, w, all_w, symbols, streams } = dense;
+        let found = matches::find(&all_w[..end], begin, places, found_rows, w);
+
+        let coded: [Part; FAMILIES] = [
+            (family::FLAGS, rows.flags.as_ptr(), LINES),
+            (family::CODES, rows.halves.as_ptr(), len.codes.div_ceil(2)),
+            (family::MASKS, rows.own.as_ptr(), len.masks),
+            (family::TOKENS, found_rows.tokens.as_ptr(), found.matches),
+            (family::HIGHS, found_rows.highs.as_ptr(), found.matches),
+            (family::R0, r0.as_ptr(), len.r0),
+            (family::R1, r1.as_ptr(), len.r1),
+            (family::R2, r2.as_ptr(), len.r2),
+            (family::W, w.as_ptr(), found.literals),
+        ];
+        // SAFETY: these parts, and slack behind each; together not more than a piece can have.
+        let (tables, sizes) = unsafe { code(&coded, symbols, streams) };
+        let header = Header::new(&found, &tables, &sizes);
+        let matches_len = if found.matches > 0 { found.more + found.matches } else { 0 };
+        let plain = || coded[5..].iter().filter(|(family, ..)| tables[*family] == NO_TABLE);
+        let plain_len = plain().map(|(.., count)| count).sum::<usize>();
+        let before_streams = 1 + 2 * (LINES / 8) + header.get().len() + matches_len + distances;
+        let total = before_streams + sizes.iter().sum::<usize>() + plain_len;
+        if total > PIECE || total > to.len() {
+            return None;
+        }
+        let last = if first + WORDS == self.words { head::LAST } else { 0 };
+        // SAFETY: `total` bytes follow, and each part has them.
+        unsafe {
+            let mut out = to.as_mut_ptr();
+            out.write(head::DENSE | last);
+            out = put(out.add(1), bits.as_ptr().cast(), 2 * (LINES / 8));
+            out = put(out, header.get().as_ptr(), header.get().len());
+            if found.matches > 0 {
+                out = put(out, found_rows.more.as_ptr(), found.more);
+                out = put(out, found_rows.lows.as_ptr(), found.matches);
+            }
+            out = put(out, rows.distances.as_ptr(), distances);
+            for (stream, size) in streams.iter().zip(sizes) {
+                out = put(out, stream.as_ptr(), size);
+            }
+            for (_, from, count) in plain() {
+                out = put(out, *from, *count);
+            }
+            debug_assert_eq!(out.offset_from(to.as_ptr()), total as isize);
+        }
+        Some(total)
+    }
+
+    /// Collects the symbols of all parts: as `collect` of other efforts, but literals go to four parts.
+    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    fn collect_dense(&self, first: usize, scratch: &mut Scratch, codes_begin: usize) -> Lengths {
+        let Scratch { codes, piece: rows, dense, .. } = scratch;
+        let codes = &codes[..codes_begin + WORDS];
+        let mut words = Words::new();
+        for at in (0..WORDS).step_by(32) {
+            // SAFETY: rows of as many words.
+            unsafe {
+                let (code, mask) =
+                    (load(codes.as_ptr().add(codes_begin + at)), load(rows.masks.as_ptr().add(at)));
+                words.note(at, code, mask);
+            }
+        }
+        let mut len = Lengths::default();
+        #[rustfmt::skip]
+        let lows = _mm256_setr_epi8(
+            0, 8, 1, 9, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+            0, 8, 1, 9, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
+        );
+        assert!(self.w + PIECE <= dense.all_w.len() - SLACK);
+        for line in 0..LINES {
+            let at = (first + line * 8) * WORD;
+            // SAFETY: the line and its reference; rows for as many words as there are, and slack for sixteen bytes
+            // more.
+            unsafe {
+                let place = self.unit.as_ptr().add(at);
+                let reference = self.reference(at, usize::from(rows.chosen[line]));
+                // The masks of words that have their own, and the codes that are not predicted.
+                let has_own = rows.flags[line];
+                let masks = load8(rows.masks.as_ptr().add(8 * line));
+                store8(rows.own.as_mut_ptr().add(len.masks), gather(masks, has_own));
+                len.masks += has_own.count_ones() as usize;
+                let here = codes.as_ptr().add(codes_begin + 8 * line);
+                let code = load8(here);
+                let predicted = load8(here.sub(rows.back[line].into()));
+                let differ = !_mm_movemask_epi8(_mm_cmpeq_epi8(code, predicted)) as u8;
+                rows.flags[line] = differ;
+                store8(rows.codes.as_mut_ptr().add(len.codes), gather(code, differ));
+                len.codes += differ.count_ones() as usize;
+
+                // Differences, or the words themselves.
+                let of_reference = load8(words.of_reference.as_ptr().add(8 * line));
+                let half = |half: usize, which: __m128i| {
+                    let from = _mm256_and_si256(load(reference.add(32 * half)), _mm256_cvtepi8_epi64(which));
+                    _mm256_sub_epi8(load(place.add(32 * half)), from)
+                };
+                let halves = [half(0, of_reference), half(1, _mm_srli_si128::<4>(of_reference))];
+                let low = halves.map(|half| {
+                    let low = _mm256_shuffle_epi8(half, lows);
+                    _mm_unpacklo_epi16(_mm256_castsi256_si128(low), _mm256_extracti128_si256::<1>(low))
+                });
+                let low = _mm_unpacklo_epi32(low[0], low[1]);
+                store8(dense.r0.as_mut_ptr().add(len.r0), gather(low, words.low[0][line]));
+                len.r0 += words.low[0][line].count_ones() as usize;
+                store8(
+                    dense.r1.as_mut_ptr().add(len.r1),
+                    gather(_mm_srli_si128::<8>(low), words.low[1][line]),
+                );
+                len.r1 += words.low[1][line].count_ones() as usize;
+                let r2_ends = sums(word(words.r2.as_ptr().add(8 * line)));
+                let w_ends = sums(word(words.w.as_ptr().add(8 * line)));
+                let (r2, w) =
+                    (dense.r2.as_mut_ptr().add(len.r2), dense.all_w.as_mut_ptr().add(self.w + len.w));
+                let pairs = [
+                    _mm256_castsi256_si128(halves[0]),
+                    _mm256_extracti128_si256::<1>(halves[0]),
+                    _mm256_castsi256_si128(halves[1]),
+                    _mm256_extracti128_si256::<1>(halves[1]),
+                ];
+                for (pair, two) in pairs.into_iter().enumerate() {
+                    let masks = words.masks.as_ptr().add(8 * line + 2 * pair);
+                    let literals = gather_two(two, masks.read(), masks.add(1).read());
+                    for word in 2 * pair..2 * pair + 2 {
+                        let bytes = if word % 2 == 0 { literals } else { _mm_srli_si128::<8>(literals) };
+                        let begin = |ends: u64| usize::from(((ends << 8) >> (8 * word)) as u8);
+                        // To both; what does not belong there is written over.
+                        store8(r2.add(begin(r2_ends)), bytes);
+                        store8(w.add(begin(w_ends)), bytes);
+                    }
+                }
+                len.r2 += (r2_ends >> 56) as usize;
+                len.w += (w_ends >> 56) as usize;
+            }
+        }
+        len
+    }
+}
+
+/// A part: its family, its symbols, and how many they are.
+type Part = (usize, *const u8, usize);
+
+/// Chooses a table for each part, and writes the streams. Returns the tables, and the sizes of the streams.
+///
+/// # Safety
+/// The symbols of each part can be read, and `SLACK` bytes behind them; all together they are not more than a
+/// piece can have.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+unsafe fn code(
+    parts: &[Part],
+    symbols: &mut [u16; MOST_SYMBOLS + SLACK],
+    streams: &mut [[u8; MOST_STREAM + SLACK]; STREAMS],
+) -> ([u8; FAMILIES], [usize; STREAMS]) {
+    let (mut tables, mut len) = ([0; FAMILIES], 0);
+    for &(family, from, count) in parts.iter().filter(|(.., count)| *count > 0) {
+        // SAFETY: the caller upholds the contract.
+        unsafe {
+            tables[family] = choose(family, from, count);
+            if tables[family] == NO_TABLE {
+                continue;
+            }
+            let to = symbols.as_mut_ptr().add(len);
+            let table = _mm256_set1_epi16(codes_at(family, tables[family]) as i16);
+            for at in (0..count).step_by(16) {
+                let wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(from.add(at).cast()));
+                store(to.add(at).cast(), _mm256_or_si256(wide, table));
+            }
+            let whole = count.next_multiple_of(STREAMS);
+            for at in count..whole {
+                to.add(at).write(NO_CODE as u16);
+            }
+            len += whole;
+        }
+    }
+    let mut sizes = [0; STREAMS];
+    for (stream, size) in sizes.iter_mut().enumerate() {
+        // SAFETY: every symbol is an entry of the table, and a stream has room for its part of all symbols.
+        *size = unsafe { write_stream(&symbols[..len], stream, &mut streams[stream]) };
+    }
+    (tables, sizes)
+}
+
+/// As [`crate::dense::choose`].
+///
+/// # Safety
+/// `count` symbols can be read.
+#[inline]
+#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+unsafe fn choose(family: usize, symbols: *const u8, count: usize) -> u8 {
+    let step = match family {
+        family::FLAGS | family::CODES | family::MASKS | family::TOKENS => 1,
+        _ => 2,
+    };
+    let lengths = LENGTHS[family].as_ptr();
+    // SAFETY: the caller upholds the contract; the table has a row of eight lengths for each symbol.
+    let lengths =
+        |at: usize| unsafe { _mm_cvtepu8_epi16(load8(lengths.add(symbols.add(at).read().into()).cast())) };
+    let (mut one, mut other) = (_mm_setzero_si128(), _mm_setzero_si128());
+    let (mut at, mut sampled) = (0, 0);
+    while at + step < count {
+        one = _mm_add_epi16(one, lengths(at));
+        other = _mm_add_epi16(other, lengths(at + step));
+        at += 2 * step;
+        sampled += 2;
+    }
+    if at < count {
+        one = _mm_add_epi16(one, lengths(at));
+        sampled += 1;
+    }
+    let least = _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_add_epi16(one, other))) as u32;
+    if is_plain(family, sampled, (least & 0xffff) as usize) { NO_TABLE } else { (least >> 16) as u8 }
+}
