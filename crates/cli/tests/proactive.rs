@@ -191,16 +191,20 @@ fn a_running_tree_becomes_adaptive_and_fixed_again() {
         said.out
     };
     assert_eq!(limit(&[]), "512 MiB\n");
-    limit(&["auto"]);
+    let said = limit(&["auto"]);
+    assert!(said.contains("now follows what is free (auto), previously 512 MiB;"), "{said}");
     assert!(limit(&[]).ends_with(", auto\n"));
     holder.shrinks_to(8);
-    limit(&["512M"]);
+    let said = limit(&["512M"]);
+    assert!(said.contains("is now 512 MiB, previously ") && said.contains(" (auto);"), "{said}");
     assert_eq!(limit(&[]), "512 MiB\n");
     assert_eq!(holder.ask("check"), "right");
     let resident = holder.resident();
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(holder.resident(), resident);
     assert!(resident >= 99, "{resident}");
+    // A size that was set does not follow.
+    assert_eq!(limit(&[]), "512 MiB\n");
     holder.ends_well();
 }
 

@@ -8,7 +8,7 @@ pub(crate) const MOST_HASHES: usize = 1 << 12;
 /// Bytes that vector units may read or write beyond the end of a row.
 pub(crate) const SLACK: usize = 64;
 
-/// Working memory for one unit at a time, of any size; its content does not matter. It is large (180 KiB), so
+/// Working memory for one unit at a time, of any size; its content does not matter. It is large (150 KiB), so
 /// keep one for each thread. Small units touch only the beginning of each row.
 #[derive(Clone)]
 #[repr(C, align(64))]

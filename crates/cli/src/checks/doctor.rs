@@ -224,10 +224,10 @@ impl Userfaultfd {
 
 fn notes(max_map_count: Option<i64>, machine: &Machine) -> Vec<Finding> {
     let mut notes = Vec::new();
-    if let Some(left) = pids::few_left() {
+    if let Some((left, few)) = pids::few_left() {
         notes.push(Finding {
             what: format!(
-                "only {left} more tasks (processes and threads) may start in this cgroup: memfold needs 6 and one for each process that it compresses, and ends its own when fewer than 8 are left"
+                "only {left} more tasks (processes and threads) may start in this cgroup: memfold needs 6 and one for each process that it compresses, and ends its own when fewer than {few} are left"
             ),
             remedies: vec![RemedyFinding {
                 command: "allow more tasks (pids.max, --pids-limit, systemd: TasksMax=)".into(),

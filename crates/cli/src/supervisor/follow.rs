@@ -10,10 +10,10 @@
 //!   limit = this run - its part of what is missing + step           once the reserve is used
 //! ```
 //!
-//! Runs do not know of each other. What is missing is divided by size and the step is the same for all, so
-//! that runs which want more than there is end up with equal parts, whoever came first: additive increase and
-//! multiplicative decrease, as for connections that share a line (Chiu and Jain, *Analysis of the Increase
-//! and Decrease Algorithms for Congestion Avoidance in Computer Networks*, 1989).
+//! Runs know nothing about each other. Each gives back a part of what is missing in proportion to its size,
+//! and all take the same step, so runs that want more than there is end up with equal parts, whoever came
+//! first: additive increase and multiplicative decrease, as for connections that share a line (Chiu and Jain,
+//! *Analysis of the Increase and Decrease Algorithms for Congestion Avoidance in Computer Networks*, 1989).
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 use std::time::{Duration, Instant};
@@ -60,6 +60,7 @@ impl Others {
 #[derive(Debug)]
 pub struct Follow {
     next: Instant,
+    cpus: u64,
     /// For each room.
     others: Vec<Others>,
     /// The most that others held at once in the smallest room, in bytes.
@@ -68,7 +69,33 @@ pub struct Follow {
 
 impl Follow {
     pub fn new(now: Instant) -> Self {
-        Self { next: now, others: Vec::new(), most_of_others: 0 }
+        let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+        Self { next: now, cpus, others: Vec::new(), most_of_others: 0 }
+    }
+
+    /// Whether the limit of this tree follows.
+    pub fn is_on(shared: &Shared) -> bool {
+        shared.flags.load(Relaxed) & flags::FOLLOWS != 0
+    }
+
+    /// Sets the limit anew, if it follows what is free. `before` is the limit that this supervisor knows:
+    /// nothing is set if a user has set another one meanwhile.
+    pub fn set(&mut self, shared: &Shared, now: Instant, before: u64) {
+        if !Self::is_on(shared) {
+            return;
+        }
+        // What the processes compare with the limit.
+        let own = shared.tree_resident();
+        let Some(limit) = self.look(now, own).filter(|limit| *limit != before) else { return };
+        if shared.limit_bytes.compare_exchange(before, limit, AcqRel, Relaxed).is_err() {
+            return;
+        }
+        // Processes look at a distant limit ten times a second only.
+        let is_near = limit.saturating_sub(own) < near::start_room(self.cpus);
+        if is_near && before.saturating_sub(limit) > near::start_room(1) / 4 {
+            shared.pressure.fetch_add(1, AcqRel);
+            sys::futex_wake(&shared.pressure);
+        }
     }
 
     /// The limit for a run that holds `own` bytes now, if it is time for a new one.
@@ -113,27 +140,6 @@ fn limit(own: u64, room: &Room, others_grow: bool) -> u64 {
     // What this run holds may just have been freed, and count twice.
     let most = (room.total - reserve + step).clamp(page::SMALLEST_LIMIT, page::LARGEST_LIMIT);
     (own + step).saturating_add_signed(part).clamp(page::SMALLEST_LIMIT, most)
-}
-
-/// Sets the limit anew, if it follows what is free. `before` is the limit that this supervisor knows: nothing
-/// is set if a user has set another one meanwhile.
-pub fn follow(shared: &Shared, follow: &mut Follow, now: Instant, before: u64) {
-    if shared.flags.load(Relaxed) & flags::FOLLOWS == 0 {
-        return;
-    }
-    // What the processes compare with the limit.
-    let own = shared.tree_resident();
-    let Some(limit) = follow.look(now, own).filter(|limit| *limit != before) else { return };
-    if shared.limit_bytes.compare_exchange(before, limit, AcqRel, Relaxed).is_err() {
-        return;
-    }
-    // Processes look at a distant limit ten times a second only.
-    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
-    let is_near = limit.saturating_sub(own) < near::start_room(cpus);
-    if is_near && before.saturating_sub(limit) > near::start_room(1) / 4 {
-        shared.pressure.fetch_add(1, AcqRel);
-        sys::futex_wake(&shared.pressure);
-    }
 }
 
 #[cfg(test)]

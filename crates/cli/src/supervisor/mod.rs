@@ -2,7 +2,8 @@
 //!
 //! It is a loop around one wait: for a signal, for a call of a process because the limit is near, or for the
 //! time of the next sample. Samples are far apart while there is room (100 ms) and close together near the
-//! limit (10 ms, or 3 ms while pages are shared), so that memory cannot fill the room unnoticed.
+//! limit (10 ms, 3 ms while pages are shared, or 40 ms while nothing changes), so that memory cannot fill the
+//! room unnoticed.
 //!
 //! Its own memory counts towards the limit, so it uses little: only tiny threads, which wait for calls, hand
 //! out the shared page, and watch processes without a keeper (`lookout`), and only one growing list, that of
@@ -259,8 +260,9 @@ impl<'a> Supervisor<'a> {
         let room = self.shared.limit_bytes.load(Relaxed).saturating_sub(resident);
         let is_same = resident.abs_diff(self.quiet.0) < near::QUIET;
         self.quiet = (resident, if is_same { self.quiet.1.saturating_add(1) } else { 0 });
-        // Managed processes call when they grow.
-        let is_quiet = self.quiet.1 > near::QUIET_LOOKS && self.tree.unmanaged - self.tree.own < UNMANAGED;
+        // Managed processes call when they grow; others that take what is free do not.
+        let is_told = self.tree.unmanaged - self.tree.own < UNMANAGED && !Follow::is_on(self.shared);
+        let is_quiet = is_told && self.quiet.1 > near::QUIET_LOOKS;
         let near = match () {
             () if self.tree.forks.counted_twice() > 0 => NEAR_SHARED,
             () if is_quiet => NEAR_QUIET,

@@ -70,16 +70,21 @@ fn limit(directory: &Path) -> Option<(u64, u64)> {
     number(directory.join("pids.max")).zip(number(directory.join("pids.current")))
 }
 
-/// How many more tasks the cgroups allow, if that is so few that memfold's own threads may have to end.
-pub fn few_left() -> Option<u64> {
+/// How many more tasks the cgroups allow, if those are so few that memfold's own threads may have to end; and
+/// below which number that happens.
+pub fn few_left() -> Option<(u64, u64)> {
     // The supervisor and a process with its threads need some, too.
     let are_few = |(most, now): &(u64, u64)| is_near(*most, now + FEW);
     let limits = cgroup::of_pids().into_iter().filter_map(|directory| limit(&directory));
-    limits.filter(are_few).map(|(most, now)| most.saturating_sub(now)).min()
+    limits.filter(are_few).map(|(most, now)| (most.saturating_sub(now), few(most))).min()
 }
 
 fn is_near(most: u64, now: u64) -> bool {
-    most.saturating_sub(now) < (most / PART).max(FEW)
+    most.saturating_sub(now) < few(most)
+}
+
+fn few(most: u64) -> u64 {
+    (most / PART).max(FEW)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use memfold_shared::page::{self, Slot};
 
 use super::group::Group;
 use super::tree::NESTED;
-use super::{Supervisor, follow, held};
+use super::{Supervisor, held};
 use crate::output::failure::say;
 use crate::report::record::steps::Gauges;
 use crate::settings::limit::tolerance;
@@ -102,7 +102,7 @@ impl Supervisor<'_> {
         }
         let logical = resident.saturating_sub(payload + overhead) + evicted + spilled;
         if let Some(follow) = &mut self.follow {
-            follow::follow(self.shared, follow, now, self.limit);
+            follow.set(self.shared, now, self.limit);
         }
         self.heed_limit(now, resident);
         self.look_for_held(now, resident);

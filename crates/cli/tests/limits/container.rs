@@ -83,7 +83,7 @@ fn runs_side_by_side_divide_a_cgroup() {
     }
 }
 
-/// What others take beside a run is missing for it, and what they return is there again.
+/// A run gives way when a program without memfold takes memory beside it.
 #[test]
 fn a_run_makes_room_for_others() {
     const GROWS: &str = "import time;a=[]

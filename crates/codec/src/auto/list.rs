@@ -66,14 +66,14 @@ const FIRST: u32 = 1 << 10;
 /// Added to the version of a list that is known from the start, if the second row of names is in use.
 const ELSEWHERE: u32 = 1 << 9;
 
-/// Which names are in use until a list is set.
+/// Which of the two rows of names is used while no list has been set: 0 where `weft` has vector instructions.
 pub(super) fn place() -> usize {
     usize::from(!crate::codecs::weft::is_fast())
 }
 
 impl List {
-    /// The list of the chains with these names, which must be valid: where `weft` has vector instructions, and
-    /// elsewhere. `version` is below 512, even, and unique.
+    /// The list of the chains with these names, which must be valid: where `weft` has vector instructions,
+    /// and elsewhere. `version` is below 512, even, and unique.
     pub(super) const fn known(names: [&'static [&'static str]; 2], version: u32) -> Self {
         List {
             names,

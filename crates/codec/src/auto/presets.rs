@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Prices were chosen so that `auto:fast` stays as fast as lz4 on heaps, `auto` as fast as `zstd:1`, and
-//! `auto:dense` above 40 MB/s. `weft`, which is newer than that search, took the place of `stride` alone in the
-//! first two, and was added to the others.
+//! `auto:dense` above 40 MB/s. `weft`, which is newer than that search, took the place of `stride` alone in
+//! the first two, and was added to the others.
 
 use super::Auto;
 
@@ -56,13 +56,13 @@ pub(crate) static PRESETS: [Auto; 4] = [
     ),
     Auto::preset(
         "auto:dense",
-        [&DENSE, DENSE.split_at(DENSE.len() - 1).0],
+        [&DENSE, &DENSE_ELSEWHERE],
         4,
         Effort { price: [10, 10], estimate: 1, patience: 7, acceptance: 24, vain: 8, doubt: 300 },
     ),
     Auto::preset(
         "auto:max",
-        [&MAX, MAX.split_at(MAX.len() - 1).0],
+        [&MAX, &MAX_ELSEWHERE],
         6,
         Effort { price: [0, 0], estimate: 1, patience: 6, acceptance: 16, vain: 12, doubt: 512 },
     ),
@@ -72,25 +72,22 @@ pub(crate) static PRESETS: [Auto; 4] = [
 pub(super) const OWN: Effort =
     Effort { price: [100, 100], estimate: 4, patience: 8, acceptance: 64, vain: 3, doubt: 128 };
 
-const FAST: [&str; 11] = [
-    "weft:3",
-    "lz4",
-    "delta:4x1+bitshuffle:4+stride:3",
-    "delta:8x6+bitshuffle:8+stride:3",
-    "delta:2x1+bitshuffle:2+stride:3",
-    "delta:8x5+stride:3",
-    "delta:4x2+bitshuffle:4+stride:3",
-    "delta:4x1+bitshuffle:8+stride:3",
-    "delta:4x1+stride:3",
-    "delta:8x1+shuffle:4+stride:3",
-    "bitshuffle:4+lz4",
-];
+/// The names of `first`, then those of `rest`.
+const fn join<const COUNT: usize>(first: &[&'static str], rest: &[&'static str]) -> [&'static str; COUNT] {
+    assert!(first.len() + rest.len() == COUNT);
+    let mut all = [""; COUNT];
+    let mut at = 0;
+    while at < COUNT {
+        all[at] = if at < first.len() { first[at] } else { rest[at - first.len()] };
+        at += 1;
+    }
+    all
+}
 
+const FAST: [&str; 11] = join(&["weft:3", "lz4"], &FAST_FOR_NUMBERS);
 /// Where `weft` has no vector instructions.
-const FAST_ELSEWHERE: [&str; 12] = [
-    "stride:3",
-    "lz4",
-    "stride:1",
+const FAST_ELSEWHERE: [&str; 12] = join(&["stride:3", "lz4", "stride:1"], &FAST_FOR_NUMBERS);
+const FAST_FOR_NUMBERS: [&str; 9] = [
     "delta:4x1+bitshuffle:4+stride:3",
     "delta:8x6+bitshuffle:8+stride:3",
     "delta:2x1+bitshuffle:2+stride:3",
@@ -102,10 +99,10 @@ const FAST_ELSEWHERE: [&str; 12] = [
     "bitshuffle:4+lz4",
 ];
 
-const BALANCED: [&str; 20] = [
-    "weft:4",
-    "zstd:1",
-    "lz4",
+const BALANCED: [&str; 20] = join(&["weft:4", "zstd:1", "lz4"], &BALANCED_FOR_NUMBERS);
+/// Where `weft` has no vector instructions.
+const BALANCED_ELSEWHERE: [&str; 20] = join(&["zstd:1", "stride:3", "lz4"], &BALANCED_FOR_NUMBERS);
+const BALANCED_FOR_NUMBERS: [&str; 17] = [
     "delta:4x1+bitshuffle:4+stride:3",
     "delta:8x5+shuffle:8+zstd:1",
     "delta:8x6+bitshuffle:8+stride:3",
@@ -125,32 +122,9 @@ const BALANCED: [&str; 20] = [
     "huffman",
 ];
 
+const DENSE: [&str; 26] = join(&DENSE_ELSEWHERE, &["weft:4"]);
 /// Where `weft` has no vector instructions.
-const BALANCED_ELSEWHERE: [&str; 20] = [
-    "zstd:1",
-    "stride:3",
-    "lz4",
-    "delta:4x1+bitshuffle:4+stride:3",
-    "delta:8x5+shuffle:8+zstd:1",
-    "delta:8x6+bitshuffle:8+stride:3",
-    "delta:2x1+bitshuffle:2+stride:3",
-    "shuffle:4+zstd:1",
-    "delta:4x2+bitshuffle:4+stride:3",
-    "delta:4x1+bitshuffle:8+stride:3",
-    "delta:4x1+zstd:1",
-    "delta:4x2+zstd:1",
-    "shuffle:8+zstd:1",
-    "delta:2x2+bitshuffle:2+stride:3",
-    "xor:8x1+bitshuffle:8+stride:3",
-    "delta:8x1+shuffle:4+stride:3",
-    "delta:4x1+stride:3",
-    "xor:2x2+stride:3",
-    "shuffle:2+zstd:1",
-    "huffman",
-];
-
-/// The last one only where `weft` has vector instructions.
-const DENSE: [&str; 26] = [
+const DENSE_ELSEWHERE: [&str; 25] = [
     "zstd:6",
     "stride:3",
     "lagdelta:4+bitshuffle:4+zstd:6",
@@ -176,11 +150,11 @@ const DENSE: [&str; 26] = [
     "shuffle:8+delta:1x1+zstd:6",
     "lagdelta:4+lagdelta:4+bitshuffle:4+zstd:6",
     "lagdelta:4+zstd:6",
-    "weft:4",
 ];
 
-/// The last one as for [`DENSE`].
-const MAX: [&str; 33] = [
+const MAX: [&str; 33] = join(&MAX_ELSEWHERE, &["weft:4"]);
+/// Where `weft` has no vector instructions.
+const MAX_ELSEWHERE: [&str; 32] = [
     "zstd:19",
     "stride:3+range",
     "bwt+mtf+range",
@@ -213,5 +187,4 @@ const MAX: [&str; 33] = [
     "delta:8x1+shuffle:8+bwt+mtf+range",
     "delta:4x1+shuffle:4+bwt+mtf+range",
     "range",
-    "weft:4",
 ];

@@ -1,18 +1,18 @@
 //! Robust mutexes of threads that end.
 //!
-//! When a thread ends, the kernel walks the list of robust mutexes that it still holds, and marks each, so that
-//! the next thread that locks it learns of it (`EOWNERDEAD`). No fault can be served then: at an evicted or
-//! protected page the kernel gives up, and all mutexes from there on stay locked for ever. So their pages are
-//! restored before, and never evicted again.
+//! When a thread ends, the kernel walks the list of robust mutexes that it still holds, and marks each, so
+//! that the next thread that locks it learns of it (`EOWNERDEAD`). No fault can be served then: at an evicted
+//! or protected page the kernel gives up, and all mutexes from there on stay locked for ever. So their pages
+//! are restored before, and never evicted again.
 //!
 //! ```text
 //!   control block: │ ... │ head ─> next │ offset of locks │ pending │ ...       head alone: next is head
 //!                                   └──> next in a mutex ──> next in another ──> ... ──> head
 //! ```
 //!
-//! This is done by a destructor of thread-specific data. The C library calls those however a thread ends, if it
-//! does not end by its own system call. Destructors of the program may come later, and lock or unlock mutexes;
-//! so ours asks to be called in each of the C library's rounds.
+//! This is done by a destructor of thread-specific data. The C library calls those however a thread ends, if
+//! it does not end by its own system call. Destructors of the program may come later, and lock or unlock
+//! mutexes; so ours asks to be called in each of the C library's rounds.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::*};
@@ -73,8 +73,8 @@ fn prepare() {
     SET.store(set, Relaxed);
     let mut number = 0;
     let made = make(&mut number, ending) == 0 && (number as usize) < KEYS;
-    // Whatever the result, no second key is made, since a process has only 1024. If two threads come here at once,
-    // one of theirs remains unused.
+    // A process has only 1024 keys, so this is tried once, whatever comes of it. If two threads get here at
+    // the same time, one of the two keys remains unused.
     let key = if made { number as usize } else { NONE };
     let _ = KEY.compare_exchange(UNKNOWN, key, AcqRel, Acquire);
 }

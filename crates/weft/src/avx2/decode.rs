@@ -63,8 +63,8 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The parts of a form of at most `most` bytes. Wide loads read beyond parts, so the form is copied unless
-    /// `behind` bytes follow it.
+    /// The parts of a form of at most `most` bytes. Wide loads read beyond parts, so the form is copied
+    /// unless `behind` bytes follow it.
     #[inline(always)]
     pub(super) fn new(form: &[u8], most: usize, behind: usize, rows: &mut Rows) -> Parts {
         assert!(most + behind <= rows.form.len());

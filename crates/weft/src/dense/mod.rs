@@ -95,7 +95,8 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// The header of a piece with these matches, with a table for each family, and with streams of these sizes.
+    /// The header of a piece with these matches, with a table for each family, and with streams of these
+    /// sizes.
     pub(crate) fn new(found: &Found, tables: &[u8; FAMILIES], sizes: &[usize; STREAMS]) -> Self {
         let is_near = |size: &usize| (size + MIDDLE).wrapping_sub(sizes[0]) < 256;
         let is_wide = !sizes[1..STREAMS - 1].iter().all(is_near);
