@@ -17,6 +17,8 @@ TORTURE := $(abspath $(TARGET))/torture
 CAPI := $(TARGET)/$(PROFILE)
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 INTERFACE := $(shell echo $(VERSION) | sed 's/^0\.\([0-9]*\)\..*/0.\1/; t; s/\..*//')
+# What `make test` runs beside the tests of the crates.
+OTHERS := test-capi test-torture test-checks test-disk test-small
 # Programs that finish within ten seconds each on an idle machine; then those that finish within a minute.
 SMALL := python-numpy sqlite g++ make-j2
 MORE := python-json redis sort node java-default pipeline
@@ -70,8 +72,14 @@ demo: setup ## a build that is killed plainly and completes under memfold, and a
 	@cargo build --profile demo --quiet -p memfold-cli --no-default-features
 	@$(PYTHON) tests/programs/demo.py --memfold $(TARGET)/demo/memfold
 
+# The tests of the crates and the others run at the same time, since both wait for much of it. What the others
+# say is shown when they have ended.
 test: ## every test that fits into a quarter of an hour
-	@$(MAKE) --no-print-directory PROFILE=tests test-unit test-capi test-torture test-checks test-disk test-small
+	@$(MAKE) --no-print-directory PROFILE=tests build
+	@said=$$(mktemp); trap 'rm -f $$said' EXIT; \
+	    $(MAKE) --no-print-directory --keep-going PROFILE=tests $(OTHERS) >$$said 2>&1 & others=$$!; \
+	    $(MAKE) --no-print-directory PROFILE=tests test-unit; status=$$?; \
+	    wait $$others || status=1; cat $$said; exit $$status
 
 test-all: test ## those, and the slow ones: servers, more programs, the documents, the probes of what is installed
 	@$(MAKE) --no-print-directory --keep-going PROFILE=tests test-servers test-spill test-docs test-small SMALL="$(MORE)" DOCS=--quick

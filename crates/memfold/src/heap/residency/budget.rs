@@ -4,7 +4,8 @@
 //! that is faulted in soon after its eviction raises the number by one, up to one for [`MOST_SHARE`] blocks:
 //! a program that keeps using one part of its nodes soon has all of that part resident. Each block that is
 //! new, or was evicted long ago, lowers it by two: making nodes, or walking over all of them, doesn't need
-//! more frames.
+//! more frames. [`Limit::Free`] has as many frames as fit into half of the free memory, and is raised and
+//! lowered in the same way above that.
 
 use std::sync::atomic::Ordering::*;
 
@@ -25,7 +26,8 @@ pub const MOST_RESIDENT: u32 = 128;
 /// frames. With random accesses to that many blocks, most are faulted in before that.
 const LONG: u32 = 4;
 
-/// With [`Limit::Share`], the frames that stay may exceed the allowed number by one in this many.
+/// With [`Limit::Share`] and [`Limit::Free`], the frames that stay may exceed the allowed number by one in
+/// this many.
 const KEPT: u32 = 8;
 /// With other limits, frames may stay for the existing blocks and one more in this many.
 const SPARE: u32 = 128;
@@ -69,15 +71,18 @@ impl Core {
         }
     }
 
-    /// How many frames may keep their memory when no more than `allowed` may be made. With [`Limit::Share`]
-    /// the allowed number goes up and down, so some more may stay: returning memory and getting it again
-    /// costs as much as a decompression. With other limits, only a few may stay for which there are no
-    /// blocks.
+    /// How many frames may keep their memory when no more than `allowed` may be made. If the allowed number
+    /// follows use, it goes up and down, so some more may stay: returning memory and getting it again costs
+    /// as much as a decompression. With other limits, only a few may stay for which there are no blocks.
     pub fn frames_retained(&self, allowed: u32) -> u32 {
         let blocks = self.counts.blocks.load(Relaxed);
+        let used = blocks + blocks / SPARE + LEAST_RESIDENT;
         match self.limit() {
             Limit::Share if !self.options.paranoid => allowed + allowed / KEPT,
-            _ => allowed.min(blocks + blocks / SPARE + LEAST_RESIDENT),
+            Limit::Free if !self.options.paranoid => {
+                (allowed + allowed / KEPT).min(self.most_frames_of_free()).min(used)
+            }
+            _ => allowed.min(used),
         }
     }
 
@@ -100,10 +105,11 @@ impl Core {
 
     /// Counts a block that gets a frame: a new one, or one that was evicted before.
     pub fn note_fault(&self, evicted: Option<&Block>) {
-        if self.limit() != Limit::Share {
-            return;
-        }
-        let most = self.max_extra();
+        let most = match self.limit() {
+            Limit::Share => self.max_extra(),
+            Limit::Free => self.headroom.more.load(Relaxed),
+            _ => return,
+        };
         let away = evicted.map(|block| {
             let now = self.counts.evictions.load(Relaxed) as u32;
             now.wrapping_sub(block.evicted.load(Relaxed))
@@ -111,10 +117,12 @@ impl Core {
         // A concurrent update by another thread may be lost.
         let more = self.counts.extra_frames.load(Relaxed);
         let next = match away {
-            Some(away) if away <= most * LONG => (more + 1).min(most),
+            Some(away) if away <= most.saturating_mul(LONG) => (more + 1).min(most),
             _ => more.saturating_sub(2),
         };
-        self.counts.extra_frames.store(next, Relaxed);
+        if next != more {
+            self.counts.extra_frames.store(next, Relaxed);
+        }
     }
 
     /// How many frames fit beside everything else, including the buffers of the first compression.

@@ -2,8 +2,11 @@
 //!
 //! ```text
 //!   free memory  |<-- reserve -->|<-------------- may be frames -------------->|
-//!                |..floor|         Free: half of this; All: all of it; always at least an eighth of free memory
+//!                |..floor|         Free: half of this, or up to 3/4 if needed; All: all of it
 //! ```
+//!
+//! At least an eighth of free memory may always be frames. With Free, each block that is faulted in soon
+//! after its eviction raises the number of frames above half (`budget.rs`).
 //!
 //! Each bound (the machine, and each limited cgroup above the process) tells how much is free
 //! (`memfold_proc::memory::rooms`). The strictest one decides. Existing frames count as free, so the result
@@ -25,11 +28,13 @@
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
 
+use memfold_proc::memory::Room;
+
 use crate::heap::core::Core;
 use crate::heap::error::Error;
 use crate::heap::options::Limit;
 use crate::heap::residency::budget::LEAST_RESIDENT;
-use crate::heap::residency::machine::{frame_bytes, left, now};
+use crate::heap::residency::machine::{frame_bytes, left, most_frame_bytes, now};
 use crate::heap::sync::locked;
 use crate::store::Goal;
 
@@ -52,9 +57,21 @@ const LEAST_WEIGHT: u64 = 1 << 20;
 impl Core {
     /// How many frames are allowed by the last look at free memory.
     pub fn frames_of_free(&self) -> u32 {
-        let grown = self.bytes_without_frames().saturating_sub(self.headroom.beside.load(Relaxed));
+        self.frames_and(self.counts.extra_frames.load(Relaxed))
+    }
+
+    /// How many frames would be allowed if use had earned as many as it can.
+    pub fn most_frames_of_free(&self) -> u32 {
+        self.frames_and(u32::MAX)
+    }
+
+    /// The frames that are allowed if use has earned `extra` more.
+    fn frames_and(&self, extra: u32) -> u32 {
+        let head = &self.headroom;
+        let grown = self.bytes_without_frames().saturating_sub(head.beside.load(Relaxed));
         let fewer = u32::try_from(grown / self.frames.most_bytes() as u64).unwrap_or(u32::MAX);
-        self.headroom.frames.load(Relaxed).saturating_sub(fewer).max(self.least_of_free())
+        let frames = head.frames.load(Relaxed).saturating_add(extra.min(head.more.load(Relaxed)));
+        frames.saturating_sub(fewer).max(self.least_of_free())
     }
 
     /// The frames that are allowed however little memory is free: [`LEAST_RESIDENT`], or fewer if blocks are
@@ -93,16 +110,21 @@ impl Core {
         let heaps = head.machine.heaps.load(Relaxed).max(1);
         let all = head.machine.frame_bytes.load(Relaxed).max(own);
 
-        let wanted = rooms.iter().map(|room| frame_bytes(limit, room, all)).min().unwrap_or(0);
         // This heap's part of what is free or lacking.
         let (weight, weights) = (own + LEAST_WEIGHT, all + heaps * LEAST_WEIGHT);
-        let change = i128::from(wanted) - i128::from(all);
-        let change = change * i128::from(weight) / i128::from(weights) / self.frames.most_bytes() as i128;
-        let next = (i128::from(made) + change).clamp(0, u32::MAX.into()) as u32;
+        let frames = |bytes: fn(Limit, &Room, u64) -> u64| {
+            let wanted = rooms.iter().map(|room| bytes(limit, room, all)).min().unwrap_or(0);
+            let change = i128::from(wanted) - i128::from(all);
+            let change = change * i128::from(weight) / i128::from(weights) / self.frames.most_bytes() as i128;
+            (i128::from(made) + change).clamp(0, u32::MAX.into()) as u32
+        };
+        let (next, most) = (frames(frame_bytes), frames(most_frame_bytes));
 
-        let before = self.frames_of_free();
+        let before = self.frames_and(0);
         let is_step = next < before || next - before > before / STEP;
-        head.frames.store(if is_step { next } else { before }, Relaxed);
+        let next = if is_step { next } else { before };
+        head.frames.store(next, Relaxed);
+        head.more.store(most.saturating_sub(next), Relaxed);
         head.beside.store(beside, Relaxed);
         let left = rooms.iter().map(left).min().unwrap_or(0);
         head.most.store(own + beside + left, Relaxed);

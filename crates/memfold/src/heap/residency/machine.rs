@@ -18,6 +18,9 @@ const MOST_RESERVE: u64 = 1 << 30;
 /// This part of the reserve, up to this many bytes, is not used for compressed blocks either.
 const FLOOR: u64 = 4;
 const MOST_FLOOR: u64 = 32 << 20;
+/// With [`Limit::Free`], this part of what is left beyond the reserve is for others, however much use a heap
+/// could make of it.
+const OTHERS: u64 = 4;
 /// Frames may always have this part of free memory.
 const LEAST_PART: u64 = 8;
 
@@ -54,6 +57,8 @@ pub struct Headroom {
     pub due: AtomicU64,
     /// The number of frames that are allowed
     pub frames: AtomicU32,
+    /// (and so many more, if use earns them)
+    pub more: AtomicU32,
     /// when everything else takes this many bytes.
     pub beside: AtomicU64,
     /// The most bytes that the whole heap may take until the next look.
@@ -75,10 +80,17 @@ fn reserve(total: u64) -> u64 {
 
 /// Bytes that the frames of all heaps may have according to one bound; they have `frames` bytes now.
 pub fn frame_bytes(limit: Limit, room: &Room, frames: u64) -> u64 {
+    part(room, frames, |left| if limit == Limit::All { left } else { left / 2 })
+}
+
+/// The same if use has earned as many frames as it can.
+pub fn most_frame_bytes(limit: Limit, room: &Room, frames: u64) -> u64 {
+    part(room, frames, |left| if limit == Limit::All { left } else { left - left / OTHERS })
+}
+
+fn part(room: &Room, frames: u64, of: impl Fn(u64) -> u64) -> u64 {
     let sum = room.available + frames;
-    let left = sum.saturating_sub(reserve(room.total));
-    let part = if limit == Limit::All { left } else { left / 2 };
-    part.max(sum / LEAST_PART)
+    of(sum.saturating_sub(reserve(room.total))).max(sum / LEAST_PART)
 }
 
 /// Bytes that may still be taken according to this bound.
@@ -92,6 +104,7 @@ impl Headroom {
             machine: Machine::current(),
             due: AtomicU64::new(0),
             frames: AtomicU32::new(0),
+            more: AtomicU32::new(0),
             beside: AtomicU64::new(0),
             most: AtomicU64::new(0),
             counted: Mutex::new(None),

@@ -128,6 +128,39 @@ fn the_default_leaves_as_much_to_others_and_all_a_reserve() {
     }
 }
 
+/// A program that uses more than half of the memory again and again would otherwise decompress at every step.
+#[test]
+fn what_is_used_again_and_again_is_resident_beyond_half() {
+    let world = World::new(64 * MIB);
+    let heap = heap(Limit::Free);
+    let mut session = heap.session().unwrap();
+    let handles = world.fill(0, &heap, &mut session, 30 * MIB).unwrap();
+    assert!(heap.core().frames.bytes() < 25 * MIB);
+    let mut random = crate::random::Random(1);
+    let mut use_some = |session: &Session<'_>, count: u64| {
+        let before = heap.stats().faults;
+        for _ in 0..count {
+            world.tell(0, &heap);
+            let number = random.below(handles.len() as u64);
+            let right = Ok(node(number));
+            assert_eq!(session.get::<[u64; NODE as usize / 8]>(handles[number as usize]), right);
+        }
+        heap.stats().faults - before
+    };
+    use_some(&session, 20_000);
+    assert_eq!(use_some(&session, 5_000), 0);
+    assert!(heap.core().frames.bytes() <= 36 * MIB);
+    // New nodes need no more than half; an eighth more may stay.
+    world.fill(0, &heap, &mut session, 60 * MIB).unwrap();
+    assert!(heap.core().frames.bytes() < 27 * MIB, "{} MiB", heap.core().frames.bytes() / MIB);
+    // Others take memory while it is used.
+    use_some(&session, 20_000);
+    assert!(heap.core().frames.bytes() > 30 * MIB);
+    world.others.store(20 * MIB, Relaxed);
+    use_some(&session, 2_000);
+    assert!(world.left() > 16 * MIB, "{} MiB are left", world.left() / MIB);
+}
+
 #[test]
 fn memory_that_others_take_is_given_back_and_taken_again() {
     let world = World::new(256 * MIB);
