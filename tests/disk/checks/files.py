@@ -43,8 +43,14 @@ def mounted(place):
             time.sleep(0.3)
             if device.poll() is not None:
                 raise Wrong("a device that was in use has ended")
-    if "in use" not in device.log.read_text() and "busy" not in device.log.read_text():
-        raise Wrong(f"it does not say that it is in use: {device.log.read_text()}")
+
+        def says():
+            said = device.log.read_text()
+            return "in use" in said or "busy" in said
+
+        until(says, "the device says that it is in use")
+        if device.poll() is not None:
+            raise Wrong("a device that was in use has ended")
     device.terminate()
     if device.wait(10) or os.path.ismount(file.parent):
         raise Wrong("it did not end when nobody used it any more")

@@ -36,10 +36,13 @@ class Place:
         def stop():
             log.seek(0)
             self.logs.append((name, process, log.read()[-2000:].strip()))
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
+            # A device that is still in use does not end. The kernel may detach a loop device late.
+            for _ in range(6):
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(10)
+                    break
+            else:
                 process.kill()
                 process.wait()
 

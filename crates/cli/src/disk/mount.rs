@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use memfold_args::DiskArgs;
 use memfold_disk::fuse::{Mounted, NAME};
@@ -16,6 +17,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::output::failure::{Failure, say};
+
+/// How long a device is tried to be unmounted before it is said to be in use.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Serves until the directory is unmounted.
 pub fn serve(args: &DiskArgs, directory: &Path, settings: &[(&str, OsString)]) -> Result<i32, Failure> {
@@ -140,8 +144,20 @@ fn unmount_on_signals(directory: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Unmounts the device. The FUSE crate's own function works only once: after a refusal it reports success.
+/// Unmounts the device. What used it may need a moment to let go: the kernel detaches a loop device only after
+/// `losetup -d` has returned, if something else looks at it.
 fn unmount(directory: &Path) -> Result<(), String> {
+    let begin = Instant::now();
+    loop {
+        match unmount_once(directory) {
+            Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(PATIENCE / 50),
+            result => return result,
+        }
+    }
+}
+
+/// The FUSE crate's own function works only once: after a refusal it reports success.
+fn unmount_once(directory: &Path) -> Result<(), String> {
     if nix::unistd::geteuid().is_root() {
         return nix::mount::umount(directory).map_err(|error| error.to_string());
     }

@@ -18,6 +18,8 @@ use crate::sys::{self, Fork};
 
 /// The maximum number of bytes of a line that are written at once.
 const LINE: u64 = 1 << 16;
+/// How many arenas glibc's allocator has at most.
+const ARENAS: &str = "MALLOC_ARENA_MAX";
 /// File name of the plugin.
 const PLUGIN: &str = "nbdkit-memfold-plugin.so";
 
@@ -41,6 +43,11 @@ pub fn serve(args: &DiskArgs, socket: &Path, settings: &[(&str, OsString)]) -> R
     }
     // Further options may follow here, and parameters of filters must.
     command.args(&args.nbdkit);
+    // nbdkit has 16 threads for each client. With an arena for each, glibc would keep some 10 MiB of their
+    // buffers beside the device's memory.
+    if std::env::var_os(ARENAS).is_none() {
+        command.env(ARENAS, "1");
+    }
     escape_errors();
     let error = command.exec();
     Err(Failure::new(match error.kind() {
