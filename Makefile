@@ -151,7 +151,7 @@ test-programs: build ## all programs with larger loads
 lint: setup ## rustfmt, clippy with warnings denied, unsafe without a reason denied
 	@! grep '"icu_' Cargo.lock || { echo 'Cargo.lock: see the comment above lint in the Makefile' >&2; false; }
 	cargo fmt --all --check
-	cargo clippy --quiet --workspace --all-targets --features memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers -- -D warnings -D clippy::undocumented_unsafe_blocks
+	cargo clippy --quiet --workspace --all-targets --features $(FEATURES),memfold-weft/training -- -D warnings -D clippy::undocumented_unsafe_blocks
 	cargo clippy --quiet -p memfold-runtime --no-default-features --features preload -- -D warnings -D clippy::undocumented_unsafe_blocks
 	cargo clippy --quiet -p memfold-cli --no-default-features -- -D warnings
 
@@ -172,6 +172,17 @@ fuzz: setup ## each fuzz target for a minute (needs cargo-fuzz and a nightly too
 	@for target in $$(cargo +nightly fuzz list); do \
 	    echo "fuzz: $$target"; \
 	    CFLAGS="$$CFLAGS -fno-merge-all-constants" cargo +nightly fuzz run $$target -- -max_total_time=60 || exit 1; done
+
+# Made once, in /var/tmp. Tables that forms refer to never change, so what is made lies beside the build; a new
+# version of the format would take it from there.
+PAGES := /var/tmp/memfold-pages
+TRAIN := cargo run --release --quiet -p memfold-weft --features training --example train --
+.PHONY: codec-tables
+codec-tables: setup ## tables of codes for weft:4 from the heaps of some fifty programs, and what they are worth: half an hour (root; installs these programs)
+	@scripts/setup.sh packages $$($(PYTHON) bench/tables/capture.py --packages)
+	$(PYTHON) -B bench/tables/capture.py $(PAGES)
+	$(TRAIN) --folds $(PAGES)/*
+	$(TRAIN) $(TARGET)/tables.txt $(PAGES)/*
 
 HEAP := bench/results/$(shell date +%Y%m%d)-heap
 .PHONY: bench-heap

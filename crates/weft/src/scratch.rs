@@ -107,6 +107,15 @@ impl Scratch {
     }
 }
 
+#[cfg(feature = "training")]
+impl Scratch {
+    /// How often each symbol of each family occurred in pieces that [`reference`](crate::reference) compressed
+    /// with [`Effort::Dense`](crate::Effort::Dense) since the last call.
+    pub fn take_counts(&mut self) -> [[u32; 256]; 9] {
+        core::mem::replace(&mut self.dense.counts, [[0; 256]; 9])
+    }
+}
+
 impl Default for Scratch {
     fn default() -> Self {
         Self::new()

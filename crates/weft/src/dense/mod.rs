@@ -12,7 +12,7 @@
 //! ([`matches`]).
 //!
 //! Nine **families** of symbols (the four parts, the flags, pairs of codes, masks, and two kinds that
-//! describe matches) have eight tables of Huffman codes each ([`tables`]), made once from pages of many
+//! describe matches) have fifteen tables of Huffman codes each ([`tables`]), made once from pages of many
 //! programs. A piece names one for each family, or none for a part that would hardly shrink. No table is
 //! stored or built.
 //!
@@ -148,6 +148,9 @@ pub(crate) struct Rows {
     pub places: [u16; PLACES],
     /// Part W of all dense pieces of the unit so far.
     pub all_w: [u8; MOST_BYTES + SLACK],
+    /// How often each symbol of each family occurred.
+    #[cfg(feature = "training")]
+    pub counts: [[u32; 256]; FAMILIES],
 }
 
 impl Rows {
@@ -162,6 +165,8 @@ impl Rows {
             streams: [[0; MOST_STREAM + SLACK]; STREAMS],
             places: [0; PLACES],
             all_w: [0; MOST_BYTES + SLACK],
+            #[cfg(feature = "training")]
+            counts: [[0; 256]; FAMILIES],
         }
     }
 }

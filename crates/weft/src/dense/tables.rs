@@ -1,4 +1,4 @@
-//! The Huffman codes: nine families with eight tables each, of the first version.
+//! The Huffman codes: nine families with fifteen tables each.
 //!
 //! `tables.txt` has a line for each table, family by family: the length of each symbol's code as a letter,
 //! `b` for 1 bit to `k` for 10. Codes are canonical: shorter ones first, among equals in the order of the
@@ -9,15 +9,15 @@ use super::FAMILIES;
 /// The longest code, in bits.
 pub(crate) const MOST_BITS: usize = 10;
 /// Tables of a family.
-pub(crate) const TABLES: usize = 8;
+pub(crate) const TABLES: usize = 15;
 /// Where the length of a code begins in an entry of [`CODES`].
 const SHIFT: u32 = 12;
 
 const TEXT: &[u8] = include_bytes!("tables.txt");
 
-/// The lengths of each symbol's codes, in all tables of a family.
-pub(crate) static LENGTHS: [[[u8; TABLES]; 256]; FAMILIES] = {
-    let mut lengths = [[[0; TABLES]; 256]; FAMILIES];
+/// The lengths of each symbol's codes, in all tables of a family; a row has one more, for vectors.
+pub(crate) static LENGTHS: [[[u8; TABLES + 1]; 256]; FAMILIES] = {
+    let mut lengths = [[[0; TABLES + 1]; 256]; FAMILIES];
     let mut at = 0;
     while at < FAMILIES * TABLES * 256 {
         let (table, symbol) = (at / 256, at % 256);

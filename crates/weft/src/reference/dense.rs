@@ -25,6 +25,8 @@ pub(super) struct Parts<'p> {
 
 /// Writes a dense piece from its number of matches on.
 pub(super) fn write(parts: &Parts<'_>, scratch: &mut Rows, out: &mut Out<'_>) -> Option<()> {
+    #[cfg(feature = "training")]
+    let counts = &mut scratch.counts;
     let Rows { r0, r1, r2, matches: rows, places, w, all_w, streams: bytes, .. } = scratch;
     let found = matches::find(&all_w[..parts.end], parts.begin, places, rows, w);
     let [r0_len, r1_len, r2_len] = parts.of_reference;
@@ -40,6 +42,10 @@ pub(super) fn write(parts: &Parts<'_>, scratch: &mut Rows, out: &mut Out<'_>) ->
         (family::R2, &r2[..r2_len]),
         (family::W, &w[..found.literals]),
     ];
+    #[cfg(feature = "training")]
+    for (family, symbols) in &coded {
+        symbols.iter().for_each(|symbol| counts[*family][usize::from(*symbol)] += 1);
+    }
     let mut tables = [0; FAMILIES];
     for (family, symbols) in coded.iter().filter(|(_, symbols)| !symbols.is_empty()) {
         tables[*family] = choose(*family, symbols);

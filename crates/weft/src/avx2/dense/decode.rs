@@ -127,7 +127,7 @@ impl Header {
     }
 
     fn table(&self, family: usize) -> &'static [u16; 1 << MOST_BITS] {
-        &SYMBOLS[family][self.tables[family] % TABLES]
+        &SYMBOLS[family][self.tables[family].min(TABLES - 1)]
     }
 
     /// The streams, which begin here, and the ends of all but the last.

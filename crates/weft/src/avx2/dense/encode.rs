@@ -43,7 +43,7 @@ impl State<'_> {
         unsafe { pack_halves(rows.codes.as_mut_ptr(), len.codes, rows.halves.as_mut_ptr()) };
         let (begin, end) = (self.w, self.w + len.w);
         self.w = end;
-        let Rows { r0, r1, r2, matches: found_rows, places, w, all_w, symbols, streams } = dense;
+        let Rows { r0, r1, r2, matches: found_rows, places, w, all_w, symbols, streams, .. } = dense;
         let found = matches::find(&all_w[..end], begin, places, found_rows, w);
 
         let coded: [Part; FAMILIES] = [
@@ -236,21 +236,28 @@ unsafe fn choose(family: usize, symbols: *const u8, count: usize) -> u8 {
         _ => 2,
     };
     let lengths = LENGTHS[family].as_ptr();
-    // SAFETY: the caller upholds the contract; the table has a row of eight lengths for each symbol.
-    let lengths =
-        |at: usize| unsafe { _mm_cvtepu8_epi16(load8(lengths.add(symbols.add(at).read().into()).cast())) };
-    let (mut one, mut other) = (_mm_setzero_si128(), _mm_setzero_si128());
+    // SAFETY: the caller upholds the contract; the table has a row of sixteen lengths for each symbol.
+    let lengths = |at: usize| unsafe {
+        _mm256_cvtepu8_epi16(_mm_loadu_si128(lengths.add(symbols.add(at).read().into()).cast()))
+    };
+    let (mut one, mut other) = (_mm256_setzero_si256(), _mm256_setzero_si256());
     let (mut at, mut sampled) = (0, 0);
     while at + step < count {
-        one = _mm_add_epi16(one, lengths(at));
-        other = _mm_add_epi16(other, lengths(at + step));
+        one = _mm256_add_epi16(one, lengths(at));
+        other = _mm256_add_epi16(other, lengths(at + step));
         at += 2 * step;
         sampled += 2;
     }
     if at < count {
-        one = _mm_add_epi16(one, lengths(at));
+        one = _mm256_add_epi16(one, lengths(at));
         sampled += 1;
     }
-    let least = _mm_cvtsi128_si32(_mm_minpos_epu16(_mm_add_epi16(one, other))) as u32;
-    if is_plain(family, sampled, (least & 0xffff) as usize) { NO_TABLE } else { (least >> 16) as u8 }
+    // The sixteenth is no table. Among equals the first is taken, so the lower half goes first.
+    let bits = _mm256_or_si256(_mm256_add_epi16(one, other), _mm256_setr_epi64x(0, 0, 0, -1 << 48));
+    let half = |bits| _mm_cvtsi128_si32(_mm_minpos_epu16(bits)) as u32;
+    let (low, high) = (half(_mm256_castsi256_si128(bits)), half(_mm256_extracti128_si256::<1>(bits)));
+    let (bits, table) =
+        if low & 0xffff <= high & 0xffff { (low, low >> 16) } else { (high, 8 + (high >> 16)) };
+    let least = (bits & 0xffff) as usize;
+    if is_plain(family, sampled, least) { NO_TABLE } else { table as u8 }
 }
