@@ -149,7 +149,7 @@ typedef struct memfold_options {
     size_t alignment;
     /* The most memory for everything: uncompressed and compressed blocks, tables, buffers. The default, if
      * limit_blocks is 0 as well: uncompressed blocks get half of the memory that is free on the machine and in
-     * each cgroup that limits the process (up to 7/8 if more is used again and again), and new blocks are refused
+     * each cgroup that limits the process (up to 3/4 if more is used again and again), and new blocks are refused
      * (MEMFOLD_LIMIT) before it is full.
      * MEMFOLD_LIMIT_ALL: all free memory except a reserve, so nothing is compressed before memory is short.
      * MEMFOLD_LIMIT_SHARE: as few blocks as the program can do with. See docs/heap.md. */

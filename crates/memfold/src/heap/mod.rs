@@ -16,7 +16,7 @@
 //! # Limits
 //!
 //! A [`Limit`] sets how much may be uncompressed. With the default, [`Limit::Free`], a heap compresses
-//! nothing if its nodes fit into half of the free memory, and little if those in use fit into 7/8. On Linux
+//! nothing if its nodes fit into half of the free memory, and little if those in use fit into 3/4. On Linux
 //! it follows the free memory of the machine and of each memory cgroup of the process, so a container's limit
 //! holds: blocks are compressed when that limit is near, and allocations are refused ([`Error::Limit`])
 //! before it is reached. Elsewhere, and where `/proc` can't be read, it acts as [`Limit::Share`].

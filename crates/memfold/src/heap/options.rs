@@ -21,7 +21,7 @@ pub const ALIGNMENTS: std::ops::RangeInclusive<usize> = 1..=4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Limit {
-    /// The default: uncompressed blocks may take half of the free memory, or up to 7/8 while blocks are
+    /// The default: uncompressed blocks may take half of the free memory, or up to 3/4 while blocks are
     /// faulted in soon after their eviction; the rest is left to the program, to other programs, and to
     /// compressed blocks. The limit follows the free memory of the machine and of each cgroup that limits the
     /// process, see [the module](super#limits).

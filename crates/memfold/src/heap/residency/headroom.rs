@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   free memory  |<-- reserve -->|<-------------- may be frames -------------->|
-//!                |..floor|         Free: half of this, or up to 7/8 if needed; All: all of it
+//!                |..floor|         Free: half of this, or up to 3/4 if needed; All: all of it
 //! ```
 //!
 //! At least an eighth of free memory may always be frames. With Free, each block that is faulted in soon

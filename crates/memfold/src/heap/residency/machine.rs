@@ -20,7 +20,7 @@ const FLOOR: u64 = 4;
 const MOST_FLOOR: u64 = 32 << 20;
 /// With [`Limit::Free`], this part of what is left beyond the reserve is for others, however much use a heap
 /// could make of it.
-const OTHERS: u64 = 8;
+const OTHERS: u64 = 4;
 /// Frames may always have this part of free memory.
 const LEAST_PART: u64 = 8;
 

@@ -222,30 +222,29 @@ impl<'c> Translation<'c> {
     /// the translation is valid afterwards and the node's stripe was free.
     #[inline(always)]
     pub fn find(&self, handle: Handle) -> Option<NodeBytes> {
-        if self.names_simply(handle) {
-            return self.find_named(handle);
-        }
-        cold();
-        self.find_checked(handle)
+        self.find_if(handle, true)
     }
 
     /// As `find`, if nodes lie at multiples of eight bytes.
     #[inline(always)]
     pub fn find_words(&self, handle: Handle) -> Option<NodeBytes> {
-        if self.names_simply(handle) {
-            return self.find_named(handle);
-        }
-        cold();
-        if self.shape & WORDS != 0 { self.find_checked(handle) } else { None }
+        self.find_if(handle, self.shape & WORDS != 0)
     }
 
-    /// As `find`, for any handle. Another session may be making a node at the handle's place: it sets the
-    /// check and then the bit (`Current::alloc`), so here the bit is read first. The other way round, a stale
-    /// handle could match the old check and find the new node.
+    /// As `find`; handles that are not simple find nothing unless `any`. Another session may be making a node
+    /// at the handle's place: it sets the check and then the bit (`Current::alloc`), so here the bit is read
+    /// first. The other way round, a stale handle could match the old check and find the new node.
     #[inline(always)]
-    fn find_checked(&self, handle: Handle) -> Option<NodeBytes> {
-        let found = if self.reaches(handle) { self.find_named(handle) } else { None };
-        found.filter(|_| self.check(handle.place()) == handle.check())
+    fn find_if(&self, handle: Handle, any: bool) -> Option<NodeBytes> {
+        let is_simple = self.names_simply(handle);
+        if !is_simple {
+            cold();
+            if !any || !self.reaches(handle) {
+                return None;
+            }
+        }
+        let found = self.find_named(handle)?;
+        (is_simple || self.check(handle.place()) == handle.check()).then_some(found)
     }
 
     /// As `find`, for a handle whose place the translation names.
@@ -281,7 +280,7 @@ impl<'c> Translation<'c> {
     }
 
     /// Whether a node seems to start at the handle's place, with the handle's check; in the order of
-    /// `find_checked`.
+    /// `find_if`.
     pub fn places_have(&self, handle: Handle) -> bool {
         self.reaches(handle) && self.starts_at(handle.place()) && self.check(handle.place()) == handle.check()
     }

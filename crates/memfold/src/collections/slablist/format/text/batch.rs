@@ -30,6 +30,7 @@ pub struct Strings {
 
 impl Strings {
     /// The record of an element.
+    #[inline]
     pub fn get(&self, at: usize) -> Held<'_> {
         let Item { start, len, long } = self.items[at];
         let bytes = &self.data[start..start + len];

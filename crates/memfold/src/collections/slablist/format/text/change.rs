@@ -50,6 +50,7 @@ pub fn held(leaf: &[u8], slot: Slot) -> Option<Held<'_>> {
 }
 
 /// The length of the common prefix of two elements, up to the longest prefix.
+#[inline]
 fn shared(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take(PREFIX).take_while(|(a, b)| a == b).count()
 }
@@ -76,6 +77,7 @@ impl Leaf<'_> {
         self.bytes[at..at + 4].copy_from_slice(&(value as u32).to_le_bytes());
     }
 
+    #[inline]
     fn set_slot(&mut self, at: usize, slot: Slot) {
         let at = HEADER + SLOT * at;
         self.bytes[at..at + SLOT].copy_from_slice(&slot.0.to_le_bytes());
