@@ -1,5 +1,6 @@
 //! Makes tables of Huffman codes of the dense effort: `train OUT FILE...`, where each file has pages of one
-//! program; or estimates how good tables are for programs that they were not made from: `train --folds FILE...`.
+//! program; or estimates how good tables are for programs that they were not made from: `train --folds
+//! FILE...`.
 //!
 //! The first tables of each family stay as they are, since forms refer to them; the others are made anew, for
 //! what the first ones do not suit.
@@ -201,8 +202,8 @@ fn code(weights: &[f32]) -> Lengths {
     lengths
 }
 
-/// For each program: its ratio with the present tables, with tables made from all, and with tables made from
-/// the programs of the other folds.
+/// For each program: its ratio with the tables that stay alone, with the present tables, with tables made from
+/// all programs, and with tables made from the programs of the other folds.
 fn folds(pages: &[Page], names: &[String]) {
     let every: Vec<&Page> = pages.iter().collect();
     // A fold's tables; the last are those of all.
@@ -221,18 +222,25 @@ fn folds(pages: &[Page], names: &[String]) {
     let present = present();
     let present: Vec<Vec<[f32; 256]>> =
         present.iter().map(|tables| tables.iter().map(|lengths| lengths.map(f32::from)).collect()).collect();
+    let kept: Vec<Vec<[f32; 256]>> = present.iter().map(|tables| tables[..KEPT].to_vec()).collect();
     let bytes = |page: &Page, codes: &[Vec<[f32; 256]>], family: usize| {
         best(&page.counts[family], &codes[family], family).0 / 8.0
     };
-    let mut fractions = [0.0; 3];
-    let mut of_family = [[0.0; 3]; FAMILIES];
-    println!("{:20} {:>8} {:>8} {:>8}", "program", "present", "all", "others");
+    let mut fractions = [0.0; 4];
+    let mut of_family = [[0.0; 4]; FAMILIES];
+    let row = |name: &str, cells: [f64; 4], digits: usize| {
+        let cells: String = cells.iter().map(|cell| format!(" {cell:8.digits$}")).collect();
+        println!("{name:20}{cells}");
+    };
+    println!("{:20} {:>8} {:>8} {:>8} {:>8}", "program", "kept", "present", "all", "others");
     for (program, name) in names.iter().enumerate() {
         let own: Vec<&Page> = pages.iter().filter(|page| page.program == program).collect();
-        let mut stored = [0.0; 3];
+        let mut stored = [0.0; 4];
         for page in &own {
             let is_coded = page.counts.iter().flatten().any(|&count| count > 0.0) && page.size < PAGE;
-            for (which, codes) in [&present, &codes[FOLDS], &codes[program % FOLDS]].into_iter().enumerate() {
+            for (which, codes) in
+                [&kept, &present, &codes[FOLDS], &codes[program % FOLDS]].into_iter().enumerate()
+            {
                 let mut size = page.size as f32;
                 for family in (0..FAMILIES).filter(|_| is_coded) {
                     let now = bytes(page, codes, family);
@@ -242,13 +250,13 @@ fn folds(pages: &[Page], names: &[String]) {
                 stored[which] += f64::from(size.min(PAGE as f32)) / (own.len() * PAGE) as f64;
             }
         }
-        println!("{name:20} {:8.3} {:8.3} {:8.3}", 1.0 / stored[0], 1.0 / stored[1], 1.0 / stored[2]);
+        row(name, stored.map(|stored| 1.0 / stored), 3);
         fractions.iter_mut().zip(stored).for_each(|(sum, stored)| *sum += stored);
     }
     let means = fractions.map(|sum| names.len() as f64 / sum);
-    println!("{:20} {:8.3} {:8.3} {:8.3}", "harmonic mean", means[0], means[1], means[2]);
+    row("harmonic mean", means, 3);
     println!("\nbytes a page");
     for (name, bytes) in NAMES.iter().zip(of_family) {
-        println!("{name:20} {:8.1} {:8.1} {:8.1}", bytes[0], bytes[1], bytes[2]);
+        row(name, bytes, 1);
     }
 }

@@ -50,7 +50,7 @@ fn heap_like(random: &mut Random, len: usize) -> Vec<u8> {
 }
 
 /// All paths that this processor has.
-fn paths() -> Vec<Path> {
+pub(crate) fn paths() -> Vec<Path> {
     let mut paths = vec![Path::REFERENCE];
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2")

@@ -55,9 +55,9 @@ pub struct Headroom {
     pub machine: &'static Machine,
     /// When the next look is due, in microseconds of [`now`].
     pub due: AtomicU64,
-    /// The number of frames that are allowed
+    /// The number of frames that are allowed,
     pub frames: AtomicU32,
-    /// (and so many more, if use earns them)
+    /// and how many more use may earn,
     pub more: AtomicU32,
     /// when everything else takes this many bytes.
     pub beside: AtomicU64,

@@ -261,3 +261,42 @@ unsafe fn choose(family: usize, symbols: *const u8, count: usize) -> u8 {
     let least = (bits & 0xffff) as usize;
     if is_plain(family, sampled, least) { NO_TABLE } else { table as u8 }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::vec::Vec;
+
+    use super::*;
+    use crate::dense::tables::{MOST_BITS, TABLES};
+
+    /// Symbols as often as each table expects them, so that most tables are chosen once.
+    #[test]
+    fn tables_are_chosen_as_in_the_reference() {
+        if crate::tests::paths().len() == 1 {
+            return;
+        }
+        let mut seen = [[false; TABLES]; FAMILIES];
+        for (family, seen) in seen.iter_mut().enumerate() {
+            for table in 0..TABLES {
+                let lengths = LENGTHS[family].iter().map(|row| row[table]).zip(0..=255);
+                let mut symbols: Vec<u8> = lengths
+                    .flat_map(|(length, symbol)| std::iter::repeat_n(symbol, 2 << (MOST_BITS as u8 - length)))
+                    .collect();
+                let len = symbols.len();
+                let expected = crate::dense::choose(family, &symbols);
+                symbols.resize(len + SLACK, 0);
+                // SAFETY: the processor has these instructions, and as many symbols can be read.
+                let chosen = unsafe { choose(family, symbols.as_ptr(), len) };
+                assert_eq!(chosen, expected, "{family} {table}");
+                if chosen != NO_TABLE {
+                    seen[usize::from(chosen)] = true;
+                }
+            }
+        }
+        // Those of both halves of a vector.
+        let count = |tables: std::ops::Range<usize>| {
+            seen.iter().flat_map(|seen| &seen[tables.clone()]).filter(|seen| **seen).count()
+        };
+        assert!(count(0..8) > 40 && count(8..TABLES) > 40, "{seen:?}");
+    }
+}
