@@ -74,7 +74,7 @@ demo: setup ## a build that is killed plainly and completes under memfold, and a
 
 # The tests of the crates and the others run at the same time, since both wait for much of it. What the others
 # say is shown when they have ended.
-test: ## every test that fits into a quarter of an hour
+test: ## every test but the slow ones: half an hour on two CPUs, building included
 	@$(MAKE) --no-print-directory PROFILE=tests build
 	@said=$$(mktemp); trap 'rm -f $$said' EXIT; \
 	    $(MAKE) --no-print-directory --keep-going PROFILE=tests $(OTHERS) >$$said 2>&1 & others=$$!; \
