@@ -22,19 +22,12 @@ SOURCES = ("python-json", "python-numpy", "node", "java-default", "redis", "sqli
 PAGES_EACH = 1024
 
 
-def distinct(found):
-    """The distinct pages that are not same-filled."""
-    return list({page: None for page in found if not pages.same_filled(page)})
-
-
 def capture(case, path):
     """Writes pages of the case's program to `path`."""
-    catcher = pages.Catcher(24 * memory.MIB, distinct, share=4)
+    catcher = pages.Catcher(24 * memory.MIB, pages.distinct, share=4)
     with tempfile.TemporaryDirectory(prefix="memfold-capture-") as place:
         programs.Attempt(case, case.small, Path(place)).run("capture", on_sample=catcher.look)
-    found = catcher.caught or []
-    step = max(1, len(found) / PAGES_EACH)
-    path.write_bytes(b"".join(found[int(i * step)] for i in range(min(len(found), PAGES_EACH))))
+    path.write_bytes(b"".join(pages.some(catcher.caught or [], PAGES_EACH)))
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ processes near their peak. Same-filled pages and duplicates are left out, since 
 Programs that are missing, or whose load fails, are reported and left out. Runs as root.
 """
 
-import ctypes
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "programs"))
+import memory  # noqa: E402
 import pages  # noqa: E402
 from programs import LOAD, PROGRAMS  # noqa: E402
 
@@ -24,24 +25,6 @@ MOST_PAGES = 1024
 LEAST_PAGES = 256
 SECONDS = 90  # of a load
 QUIET = 6  # seconds without growth that end it
-PR_SET_CHILD_SUBREAPER = 36
-
-
-def descendants(root):
-    """The processes below `root`."""
-    parents = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                with open(f"/proc/{entry}/stat", "rb") as file:
-                    parents[int(entry)] = int(file.read().rpartition(b")")[2].split()[1])
-            except OSError:
-                continue
-    found, fresh = [], [root]
-    while fresh:
-        fresh = [pid for pid, parent in parents.items() if parent in fresh]
-        found += fresh
-    return found
 
 
 def resident(pid):
@@ -54,8 +37,9 @@ def resident(pid):
         return 0
 
 
-def distinct(found):
-    return list({page: None for page in found if not pages.same_filled(page)})
+def children():
+    """The processes of the load."""
+    return memory.descendants(os.getpid())[1:]
 
 
 def load(program, place):
@@ -67,27 +51,24 @@ def load(program, place):
     try:
         while time.monotonic() - begin < SECONDS and child.poll() is None:
             time.sleep(0.05)
-            pid = max(descendants(os.getpid()), key=resident, default=0)
+            pid = max(children(), key=resident, default=0)
             size = resident(pid)
             if size >= next_size:
-                os.kill(pid, signal.SIGSTOP)
-                caught = distinct(pages.sample([pid], 4 if size > 64 << 20 else 1)) or caught
-                os.kill(pid, signal.SIGCONT)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGSTOP)
+                    caught = pages.distinct(pages.sample([pid], 4 if size > 64 << 20 else 1)) or caught
+                    os.kill(pid, signal.SIGCONT)
                 next_size, last = size * 17 // 16, time.monotonic()
             if caught and time.monotonic() - last > QUIET:
                 break
     finally:
-        for pid in descendants(os.getpid()):
-            try:
+        for pid in children():
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         child.wait()
-        while True:
-            try:
+        with contextlib.suppress(ChildProcessError):
+            while True:
                 os.wait()
-            except ChildProcessError:
-                break
     return caught
 
 
@@ -103,8 +84,7 @@ def capture(program, to):
         caught = load(program, place)
     if len(caught) < LEAST_PAGES:
         return f"only {len(caught)} pages"
-    step = max(1, len(caught) / MOST_PAGES)
-    to.write_bytes(b"".join(caught[int(i * step)] for i in range(min(len(caught), MOST_PAGES))))
+    to.write_bytes(b"".join(pages.some(caught, MOST_PAGES)))
     return None
 
 
@@ -112,7 +92,7 @@ def main():
     if sys.argv[1:] == ["--packages"]:
         print(*sorted({package for program in PROGRAMS for package in program.packages.split()}))
         return
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
+    memory.take_charge()
     os.environ.setdefault("MEMFOLD_TREE", str(Path(__file__).resolve().parents[2]))
     to, only = Path(sys.argv[1]), sys.argv[2:]
     to.mkdir(parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ class Program:
     it, and is not captured.
     """
 
-    name: str
+    name: str  # its kind, and after a hyphen which of several it is: they have the same runtime
     packages: str  # of Debian
     script: str
     files: tuple = ()  # (name, content), written before
@@ -220,12 +220,12 @@ time.sleep(60)
     Program("python-ast", "python3", "python3 -c 'import ast,glob,time; a=[ast.parse(open(f,\"rb\").read()) for f in sorted(glob.glob(\"/usr/lib/python3*/*.py\"))[:60]]; time.sleep(60)'"),
     Program("python-pandas", "python3-pandas", CSV + "/usr/bin/python3 -c 'import pandas,time; a=pandas.read_csv(\"data.csv\"); b=a.groupby(\"group\").agg({\"x\":\"mean\",\"y\":\"sum\"}); c=a.sort_values(\"x\").merge(b,on=\"group\"); time.sleep(60)'"),
     Program("node-records", "nodejs", JSON + "node -e 'const a=JSON.parse(require(\"fs\").readFileSync(\"data.json\"));const m=new Map(a.map(r=>[r.name,r]));class P{constructor(i){this.i=i;this.s=\"n\"+i;this.f=()=>i}};const b=[];for(let i=0;i<200000;i++)b.push(new P(i));setTimeout(()=>m.size+b.length,60000)'"),
-    Program("tsc", "node-typescript", made("""
+    Program("node-tsc", "node-typescript", made("""
 for i in range(700): print("interface I%d { a: number; b: string; c: I%d[]; d?: { [k: string]: I%d } } export function f%d<T extends I%d>(x: T, y: Partial<I%d>): Record<string, T | I%d> { const r: Record<string, T | I%d> = {}; for (const z of x.c) { r[z.b + '%s'] = z.c.length > %d ? { ...z, ...y } as I%d : x; } return r; }" % (i, i, max(0, i - 1), i, i, i, i, i, words(1), i, i))
 """, "big.ts") + "tsc --target es2020 big.ts", (), 40),
     Program("jvm-records", "default-jdk-headless", "javac Records.java" + LOAD + "java -Xmx300m Records", (("Records.java", JAVA),)),
     Program("jvm-serial", "default-jdk-headless", "javac Records.java" + LOAD + "java -XX:+UseSerialGC -Xmx200m Records", (("Records.java", JAVA),)),
-    Program("javac", "default-jdk-headless", made("""
+    Program("jvm-javac", "default-jdk-headless", made("""
 for i in range(900): print("class C%d { int a; String b = \\"%s\\"; java.util.List<C%d> l = new java.util.ArrayList<>(); int f(int x) { for (C%d c : l) x += c.f(x) * %d; switch (x) { case 1: return 2; case 5: return a; default: return b.length(); } } }" % (i, words(3), i, i, i))
 """, "Big.java") + "javac -J-Xmx300m Big.java"),
     Program("ruby", "ruby", JSON + "ruby -rjson -e 'a=JSON.parse(File.read(\"data.json\")); S=Struct.new(:a,:b,:c); b=a.map{|r| S.new(r[\"id\"],r[\"name\"].to_sym,[r[\"score\"],r])}; h={}; b.each{|x| h[x.a*7919%100003]=x}; sleep 60'"),
@@ -236,17 +236,17 @@ for i in range(900): print("class C%d { int a; String b = \\"%s\\"; java.util.Li
     Program("guile", "guile-3.0", "guile -c '(define h (make-hash-table)) (do ((i 0 (+ i 1))) ((= i 150000)) (hash-set! h (* i 7919) (list i (string-append \"name \" (number->string (modulo (* i 31) 5003))) (vector i (* 1.5 i))))) (sleep 60) (display h)'"),
     Program("r", "r-base-core", CSV + "Rscript -e 'a<-read.csv(\"data.csv\"); b<-aggregate(x~group,a,mean); m<-lm(x~y,a); l<-split(a,a$group); s<-lapply(1:60000,function(i)list(id=i,name=paste(\"n\",i))); Sys.sleep(60)'"),
     Program("sbcl", "sbcl", "sbcl --noinform --eval '(progn (defstruct item id name tags next) (defvar *h* (make-hash-table :test (quote equal))) (defvar *l* nil) (dotimes (i 200000) (let ((x (make-item :id i :name (format nil \"name ~a\" (random 5000)) :tags (list i (random 100)) :next *l*))) (when (zerop (mod i 7)) (setf *l* x)) (setf (gethash (format nil \"k~a\" (random 1000000000)) *h*) x))) (sleep 60))' --quit"),
-    Program("ghc", "ghc", "ghc -O1 -c Big.hs", (("Big.hs", HASKELL_BIG),), 60),
-    Program("haskell", "ghc", "ghc -O1 -v0 Load.hs -o load" + LOAD + "./load", (("Load.hs", HASKELL),)),
-    Program("pandoc", "pandoc", MARKDOWN + "pandoc text.md -o text.html"),
-    Program("ocaml", "ocaml-nox", "ocamlfind ocamlopt -package unix -linkpkg load.ml -o load 2>/dev/null || ocamlopt -I +unix unix.cmxa load.ml -o load" + LOAD + "./load", (("load.ml", OCAML),)),
-    Program("ocamlopt", "ocaml-nox", "ocamlopt.opt -c big.ml || ocamlopt -c big.ml", (("big.ml", OCAML_BIG),)),
+    Program("haskell-ghc", "ghc", "ghc -O1 -c Big.hs", (("Big.hs", HASKELL_BIG),), 60),
+    Program("haskell-records", "ghc", "ghc -O1 -v0 Load.hs -o load" + LOAD + "./load", (("Load.hs", HASKELL),)),
+    Program("haskell-pandoc", "pandoc", MARKDOWN + "pandoc text.md -o text.html"),
+    Program("ocaml-records", "ocaml-nox", "ocamlfind ocamlopt -package unix -linkpkg load.ml -o load 2>/dev/null || ocamlopt -I +unix unix.cmxa load.ml -o load" + LOAD + "./load", (("load.ml", OCAML),)),
+    Program("ocaml-opt", "ocaml-nox", "ocamlopt.opt -c big.ml || ocamlopt -c big.ml", (("big.ml", OCAML_BIG),)),
     Program("erlang", "erlang-base", "erlc load.erl" + LOAD + "erl -noshell -s load main -s init stop", (("load.erl", ERLANG),)),
-    Program("go", "golang-go", "go build -o load load.go" + LOAD + "exec ./load", (("load.go", GO),)),
+    Program("go-records", "golang-go", "go build -o load load.go" + LOAD + "exec ./load", (("load.go", GO),)),
     Program("go-compile", "golang-go", "go build -a -o x load.go", (("load.go", GO),), 30),
-    Program("hugo", "hugo", MARKDOWN + "mkdir -p s/content && cd s && echo 'baseURL=\"https://example.org/\"' >config.toml && mkdir -p layouts/_default && echo '{{ .Content }} {{ range .Site.Pages }}{{ .Title }}{{ end }}' >layouts/_default/single.html && split -l 40 -d -a 4 --additional-suffix=.md ../text.md content/p" + LOAD + "cd s; exec hugo --quiet"),
-    Program("rustc", "", "rustc -O load.rs", (("load.rs", RUST),), 40),
-    Program("rust", "", "rustc -O load.rs -o load" + LOAD + "./load", (("load.rs", RUST_HEAP),)),
+    Program("go-hugo", "hugo", MARKDOWN + "mkdir -p s/content && cd s && echo 'baseURL=\"https://example.org/\"' >config.toml && mkdir -p layouts/_default && echo '{{ .Content }} {{ range .Site.Pages }}{{ .Title }}{{ end }}' >layouts/_default/single.html && split -l 40 -d -a 4 --additional-suffix=.md ../text.md content/p" + LOAD + "cd s; exec hugo --quiet"),
+    Program("rust-rustc", "", "rustc -O load.rs", (("load.rs", RUST),), 40),
+    Program("rust-records", "", "rustc -O load.rs -o load" + LOAD + "./load", (("load.rs", RUST_HEAP),)),
     Program("cc1plus", "g++", "g++ -O1 -c load.cpp", (("load.cpp", CPP),), 40),
     Program("clang", "clang", "clang++ -O1 -c load.cpp", (("load.cpp", CPP),), 40),
     Program("chromium", "chromium", HTML + "chromium --headless=new --no-sandbox --disable-gpu --user-data-dir=$PWD/p --virtual-time-budget=20000 --timeout=30000 --dump-dom file://$PWD/page.html >/dev/null", (), 60),
@@ -264,6 +264,6 @@ for i in range(900): print("class C%d { int a; String b = \\"%s\\"; java.util.Li
     Program("gdb", "gdb", "rustc -g -O load.rs -o load" + LOAD + "gdb -nx -batch -ex 'maint set symbol-cache-size 0' -ex 'maint expand-symtabs' -ex 'info types .*' -ex 'shell sleep 20' ./load >/dev/null", (("load.rs", RUST_HEAP),), 30),
     Program("mono", "mono-mcs mono-runtime libmono-system-core4.0-cil", "mcs load.cs" + LOAD + "mono load.exe", (("load.cs", CSHARP),)),
     Program("git", "git", "git clone -q --no-local \"$MEMFOLD_TREE\" r" + LOAD + "cd r && git -c pack.threads=1 -c pack.windowMemory=200m repack -q -a -d -f --depth=50 --window=200"),
-    Program("valgrind", "valgrind", "rustc -O load.rs -o load" + LOAD + "valgrind -q ./load", (("load.rs", RUST_HEAP.replace("250_000", "60_000")),), 60),
+    Program("rust-valgrind", "valgrind", "rustc -O load.rs -o load" + LOAD + "valgrind -q ./load", (("load.rs", RUST_HEAP.replace("250_000", "60_000")),), 60),
     Program("apt", "apt aptitude", "aptitude --simulate full-upgrade -y >/dev/null 2>&1; aptitude search '~i' >/dev/null 2>&1", (), 20),
 ]

@@ -132,6 +132,17 @@ def same_filled(page):
     return page == page[:8] * (PAGE // 8)
 
 
+def distinct(found):
+    """The distinct pages that are not same-filled."""
+    return list({page: None for page in found if not same_filled(page)})
+
+
+def some(found, most):
+    """At most so many of the pages, evenly chosen."""
+    step = max(1, len(found) / most)
+    return [found[int(i * step)] for i in range(min(len(found), most))]
+
+
 def ratio(pages, zstd):
     """(ratio, pages measured, same-filled pages left out)."""
     count = packed = same = 0

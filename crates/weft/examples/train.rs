@@ -10,6 +10,11 @@
 //! distance), and each cluster's code is the best one of at most ten bits (package-merge: Larmore and
 //! Hirschberg, *A fast algorithm for optimal length-limited Huffman codes*, 1990). A part that hardly shrinks
 //! is stored plain, so it does not count for the tables of its page.
+//!
+//! A file's name begins with the kind of its program, up to a hyphen. Files of one kind are in one fold, since
+//! programs with the same runtime have similar heaps.
+
+use std::collections::BTreeSet;
 
 use memfold_weft::{Effort, Scratch, reference};
 
@@ -23,6 +28,8 @@ const KEPT: usize = 8;
 const MADE: usize = 7;
 const MOST_BITS: usize = 10;
 const FOLDS: usize = 5;
+/// Kinds that the tables that stay were made from.
+const KNOWN: [&str; 7] = ["cc1plus", "chromium", "jvm", "node", "python", "redis", "sqlite"];
 const ROUNDS: usize = 12;
 const STARTS: u64 = 3;
 
@@ -202,15 +209,22 @@ fn code(weights: &[f32]) -> Lengths {
     lengths
 }
 
+/// The kind of a program.
+fn kind(name: &str) -> &str {
+    name.split('-').next().unwrap_or(name)
+}
+
 /// For each program: its ratio with the tables that stay alone, with the present tables, with tables made from
 /// all programs, and with tables made from the programs of the other folds.
 fn folds(pages: &[Page], names: &[String]) {
     let every: Vec<&Page> = pages.iter().collect();
+    let kinds: BTreeSet<&str> = names.iter().map(|name| kind(name)).collect();
+    let fold_of = |program: usize| kinds.range(..kind(&names[program])).count() % FOLDS;
     // A fold's tables; the last are those of all.
     let codes: Vec<Vec<Vec<[f32; 256]>>> = std::thread::scope(|scope| {
         let each = (0..=FOLDS).map(|fold| {
             let others: Vec<&Page> =
-                every.iter().copied().filter(|page| page.program % FOLDS != fold).collect();
+                every.iter().copied().filter(|page| fold_of(page.program) != fold).collect();
             scope.spawn(move || {
                 let tables = (0..FAMILIES).map(|family| train(&others, family));
                 tables.map(|tables| tables.iter().map(|lengths| lengths.map(f32::from)).collect()).collect()
@@ -226,7 +240,7 @@ fn folds(pages: &[Page], names: &[String]) {
     let bytes = |page: &Page, codes: &[Vec<[f32; 256]>], family: usize| {
         best(&page.counts[family], &codes[family], family).0 / 8.0
     };
-    let mut fractions = [0.0; 4];
+    let (mut fractions, mut of_unknown, mut unknown) = ([0.0; 4], [0.0; 4], 0.0);
     let mut of_family = [[0.0; 4]; FAMILIES];
     let row = |name: &str, cells: [f64; 4], digits: usize| {
         let cells: String = cells.iter().map(|cell| format!(" {cell:8.digits$}")).collect();
@@ -239,7 +253,7 @@ fn folds(pages: &[Page], names: &[String]) {
         for page in &own {
             let is_coded = page.counts.iter().flatten().any(|&count| count > 0.0) && page.size < PAGE;
             for (which, codes) in
-                [&kept, &present, &codes[FOLDS], &codes[program % FOLDS]].into_iter().enumerate()
+                [&kept, &present, &codes[FOLDS], &codes[fold_of(program)]].into_iter().enumerate()
             {
                 let mut size = page.size as f32;
                 for family in (0..FAMILIES).filter(|_| is_coded) {
@@ -252,9 +266,13 @@ fn folds(pages: &[Page], names: &[String]) {
         }
         row(name, stored.map(|stored| 1.0 / stored), 3);
         fractions.iter_mut().zip(stored).for_each(|(sum, stored)| *sum += stored);
+        if !KNOWN.contains(&kind(name)) {
+            of_unknown.iter_mut().zip(stored).for_each(|(sum, stored)| *sum += stored);
+            unknown += 1.0;
+        }
     }
-    let means = fractions.map(|sum| names.len() as f64 / sum);
-    row("harmonic mean", means, 3);
+    row("harmonic mean", fractions.map(|sum| names.len() as f64 / sum), 3);
+    row("of kinds not kept", of_unknown.map(|sum| unknown / sum), 3);
     println!("\nbytes a page");
     for (name, bytes) in NAMES.iter().zip(of_family) {
         row(name, bytes, 1);

@@ -5,8 +5,8 @@
 //!                                              └─ goes on ──> supervisor ──> results written ──> exit status
 //! ```
 //!
-//! Every refusal happens before anything starts. The program finds everything as without memfold, except three
-//! variables of its environment, and, with `--show`, how much memory there is.
+//! Every refusal happens before anything starts. The program finds everything as without memfold, except
+//! three variables of its environment, and, with `--show`, how much memory there is.
 
 mod killed;
 mod page_server;
@@ -196,8 +196,8 @@ fn make_group() -> Option<Group> {
     .ok()
 }
 
-/// The program's environment: the one that memfold was started with, plus the library, the shared page, and what
-/// language runtimes are told with `--show`.
+/// The program's environment: the one that memfold was started with, plus the library, the shared page, and
+/// what language runtimes are told with `--show`.
 fn environment(library: &OsStr, page: &SharedPage, server: Option<&PageServer>) -> Vec<(OsString, OsString)> {
     const PRELOAD: &str = "LD_PRELOAD";
     // A program with AddressSanitizer refuses to start after another preloaded library, unless this check is
@@ -237,10 +237,15 @@ fn write(file: Option<Output>, what: &str, text: &[u8]) {
     }
 }
 
-/// Daemons go on after the program has ended.
+/// Daemons go on after the program has ended. One that was forked a moment ago has no slot yet; it is an
+/// orphan that this process has adopted, and has inherited the library.
 fn tell_of_others(page: &page::Shared) {
-    let pids = page.live_slots().map(|slot| slot.pid.load(Relaxed) as i32);
-    match pids.filter(|pid| !process::has_ended(*pid)).count() {
+    let mut pids: Vec<_> = page.live_slots().map(|slot| slot.pid.load(Relaxed) as i32).collect();
+    let mut orphans = Vec::new();
+    process::children(std::process::id() as i32, 1, &mut orphans);
+    orphans.retain(|pid| !pids.contains(pid) && preload::is_loaded_by(*pid));
+    pids.extend(orphans);
+    match pids.into_iter().filter(|pid| !process::has_ended(*pid)).count() {
         0 => {}
         1 => say("1 process goes on in the background, within the limit: 'memfold top' shows it"),
         count => say(&format!(

@@ -66,7 +66,8 @@ const FIRST: u32 = 1 << 10;
 /// Added to the version of a list that is known from the start, if the second row of names is in use.
 const ELSEWHERE: u32 = 1 << 9;
 
-/// Which of the two rows of names is used while no list has been set: 0 where `weft` has vector instructions.
+/// The row of names in use until a list is set: the first where `weft` has vector instructions, otherwise the
+/// second.
 pub(super) fn place() -> usize {
     usize::from(!crate::codecs::weft::is_fast())
 }

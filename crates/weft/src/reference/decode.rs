@@ -234,7 +234,7 @@ fn from_zero(code: u8) -> bool {
     FROM_ZERO >> code & 1 != 0
 }
 
-/// What a byte of a word comes from.
+/// Where a byte of a word comes from.
 enum Reference {
     /// It is this byte of the reference, or zero.
     Kept(u8),

@@ -196,6 +196,13 @@ fn usable(path: PathBuf) -> std::io::Result<PathBuf> {
     Err(std::io::Error::other("it is mounted noexec"))
 }
 
+/// Whether a process has the library in its memory.
+pub fn is_loaded_by(pid: i32) -> bool {
+    const STEM: &[u8] = b"/libmemfold_preload";
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+    maps.windows(STEM.len()).any(|part| part == STEM)
+}
+
 /// The value of LD_PRELOAD: our library before the user's entries.
 pub fn with_users_own(library: &std::ffi::OsStr, users: Option<&std::ffi::OsStr>) -> OsString {
     let mut value = library.to_owned();
