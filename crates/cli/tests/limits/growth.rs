@@ -28,6 +28,9 @@ const POPULATE: &str = include_str!("c/populate.c");
 /// memory.
 const ANEW: &str = include_str!("c/anew.c");
 
+/// A thread of memfold starts slowly while another thread of the program gets memory.
+const LATE: &str = include_str!("c/late.c");
+
 /// Makes a file of this many MiB, and reads it back with as few system calls as the kernel allows.
 const READ: &str = include_str!("c/read.c");
 
@@ -59,6 +62,21 @@ fn growth_at_full_speed() {
     assert!(samples > 10, "{samples} samples");
     let stats = stats(&json);
     assert!(stats["peak_logical_bytes"].as_u64().unwrap() > 190 * MIB, "{stats}");
+}
+
+/// Once one thread has asked for paging, no other goes on to get memory before it has begun, however long that
+/// takes: in large blocks, and in small ones, which the allocator gives out without a system call.
+#[test]
+fn every_thread_waits_until_paging_has_begun() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(late) = compile(here.path(), "late", LATE, &["-pthread"]) else { return };
+    for bytes in [1 << 20, 256 << 10, 4096] {
+        holds(
+            64 * MIB,
+            start(&["--limit", "64M", "--"], &[late.to_str().unwrap(), "160", &bytes.to_string()]),
+        );
+    }
 }
 
 #[test]

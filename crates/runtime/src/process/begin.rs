@@ -119,15 +119,26 @@ impl Runtime {
         }
     }
 
-    /// Whether a thread that gets this many bytes, in a process without a keeper, must start the keeper.
-    pub fn should_start_keeper(&self, bytes: usize) -> bool {
+    /// Whether a thread that gets this many bytes, in a process that does not page yet, must call
+    /// [`begin`](Self::begin).
+    pub fn must_begin(&self, bytes: usize) -> bool {
         let shared = self.shared();
-        if self.process.state() != state::WATCHING || door::has_keeper() {
+        if self.process.state() != state::WATCHING {
             return false;
         }
         let limit = shared.limit_bytes.load(Relaxed);
+        let has_keeper = door::has_keeper();
         let (unseen, must_start) = match self.process.call() {
             call::NOW => return true,
+            // Another thread has got memory for which paging must begin. On a busy machine the keeper may need
+            // long to start; until it has, no other thread gets memory either.
+            _ if has_keeper && self.process.paging_wanted.load(Relaxed) => return true,
+            // The keeper's next look may be as late.
+            _ if has_keeper => {
+                let unseen = self.reclaim.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
+                let room = limit.saturating_sub(shared.tree_resident());
+                (unseen, near::must_start(unseen, room, cpus(), limit))
+            }
             // The supervisor sees growth by many small requests in time.
             call::FAR => {
                 let room = shared.room.load(Relaxed);
@@ -151,7 +162,7 @@ impl Runtime {
             self.process.paging_wanted.store(true, Relaxed);
             return true;
         }
-        !self.process.is_watched()
+        !has_keeper && !self.process.is_watched()
     }
 
     /// Called by a thread of the program: starts the keeper if there is none. If paging must begin at once,
@@ -219,7 +230,11 @@ impl Runtime {
         if far && !self.process.paging_wanted.load(Relaxed) {
             return;
         }
-        while self.process.state() < state::PAGING && door::has_keeper() && sys::now_ns() - begin < START_NS {
+        self.threads.keeper.ring();
+        // A fork holds the keeper up, and may itself wait for a lock that this thread holds.
+        let may_begin =
+            || self.process.state() < state::PAGING && door::has_keeper() && !self.forks.is_under_way();
+        while may_begin() && sys::now_ns() - begin < START_NS {
             let seen = self.reclaim.room.now();
             self.reclaim.room.wait(seen, 100_000);
         }

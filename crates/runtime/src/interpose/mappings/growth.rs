@@ -108,13 +108,12 @@ fn got(at: usize, bytes: usize) {
     }
 }
 
-/// The same in a process without a keeper; starts one if it is time.
+/// The same in a process that does not page yet; begins to page if it is time.
 #[cold]
 fn got_unwatched(at: usize, bytes: usize) {
-    if !is_managed()
-        || bytes < LARGE && RUNTIME.process.call() != call::NOW
-        || !RUNTIME.should_start_keeper(bytes)
-    {
+    let process = &RUNTIME.process;
+    let counts = bytes >= LARGE || process.call() == call::NOW || process.paging_wanted.load(Relaxed);
+    if !is_managed() || !counts || !RUNTIME.must_begin(bytes) {
         return;
     }
     keeping_errno(|| {

@@ -18,7 +18,7 @@ mod tick;
 use core::sync::atomic::Ordering::*;
 
 use ahead::Ahead;
-use memfold_shared::page::{self, state};
+use memfold_shared::page::state;
 use proactive::Proactive;
 #[cfg(feature = "preload")]
 pub use retire::with_tasks_back;
@@ -120,9 +120,9 @@ pub extern "C" fn keeper(_: usize) -> ! {
     // The spare descriptor comes first, so that it gets the lowest number.
     RUNTIME.forks.gate.keep_spare();
     sys::leave_directory();
-    // From here on the supervisor leaves the process to this thread.
+    // From here on the supervisor leaves the process to this thread. What its slot says stays until the first
+    // look: other threads that get memory meanwhile wait for that.
     RUNTIME.slot().keeper.store(1, Release);
-    RUNTIME.slot().call.store(page::call::FAR, Relaxed);
     if RUNTIME.prepare_keeper().is_err() {
         RUNTIME.fail("no memory is left for the thread that watches this process");
     }

@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::*;
 use memfold_shared::page::state;
 
 use super::ReclaimThread;
+use super::tick::Look;
 use crate::faults::delivery::follow::HANDLERS;
 use crate::faults::delivery::handlers::handler;
 use crate::kernel::sched;
@@ -49,7 +50,7 @@ impl ReclaimThread {
     }
 
     /// Opens the userfaultfd and starts the threads.
-    pub fn start_paging(&mut self) {
+    pub(super) fn start_paging(&mut self, look: &Look) {
         let runtime = self.runtime;
         if self.told {
             return;
@@ -71,6 +72,7 @@ impl ReclaimThread {
             runtime.process.set_state(state::STOPPED);
             return;
         }
+        self.owe(look);
         runtime.process.set_state(state::PAGING);
     }
 

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::*;
 
 use memfold_shared::near::{self, FASTEST_LOOK, QUIET, QUIET_LOOK, QUIET_LOOKS, SLOWEST_LOOK};
-use memfold_shared::page::{self, Shared};
+use memfold_shared::page::{self, Shared, call, state};
 
 use super::{ReclaimThread, proactive, room};
 use crate::kernel::maps;
@@ -29,7 +29,7 @@ const JUDGED: u64 = 1024;
 const PAYS: u64 = 32;
 
 /// What a tick has found; sizes in bytes.
-struct Look {
+pub(super) struct Look {
     now: u64,
     /// Resident memory of this process, and of the tree.
     own: u64,
@@ -78,7 +78,10 @@ impl ReclaimThread {
     /// Looks at how much is resident, and acts on it. Returns how long to sleep, in ns.
     pub(super) fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
-        let Some(own) = self.resident() else { return SLOWEST_LOOK };
+        let Some(own) = self.resident() else {
+            runtime.slot().call.store(call::FAR, Relaxed);
+            return SLOWEST_LOOK;
+        };
         let now = sys::now_ns();
         self.attend_to_others(now);
         let look = Look::new(now, own, runtime.shared());
@@ -89,9 +92,10 @@ impl ReclaimThread {
         let wanted = proactive || runtime.process.paging_wanted.load(Relaxed);
         let could_copy = runtime.forks.has_forked.load(Relaxed) && runtime.shared().copies_could_exceed();
         if (look.over > -early || wanted || could_copy) && !paging {
-            self.start_paging();
+            self.start_paging(&look);
         }
-        if paging {
+        self.tell_how_near(&look);
+        if runtime.is_paging() {
             self.steer(&look);
             // Writes to shared pages, which would not be reported, could exceed the limit.
             if could_copy && self.unprotected && now > self.protect_ns {
@@ -99,6 +103,24 @@ impl ReclaimThread {
             }
         }
         self.next_look(&look)
+    }
+
+    /// Called before paging begins: threads that get memory from then on count it, and wait for room if there
+    /// is none, although the first of them may run long before this thread looks again.
+    pub(super) fn owe(&self, look: &Look) {
+        let reclaim = &self.runtime.reclaim;
+        reclaim.margin.store(look.margin as i64, Relaxed);
+        reclaim.change_debt(look.share() - reclaim.debt.load(Acquire));
+        reclaim.watches_growth.store(true, Relaxed);
+    }
+
+    /// Tells threads that get memory whether they are to count it. While the process pages,
+    /// `watches_growth` does.
+    fn tell_how_near(&self, look: &Look) {
+        let runtime = self.runtime;
+        let counts =
+            runtime.process.state() == state::WATCHING && look.over > -(near::near_room(self.cpus) as i64);
+        runtime.slot().call.store(if counts { call::NEAR } else { call::FAR }, Relaxed);
     }
 
     /// The process's resident memory in bytes, which is also published in its slot; `None` if it cannot be
