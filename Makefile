@@ -28,6 +28,8 @@ TESTED := --workspace --exclude memfold-bench --features $(FEATURES)
 # All test programs except `servers` and `spill`, which depend on timing; `make test-all` runs those. No other
 # name may have the same beginning, which `test-unit` checks.
 UNIT := --lib --bins --test '[!s]*' --test 's[!ep]*'
+# Tests that take long stand in modules of this name; `make test-all` runs those, too.
+SLOW := slow::
 PROGRAMS := $(PYTHON) tests/programs/run.py --memfold $(MEMFOLD)
 
 .DEFAULT_GOAL := help
@@ -74,7 +76,7 @@ demo: setup ## a build that is killed plainly and completes under memfold, and a
 
 # The tests of the crates and the others run at the same time, since both wait for much of it. What the others
 # say is shown when they have ended.
-test: ## every test but the slow ones: half an hour on two CPUs, building included
+test: ## every test but the slow ones: twenty minutes on two CPUs, building included
 	@$(MAKE) --no-print-directory PROFILE=tests build
 	@said=$$(mktemp); trap 'rm -f $$said' EXIT; \
 	    $(MAKE) --no-print-directory --keep-going PROFILE=tests $(OTHERS) >$$said 2>&1 & others=$$!; \
@@ -82,7 +84,7 @@ test: ## every test but the slow ones: half an hour on two CPUs, building includ
 	    wait $$others || status=1; cat $$said; exit $$status
 
 test-all: test ## those, and the slow ones: servers, more programs, the documents, the probes of what is installed
-	@$(MAKE) --no-print-directory --keep-going PROFILE=tests test-servers test-spill test-docs test-small SMALL="$(MORE)" DOCS=--quick
+	@$(MAKE) --no-print-directory --keep-going PROFILE=tests test-slow test-capi-memory test-servers test-spill test-docs test-small SMALL="$(MORE)" DOCS=--quick
 	@$(MAKE) --no-print-directory test-probes
 
 test-unit: ## the tests of the crates, without those of spilling
@@ -90,21 +92,32 @@ test-unit: ## the tests of the crates, without those of spilling
 	@scripts/setup.sh ncdu
 	@scripts/setup.sh packages bubblewrap valgrind qemu-user musl-tools
 	@$(MAKE) --no-print-directory PROFILE=tests build
-	MEMFOLD_PRELOAD_LIB=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(UNIT)
+	MEMFOLD_PRELOAD_LIB=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(UNIT) -- --skip $(SLOW)
 	cargo test --profile tests --quiet --no-fail-fast $(TESTED) --doc
+
+test-slow: ## the tests of the crates that take long
+	MEMFOLD_PRELOAD_LIB=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(UNIT) $(SLOW)
 
 test-servers: ## the tests of spilling, to files and to real servers
 	@scripts/setup.sh packages $(SERVERS)
 	cargo test --profile tests --quiet --no-fail-fast $(TESTED) --test servers --test spill -- --test-threads 3
 
 # Two trees are installed; the second one has the prefix /opt/memfold.
-test-capi: capi ## the C interface, of installed trees: C and C++, valgrind and sanitizers
+CAPI_TESTS := $(MAKE) -s -j2 -C tests/capi PREFIX=$(abspath $(CAPI))/test/tree DESTDIR=$(abspath $(CAPI))/test/stage \
+    OUT=$(abspath $(CAPI))/test/out PROVOKE=$(abspath $(CAPI))/lib/test/libmemfold.so.$(INTERFACE) VERSION=$(VERSION) INTERFACE=$(INTERFACE)
+
+.PHONY: capi-trees test-capi-memory
+capi-trees: capi
 	@scripts/setup.sh capi
 	@$(MAKE) -s install-capi PREFIX=$(abspath $(CAPI))/test/tree DESTDIR=
 	@$(MAKE) -s install-capi PREFIX=/opt/memfold DESTDIR=$(abspath $(CAPI))/test/stage
 	@mkdir -p $(CAPI)/test/out
-	@$(MAKE) -s -j2 -C tests/capi PREFIX=$(abspath $(CAPI))/test/tree DESTDIR=$(abspath $(CAPI))/test/stage OUT=$(abspath $(CAPI))/test/out \
-	    PROVOKE=$(abspath $(CAPI))/lib/test/libmemfold.so.$(INTERFACE) VERSION=$(VERSION) INTERFACE=$(INTERFACE)
+
+test-capi: capi-trees ## the C interface, of installed trees: C and C++
+	@$(CAPI_TESTS)
+
+test-capi-memory: capi-trees ## the same with valgrind and sanitizers
+	@$(CAPI_TESTS) memory
 
 test-torture: build
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)

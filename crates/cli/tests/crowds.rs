@@ -376,31 +376,6 @@ fn memory_is_still_evicted_after_thousands_of_threads() {
     }
 }
 
-/// The supervisor may give a child its keeper while the child is still inside `fork`. A busy machine makes
-/// this likely.
-#[test]
-fn hundreds_of_children_while_the_machine_is_busy() {
-    let here = tempfile::tempdir().unwrap();
-    let Some(program) = program(here.path(), FORKERS) else { return };
-    let ends = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        for _ in 0..3 {
-            scope.spawn(|| {
-                while !ends.load(Relaxed) {
-                    std::hint::spin_loop();
-                }
-            });
-        }
-        let said = std::panic::catch_unwind(|| {
-            run_within(100, &["--limit", "60M"], here.path(), &program, &["600"])
-        });
-        ends.store(true, Relaxed);
-        is_right(&said.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-        let stats = stats(&here.path().join("stats.json"));
-        assert!(stats["pages_compressed"].as_u64() > Some(1000), "{stats:#}");
-    });
-}
-
 /// Processes like the compilers of a build. Eight at once need 40 MiB; in 24 MiB they take turns. Without
 /// turns, half a million pages would be compressed, although there are only 77,000.
 #[test]
@@ -413,5 +388,35 @@ fn short_processes_take_turns() {
         let count = |name: &str| stats[name].as_u64().unwrap();
         assert!(count("peak_resident_bytes") <= 40 * MIB * 105 / 100 + 8 * MIB, "{stats:#}");
         assert!(count("pages_compressed") < 150_000, "{stats:#}");
+    }
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    /// The supervisor may give a child its keeper while the child is still inside `fork`. A busy machine makes
+    /// this likely.
+    #[test]
+    fn hundreds_of_children_while_the_machine_is_busy() {
+        let here = tempfile::tempdir().unwrap();
+        let Some(program) = program(here.path(), FORKERS) else { return };
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !ends.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let said = std::panic::catch_unwind(|| {
+                run_within(100, &["--limit", "60M"], here.path(), &program, &["600"])
+            });
+            ends.store(true, Relaxed);
+            is_right(&said.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            let stats = stats(&here.path().join("stats.json"));
+            assert!(stats["pages_compressed"].as_u64() > Some(1000), "{stats:#}");
+        });
     }
 }

@@ -182,33 +182,6 @@ fn memory_is_bounded_and_counted() {
 }
 
 #[test]
-fn every_level_and_length_fits_its_scratch_and_threshold() {
-    for level in [-50, -7, -1, 1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 15, 16, 18, 19, 22] {
-        let mut workload = Workload::new(level);
-        let version = workload.adopt(7);
-        for len in [1, 2, 100, 511, 512, 1024, 4095, 4096, 4097, 16384, 40_000, 131_072, 300_000, 524_288] {
-            if level > 12 && len > 140_000 {
-                continue;
-            }
-            let block = record(7, &mut workload.random, len);
-            let mut scratch = ScratchBuf::with_size(workload.set.compress_scratch(len));
-            let mut scratch = scratch.scratch();
-            let form = compress(&workload.set, &block, usize::MAX, &mut scratch).unwrap();
-            assert_eq!(version_of(&form), Some(version), "{level} {len}");
-            assert!(form.len() <= workload.set.bound(len));
-            for _ in 0..if len < 5000 { 300 } else { 3 } {
-                let same = compress(&workload.set, &block, form.len(), &mut scratch);
-                assert!(same.as_ref() == Some(&form), "{level} {len}");
-            }
-            assert!(compress(&workload.set, &block, form.len() - 1, &mut scratch).is_none());
-            let again = decompress(&workload.set, &form, len, &mut workload.scratch.scratch());
-            assert!(again.as_ref() == Ok(&block), "{level} {len}");
-        }
-        workload.set.release_all();
-    }
-}
-
-#[test]
 fn dictionaries_change_while_threads_compress() {
     let mut workload = Workload::new(1);
     workload.adopt(1);
@@ -333,5 +306,38 @@ proptest! {
             prop_assert!(decompress(set, form, len, &mut scratch).is_err());
         }
         prop_assert!(decompress(set, form, 4096, &mut scratch).is_ok());
+    }
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn every_level_and_length_fits_its_scratch_and_threshold() {
+        for level in [-50, -7, -1, 1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 15, 16, 18, 19, 22] {
+            let mut workload = Workload::new(level);
+            let version = workload.adopt(7);
+            for len in [1, 2, 100, 511, 512, 1024, 4095, 4096, 4097, 16384, 40_000, 131_072, 300_000, 524_288]
+            {
+                if level > 12 && len > 140_000 {
+                    continue;
+                }
+                let block = record(7, &mut workload.random, len);
+                let mut scratch = ScratchBuf::with_size(workload.set.compress_scratch(len));
+                let mut scratch = scratch.scratch();
+                let form = compress(&workload.set, &block, usize::MAX, &mut scratch).unwrap();
+                assert_eq!(version_of(&form), Some(version), "{level} {len}");
+                assert!(form.len() <= workload.set.bound(len));
+                for _ in 0..if len < 5000 { 300 } else { 3 } {
+                    let same = compress(&workload.set, &block, form.len(), &mut scratch);
+                    assert!(same.as_ref() == Some(&form), "{level} {len}");
+                }
+                assert!(compress(&workload.set, &block, form.len() - 1, &mut scratch).is_none());
+                let again = decompress(&workload.set, &form, len, &mut workload.scratch.scratch());
+                assert!(again.as_ref() == Ok(&block), "{level} {len}");
+            }
+            workload.set.release_all();
+        }
     }
 }

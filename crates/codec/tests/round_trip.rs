@@ -68,22 +68,6 @@ fn every_kind_of_block_at_every_length() {
 }
 
 #[test]
-fn every_codec_there_is() {
-    for codec in all() {
-        for len in [1, 100, 4096, 16384, MAX_BLOCK] {
-            // The densest levels are slow, most of all on large blocks.
-            if len == MAX_BLOCK && codec.compress_scratch(len) > 8 << 20 && codec.name() != "zstd:22" {
-                continue;
-            }
-            let mut scratch = Both::new([codec], len);
-            for kind in ["records", "text", "records"] {
-                round_trip(codec, &block(kind, len, 7), &mut scratch);
-            }
-        }
-    }
-}
-
-#[test]
 fn no_bytes_take_no_bytes() {
     for codec in all() {
         assert_eq!(codec.bound(0), 0, "{}", codec.name());
@@ -190,6 +174,27 @@ fn a_scratch_for_the_longest_block_serves_shorter_ones() {
                 [1, 100, longest - 1, longest].into_iter().chain((0..50).map(|_| random.below(longest) + 1))
             {
                 assert!(codec.compress_scratch(len) <= most, "{} {len} of {longest}", codec.name());
+            }
+        }
+    }
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn every_codec_there_is() {
+        for codec in all() {
+            for len in [1, 100, 4096, 16384, MAX_BLOCK] {
+                // The densest levels are slow, most of all on large blocks.
+                if len == MAX_BLOCK && codec.compress_scratch(len) > 8 << 20 && codec.name() != "zstd:22" {
+                    continue;
+                }
+                let mut scratch = Both::new([codec], len);
+                for kind in ["records", "text", "records"] {
+                    round_trip(codec, &block(kind, len, 7), &mut scratch);
+                }
             }
         }
     }

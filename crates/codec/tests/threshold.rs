@@ -43,13 +43,6 @@ fn with_all(len: usize, mut thresholds: impl FnMut(usize, usize) -> Vec<usize>) 
 }
 
 #[test]
-fn every_threshold_for_short_blocks() {
-    for len in [1, 2, 5, 12, 13, 14, 20, 64, 100, 255, 271, 300] {
-        with_all(len, |_, bound| (0..=bound + 2).collect());
-    }
-}
-
-#[test]
 fn every_threshold_for_a_page() {
     let lz4 = codec("lz4").unwrap();
     let mut memory = ScratchBuf::for_codecs([lz4], 4096);
@@ -60,17 +53,6 @@ fn every_threshold_for_a_page() {
         for threshold in 0..=lz4.bound(4096) + 2 {
             check(lz4, &src, &full, threshold, &mut scratch);
         }
-    }
-}
-
-#[test]
-fn around_the_boundaries() {
-    for len in [301, 1000, 4095, 4096, 4097, 16384, 65536, 65547, 200_000] {
-        with_all(len, |size, bound| {
-            let near = [size - 1, size, size + 1, size + 7, bound - 1, bound, bound + 1];
-            let far = [0, 1, size / 2, len - 1, len, len * 3264 / 4096, usize::MAX];
-            near.into_iter().chain(far).collect()
-        });
     }
 }
 
@@ -112,6 +94,29 @@ fn a_dst_below_the_contract_panics() {
                     assert!(behind.iter().all(|&byte| byte == 0xC5), "{name} wrote behind {short} bytes");
                 }
             }
+        }
+    }
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn every_threshold_for_short_blocks() {
+        for len in [1, 2, 5, 12, 13, 14, 20, 64, 100, 255, 271, 300] {
+            with_all(len, |_, bound| (0..=bound + 2).collect());
+        }
+    }
+
+    #[test]
+    fn around_the_boundaries() {
+        for len in [301, 1000, 4095, 4096, 4097, 16384, 65536, 65547, 200_000] {
+            with_all(len, |size, bound| {
+                let near = [size - 1, size, size + 1, size + 7, bound - 1, bound, bound + 1];
+                let far = [0, 1, size / 2, len - 1, len, len * 3264 / 4096, usize::MAX];
+                near.into_iter().chain(far).collect()
+            });
         }
     }
 }

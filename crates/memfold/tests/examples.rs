@@ -160,57 +160,6 @@ fn built() -> (String, PathBuf) {
 }
 
 #[test]
-fn all_examples_compile_in_a_users_crate_and_run() {
-    let (root, examples) = (root(), all());
-    let of = |name: &str| examples.iter().filter(|example| example.file.starts_with(name)).count();
-    // Notices if this file no longer finds all examples.
-    assert!(of("README.md") >= 1 && of("docs") >= 9 && of("crates") >= 15, "{}", examples.len());
-
-    let (profile, target) = built();
-    let directory = tempfile::tempdir().unwrap();
-    let source = directory.path().join("src");
-    fs::create_dir(&source).unwrap();
-    let (mut main, mut calls) = (String::from(MAIN), String::new());
-    for example in &examples {
-        let place = format!("{}_{}", example.file.display(), example.line);
-        let name: String = place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        fs::write(source.join(format!("{name}.rs")), module(example)).unwrap();
-        writeln!(main, "#[allow(non_snake_case)] mod {name};").unwrap();
-        if example.runs {
-            writeln!(calls, "    println!({place:?});\n    {name}::run();").unwrap();
-        }
-    }
-    write!(main, "fn main() {{\n{calls}}}\n").unwrap();
-    fs::write(source.join("main.rs"), main).unwrap();
-
-    // The same profiles and versions as in the workspace, so that its dependencies need not be built again.
-    // Only memfold's crates are, without optimisation.
-    let workspace = fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let profiles = &workspace[workspace.find("[profile.").unwrap()..];
-    let path = |name: &str| root.join("crates").join(name).display().to_string();
-    let mut manifest = format!(
-        "[package]\nname = \"memfold-examples\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nmemfold = {{ path = {:?}, features = {:?} }}\n\
-         # An example of the feature serde.\nserde = \"1\"\nserde_json = \"1\"\ntempfile = \"3\"\n\n{profiles}\n",
-        path("memfold"),
-        features(),
-    );
-    for name in ["memfold", "memfold-codec", "memfold-spill", "memfold-proc", "memfold-examples"] {
-        writeln!(manifest, "[profile.{profile}.package.{name}]\nopt-level = 0\n").unwrap();
-    }
-    fs::write(directory.path().join("Cargo.toml"), manifest).unwrap();
-    fs::copy(root.join("Cargo.lock"), directory.path().join("Cargo.lock")).unwrap();
-
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.current_dir(directory.path()).env("CARGO_TARGET_DIR", &target);
-    let output = cargo.args(["run", "--quiet", "--offline", "--profile", &profile]).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "the last one that began: {:?}\n{errors}", said.lines().last());
-    let ran = examples.iter().filter(|example| example.runs).count();
-    assert!(said.lines().count() >= ran, "{said}");
-}
-
-#[test]
 fn blocks_are_found() {
     let text = "a\n```rust\nlet x = 1;\n```\n```sh\nls\n```\n   ```rust,no_run\n   y\n   ```\n```rust,ignore\nz\n```\n```\nplain\n```\n";
     let found = examples(Path::new("a.md"), text);
@@ -220,4 +169,61 @@ fn blocks_are_found() {
     let found = examples(Path::new("a.rs"), source);
     let seen: Vec<_> = found.iter().map(|it| (it.line, it.text.as_str(), it.runs)).collect();
     assert_eq!(seen, [(2, "use a;\nb\n\n", true), (11, "c\n", false)]);
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn all_examples_compile_in_a_users_crate_and_run() {
+        let (root, examples) = (root(), all());
+        let of = |name: &str| examples.iter().filter(|example| example.file.starts_with(name)).count();
+        // Notices if this file no longer finds all examples.
+        assert!(of("README.md") >= 1 && of("docs") >= 9 && of("crates") >= 15, "{}", examples.len());
+
+        let (profile, target) = built();
+        let directory = tempfile::tempdir().unwrap();
+        let source = directory.path().join("src");
+        fs::create_dir(&source).unwrap();
+        let (mut main, mut calls) = (String::from(MAIN), String::new());
+        for example in &examples {
+            let place = format!("{}_{}", example.file.display(), example.line);
+            let name: String =
+                place.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+            fs::write(source.join(format!("{name}.rs")), module(example)).unwrap();
+            writeln!(main, "#[allow(non_snake_case)] mod {name};").unwrap();
+            if example.runs {
+                writeln!(calls, "    println!({place:?});\n    {name}::run();").unwrap();
+            }
+        }
+        write!(main, "fn main() {{\n{calls}}}\n").unwrap();
+        fs::write(source.join("main.rs"), main).unwrap();
+
+        // The same profiles and versions as in the workspace, so that its dependencies need not be built again.
+        // Only memfold's crates are, without optimisation.
+        let workspace = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+        let profiles = &workspace[workspace.find("[profile.").unwrap()..];
+        let path = |name: &str| root.join("crates").join(name).display().to_string();
+        let mut manifest = format!(
+            "[package]\nname = \"memfold-examples\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\nmemfold = {{ path = {:?}, features = {:?} }}\n\
+         # An example of the feature serde.\nserde = \"1\"\nserde_json = \"1\"\ntempfile = \"3\"\n\n{profiles}\n",
+            path("memfold"),
+            features(),
+        );
+        for name in ["memfold", "memfold-codec", "memfold-spill", "memfold-proc", "memfold-examples"] {
+            writeln!(manifest, "[profile.{profile}.package.{name}]\nopt-level = 0\n").unwrap();
+        }
+        fs::write(directory.path().join("Cargo.toml"), manifest).unwrap();
+        fs::copy(root.join("Cargo.lock"), directory.path().join("Cargo.lock")).unwrap();
+
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(directory.path()).env("CARGO_TARGET_DIR", &target);
+        let output = cargo.args(["run", "--quiet", "--offline", "--profile", &profile]).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "the last one that began: {:?}\n{errors}", said.lines().last());
+        let ran = examples.iter().filter(|example| example.runs).count();
+        assert!(said.lines().count() >= ran, "{said}");
+    }
 }

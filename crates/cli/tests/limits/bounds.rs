@@ -175,21 +175,6 @@ fn compressible_data_beside_incompressible_data() {
     }
 }
 
-/// If the data do not compress enough for the limit, memory use settles at the least that they need.
-#[test]
-fn a_limit_out_of_reach() {
-    let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
-    let Some(program) = kinds(here.path(), "half", ROUNDS) else { return };
-    let program = program.to_str().unwrap();
-    // 8 of each 16 bytes are random, so with headers and rounding 0.52 is the best ratio.
-    let least = 192 * MIB * 52 / 100 + 4 * MIB;
-    for percent in [30, 50] {
-        let limit = 192 * MIB * percent / 100;
-        let run = Run::of(here.path(), limit, &[program, "192", "h", "2"]);
-        run.is_right_and_below(least + least * 15 / 100);
-    }
-}
-
 /// Incompressible pages are tried again later, because their contents may have changed.
 #[test]
 fn contents_that_compress_later() {
@@ -277,5 +262,25 @@ fn a_container_that_just_fits() {
         let command = run_with(&["--limit", &limit, "--"], &[program.to_str().unwrap(), "128", kinds, "2"]);
         let said = finish(group.enter(&command));
         assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{kinds}: {}", said.err);
+    }
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    /// If the data do not compress enough for the limit, memory use settles at the least that they need.
+    #[test]
+    fn a_limit_out_of_reach() {
+        let (here, _alone) = (tempfile::tempdir().unwrap(), alone());
+        let Some(program) = kinds(here.path(), "half", ROUNDS) else { return };
+        let program = program.to_str().unwrap();
+        // 8 of each 16 bytes are random, so with headers and rounding 0.52 is the best ratio.
+        let least = 192 * MIB * 52 / 100 + 4 * MIB;
+        for percent in [30, 50] {
+            let limit = 192 * MIB * percent / 100;
+            let run = Run::of(here.path(), limit, &[program, "192", "h", "2"]);
+            run.is_right_and_below(least + least * 15 / 100);
+        }
     }
 }

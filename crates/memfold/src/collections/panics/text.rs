@@ -66,12 +66,6 @@ fn orders_of_strings() {
     each_heap(|heap, turns| orders(heap, 25 * turns, 10));
 }
 
-/// Leaves are also changed for elements that get nodes of their own, and then searched again.
-#[test]
-fn orders_of_long_strings() {
-    each_heap(|heap, turns| orders(heap, 25 * turns, 2));
-}
-
 #[test]
 fn sorting_strings() {
     each_heap(|heap, turns| {
@@ -155,4 +149,15 @@ fn maps_of_strings() {
             }
         }
     });
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    /// Leaves are also changed for elements that get nodes of their own, and then searched again.
+    #[test]
+    fn orders_of_long_strings() {
+        each_heap(|heap, turns| orders(heap, 25 * turns, 2));
+    }
 }

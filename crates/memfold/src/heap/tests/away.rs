@@ -116,18 +116,6 @@ pub fn noise(seed: u64, len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn heaps_that_spill_all_the_time_do_as_the_model() {
-    for (block, sizes) in [(1024, &[200][..]), (4096, &[16, 16, 16, 40]), (32768, &[2000])] {
-        for codec in ["lz4", "zstd:1", "auto", "delta:8x1+shuffle:8+lz4"] {
-            let (options, tier) = spilling(small(block).paranoid(true).codec(codec));
-            against_model(options, 4000, sizes, 7 + block as u64);
-            assert!(tier.puts.load(Relaxed) > 100 && tier.gets.load(Relaxed) > 100);
-            assert_eq!(tier.spilled_bytes(), 0, "something is left");
-        }
-    }
-}
-
-#[test]
 fn more_than_the_limit_is_held() {
     let (options, tier) = limited();
     let mut heap = Heap::new(options).unwrap();
@@ -325,4 +313,21 @@ fn threads_share_a_heap_that_spills() {
 fn spilling_needs_a_limit() {
     let (options, _) = spilling(Options::new());
     assert!(Heap::new(options).err().unwrap().to_string().contains("limit in bytes"));
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn heaps_that_spill_all_the_time_do_as_the_model() {
+        for (block, sizes) in [(1024, &[200][..]), (4096, &[16, 16, 16, 40]), (32768, &[2000])] {
+            for codec in ["lz4", "zstd:1", "auto", "delta:8x1+shuffle:8+lz4"] {
+                let (options, tier) = spilling(small(block).paranoid(true).codec(codec));
+                against_model(options, 4000, sizes, 7 + block as u64);
+                assert!(tier.puts.load(Relaxed) > 100 && tier.gets.load(Relaxed) > 100);
+                assert_eq!(tier.spilled_bytes(), 0, "something is left");
+            }
+        }
+    }
 }

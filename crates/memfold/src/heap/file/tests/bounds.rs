@@ -226,23 +226,6 @@ fn every_bound_with_every_codec() {
     }
 }
 
-#[test]
-fn every_block_size_and_alignment() {
-    let mut number = 0;
-    for (i, kind) in KINDS.into_iter().enumerate() {
-        for power in 10..=20 {
-            let (block, codec) = (1_usize << power, CODECS[number % CODECS.len()]);
-            let align = (1 << ((number + i) % 13)).min(block / 4);
-            let is_slow = matches!(kind, Kind::Paranoid | Kind::ParanoidSpilled);
-            // Long blocks are slow.
-            if block <= 1 << 14 || number % 3 == 0 && (block <= 1 << 16 || !is_slow) {
-                Case::new(kind, block, align, codec).run(if is_slow { 8_000 } else { 20_000 });
-            }
-            number += 1;
-        }
-    }
-}
-
 /// Blocks whose copies, with marks, just fit into the store.
 #[test]
 fn the_largest_blocks() {
@@ -400,6 +383,28 @@ fn a_name_longer_than_a_part_of_a_file() {
             }
             Err(SaveError::Io(error)) if len == LONGEST => assert!(error.to_string().contains("64 MiB")),
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn every_block_size_and_alignment() {
+        let mut number = 0;
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            for power in 10..=20 {
+                let (block, codec) = (1_usize << power, CODECS[number % CODECS.len()]);
+                let align = (1 << ((number + i) % 13)).min(block / 4);
+                let is_slow = matches!(kind, Kind::Paranoid | Kind::ParanoidSpilled);
+                // Long blocks are slow.
+                if block <= 1 << 14 || number % 3 == 0 && (block <= 1 << 16 || !is_slow) {
+                    Case::new(kind, block, align, codec).run(if is_slow { 8_000 } else { 20_000 });
+                }
+                number += 1;
+            }
         }
     }
 }

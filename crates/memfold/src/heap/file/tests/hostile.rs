@@ -185,27 +185,6 @@ fn files_that_are_not_heaps() {
     assert!(matches!(load(&newer, &options()), Err(LoadError::Newer(2))));
 }
 
-#[test]
-fn every_byte_with_right_checksums() {
-    // Only some bytes of the larger file are changed: it is mostly nodes.
-    for (file, step) in [(saved(&mut heap()), 1), (open_file(), 3)] {
-        let (mut bad, mut loaded, mut refused) = (file.clone(), 0, 0);
-        for at in (START..file.len()).step_by(step) {
-            bad[at] ^= [1, 0xff, 0x80][at / step % 3];
-            repair(&mut bad);
-            match load(&bad, &options()) {
-                Ok(heap) => {
-                    loaded += 1;
-                    use_up(heap);
-                }
-                Err(_) => refused += 1,
-            }
-            bad.copy_from_slice(&file);
-        }
-        assert!(loaded > 1000 && refused > 100, "{loaded} {refused}");
-    }
-}
-
 /// A file with an additional chunk before the end.
 pub fn with_chunk(file: &[u8], kind: u8, body: &[u8]) -> Vec<u8> {
     let (end, of_end) = *chunks(file).last().unwrap();
@@ -256,4 +235,30 @@ fn a_limit_that_is_too_small() {
     model.is_in(&mut load(&file, &enough).unwrap());
     let bad = Options::new().limit(Limit::Blocks(0));
     assert!(matches!(load(&file, &bad), Err(LoadError::Options(_))));
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn every_byte_with_right_checksums() {
+        // Only some bytes of the larger file are changed: it is mostly nodes.
+        for (file, step) in [(saved(&mut heap()), 1), (open_file(), 3)] {
+            let (mut bad, mut loaded, mut refused) = (file.clone(), 0, 0);
+            for at in (START..file.len()).step_by(step) {
+                bad[at] ^= [1, 0xff, 0x80][at / step % 3];
+                repair(&mut bad);
+                match load(&bad, &options()) {
+                    Ok(heap) => {
+                        loaded += 1;
+                        use_up(heap);
+                    }
+                    Err(_) => refused += 1,
+                }
+                bad.copy_from_slice(&file);
+            }
+            assert!(loaded > 1000 && refused > 100, "{loaded} {refused}");
+        }
+    }
 }

@@ -53,16 +53,6 @@ fn comes_back(options: &[Options], sizes: &[usize], steps: usize) {
 }
 
 #[test]
-fn nodes_of_different_sizes() {
-    for (block, align, most) in
-        [(1024, 8, 200), (4096, 1, 300), (4096, 16, 900), (4096, 256, 900), (1 << 17, 8, 5000)]
-    {
-        let options = small(block).alignment(align);
-        comes_back(&[options.clone(), options.clone(), options], &[most], 3000);
-    }
-}
-
-#[test]
 fn nodes_of_few_sizes() {
     comes_back(&[small(4096), small(4096)], &[16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 16, 40], 5000);
     comes_back(&[small(1024).alignment(1), small(1024)], &[13, 13], 5000);
@@ -375,6 +365,21 @@ fn a_codec_of_ones_own_is_asked_for_by_its_name() {
         match load(&file, &other) {
             Err(LoadError::Codec { name, own: true }) => assert_eq!(name, "mine"),
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// For `make test-all`.
+mod slow {
+    use super::*;
+
+    #[test]
+    fn nodes_of_different_sizes() {
+        for (block, align, most) in
+            [(1024, 8, 200), (4096, 1, 300), (4096, 16, 900), (4096, 256, 900), (1 << 17, 8, 5000)]
+        {
+            let options = small(block).alignment(align);
+            comes_back(&[options.clone(), options.clone(), options], &[most], 3000);
         }
     }
 }
