@@ -2,7 +2,7 @@
 //!
 //! A session holds one block of nodes of different sizes, a few more in which it placed nodes near others,
 //! and a block for each of a few sizes that are requested in succession. While there are many sessions and
-//! few blocks, it holds none: for each node it takes a block with room and gives it back
+//! few blocks, it holds fewer or none: for each node it takes a block with room and gives it back
 //! ([`Core::may_hold`]).
 
 use std::sync::atomic::Ordering::*;
@@ -92,7 +92,9 @@ impl<'h> Allocator<'h> {
     #[cold]
     fn alloc_mixed(&mut self, len: usize) -> Result<Handle, Error> {
         let Access { core, me, .. } = self.access;
-        if len == core.longest_alone()
+        // A session that holds no block yet, as with many sessions, uses those that others made for this size.
+        let is_usual = self.mixed.is_empty() && self.lately.0 == len && core.has_equal_room(len);
+        if (len == core.longest_alone() || is_usual)
             && let Some(handle) = self.alloc_equal(len)?
         {
             return Ok(handle);
@@ -127,11 +129,23 @@ impl<'h> Allocator<'h> {
     }
 
     fn set_main(&mut self, current: Current<'h>) {
-        if !self.access.core.may_hold(self.access.me) {
-            return self.access.core.disown(self.access.me, &current);
+        if !self.may_hold_more() {
+            return self.access.core.pass_on(self.access.me, &current);
         }
         self.mixed.insert(0, current);
         self.leave_oldest();
+    }
+
+    /// Whether the session may hold the block that it has just allocated from. It gives up others for it that
+    /// it used less recently.
+    fn may_hold_more(&mut self) -> bool {
+        let Access { core, me, .. } = self.access;
+        while !core.may_hold(me) {
+            let equal = if self.equal.is_empty() { None } else { Some(self.equal.remove(0)) };
+            let Some(other) = self.mixed.pop().or(equal) else { return false };
+            core.disown(me, &other);
+        }
+        true
     }
 
     fn leave_oldest(&mut self) {
@@ -166,8 +180,8 @@ impl<'h> Allocator<'h> {
             made = self.try_adopted(core.new_block(me, kind)?, len)?;
         }
         let Some((current, node)) = made else { return Ok(None) };
-        if !core.may_hold(me) {
-            core.disown(me, &current);
+        if !self.may_hold_more() {
+            core.pass_on(me, &current);
             return Ok(Some(node));
         }
         if self.equal.len() == KINDS {
@@ -226,12 +240,12 @@ impl<'h> Allocator<'h> {
             core.disown(me, &current);
             return node;
         }
-        if self.mixed.is_empty() || !core.may_hold(me) {
-            self.set_main(current);
-        } else {
-            self.mixed.insert(1, current);
-            self.leave_oldest();
+        if !self.may_hold_more() {
+            core.pass_on(me, &current);
+            return node;
         }
+        self.mixed.insert(self.mixed.len().min(1), current);
+        self.leave_oldest();
         node
     }
 

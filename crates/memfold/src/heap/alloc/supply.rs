@@ -22,8 +22,8 @@ const LOOKED_AT: usize = 4;
 const CLOSE: usize = 16;
 /// If there are several sessions, they hold no more than this part of the blocks,
 const HELD: u32 = 8;
-/// or this many.
-const LEAST_HELD: u32 = 8;
+/// or this many: threads that work in a small heap would wait for each other.
+const LEAST_HELD: u32 = 4;
 
 impl Core {
     /// Makes an empty block of this kind, for this session to allocate from.
@@ -109,8 +109,18 @@ impl Core {
         self.counts.held.load(Relaxed) <= most || !self.participants.has_others(me.into())
     }
 
-    /// Releases a block: other sessions may allocate from what is left.
+    /// Releases a block: other sessions may allocate from what is left, if that is worth it.
     pub fn disown(&self, me: u16, current: &Current<'_>) {
+        self.release(me, current, false);
+    }
+
+    /// Releases a block that the session may not hold. The next node goes there, however little is left:
+    /// otherwise an eighth of each block would stay empty.
+    pub fn pass_on(&self, me: u16, current: &Current<'_>) {
+        self.release(me, current, true);
+    }
+
+    fn release(&self, me: u16, current: &Current<'_>, to_be_filled: bool) {
         let Current { number, block, incarnation, .. } = *current;
         let lock = block.lock();
         let is_mine = block.allocator.load(Relaxed) == me && block.incarnation.load(Relaxed) == incarnation;
@@ -119,29 +129,35 @@ impl Core {
         }
         self.set_allocator(block, 0);
         if block.live.load(Relaxed) > 0 {
-            self.list_by_free_space(number, block);
+            self.list_if(number, block, to_be_filled);
         } else {
             self.vacate(me, number, block, lock);
         }
     }
 
     /// Lists a block by its room, if there is enough and no session allocates from it; the caller holds its
-    /// lock.
+    /// lock. A block that is listed stays so until it is full.
     pub fn list_by_free_space(&self, number: u32, block: &Block) {
+        self.list_if(number, block, block.list().is_some());
+    }
+
+    /// The same; any room is enough if the block is to be filled.
+    fn list_if(&self, number: u32, block: &Block, to_be_filled: bool) {
         if block.allocator.load(Relaxed) != 0 || block.retired.load(Relaxed) {
             return;
         }
         let kind = block.kind.load(Relaxed);
+        let is_enough = |free: u32, whole: u32| free >= if to_be_filled { 1 } else { (whole / PART).max(1) };
         let list = match self.shape_of(kind) {
-            Some(Shape::Mixed(_)) if block.free.load(Relaxed) >= self.options.block_size as u32 / PART => {
+            Some(Shape::Mixed(_)) if is_enough(block.free.load(Relaxed), self.options.block_size as u32) => {
                 // Freed bytes are in pieces, of which the longest is known, but not which of them are
                 // adjacent.
                 let longest = block.longest.load(Relaxed).max(block.pending.load(Relaxed) / PART);
                 free_space::list_of(longest as usize)
             }
             Some(Shape::Equal(shape)) => {
-                let free = shape.nodes() as u32 - block.live.load(Relaxed);
-                (free >= (shape.nodes() as u32 / PART).max(1)).then_some(List::of_kind(kind))
+                let nodes = shape.nodes() as u32;
+                is_enough(nodes - block.live.load(Relaxed), nodes).then_some(List::of_kind(kind))
             }
             _ => None,
         };
@@ -156,6 +172,11 @@ impl Core {
             self.counts.room_bytes.store(rooms.bytes(), Relaxed);
             block.set_list(to);
         }
+    }
+
+    /// Whether a block for nodes of this size has room and is held by no session.
+    pub fn has_equal_room(&self, len: usize) -> bool {
+        self.known_kind(len).is_some_and(|kind| self.find_free_space(kind, len).is_some())
     }
 
     /// Finds a block of this kind that no session holds, with room for a node of `len` bytes. Omits blocks on

@@ -204,13 +204,8 @@ impl Core {
             return None;
         }
         let mut made = locked(&self.shapes_made);
-        let known = (0..*made).find(|&number| {
-            self.kind(number + 1)
-                .and_then(|kind| kind.shape.get())
-                .is_some_and(|shape| shape.len as usize == len)
-        });
-        if let Some(number) = known {
-            return Some(number + 1);
+        if let Some(known) = self.kind_of_len(*made, len) {
+            return Some(known);
         }
         if *made == SHAPES {
             return None;
@@ -218,6 +213,18 @@ impl Core {
         self.shapes.make(*made, Kind::default)?.shape.set(shape).ok()?;
         *made += 1;
         Some(*made)
+    }
+
+    /// The kind of blocks for nodes of this size, if there is one already.
+    pub fn known_kind(&self, len: usize) -> Option<u32> {
+        self.kind_of_len(*locked(&self.shapes_made), len)
+    }
+
+    fn kind_of_len(&self, made: u32, len: usize) -> Option<u32> {
+        (1..=made).find(|&kind| {
+            let shape = self.kind(kind).and_then(|kind| kind.shape.get());
+            shape.is_some_and(|shape| shape.len as usize == len)
+        })
     }
 
     /// The bytes of a block in a frame.

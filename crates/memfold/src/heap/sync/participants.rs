@@ -68,7 +68,8 @@ pub struct Participants {
     /// How many participants were ever made, and how many are taken.
     count: AtomicU32,
     taken: AtomicU32,
-    making: Mutex<()>,
+    /// Held while a session begins: where the search for a free participant goes on.
+    making: Mutex<u32>,
     pub fences: Fences,
 }
 
@@ -79,7 +80,7 @@ impl Participants {
             participants: Segments::new(),
             count: AtomicU32::new(0),
             taken: AtomicU32::new(0),
-            making: Mutex::new(()),
+            making: Mutex::new(0),
             fences: Fences::new(),
         }
     }
@@ -90,14 +91,22 @@ impl Participants {
 
     /// A participant for a new session, and its number.
     pub fn take(&self) -> Result<(u32, &Participant), Error> {
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut searched = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.count.load(Relaxed);
         let is_free =
             |number: &u32| self.get(*number).is_some_and(|participant| !participant.taken.load(Acquire));
-        let number = (1..=count).find(is_free).unwrap_or(count + 1);
+        // The search goes on where the last one ended, and is left out while all are taken: with many sessions,
+        // searching from the first would take as many steps for each.
+        let all_taken = self.taken.load(Acquire) >= count && count < MOST_SESSIONS;
+        let free = match all_taken {
+            true => None,
+            false => (*searched + 1..=count).chain(1..=*searched).find(is_free),
+        };
+        let number = free.unwrap_or(count + 1);
         if number > MOST_SESSIONS {
             return Err(Error::Sessions);
         }
+        *searched = number;
         let participant =
             self.participants.make(number - 1, Participant::default).ok_or(Error::OutOfMemory)?;
         self.count.store(count.max(number), Release);
@@ -123,7 +132,7 @@ impl Participants {
     }
 
     /// Prevents new sessions from beginning, provided that there is only one, the caller's.
-    pub fn alone(&self) -> Option<MutexGuard<'_, ()>> {
+    pub fn alone(&self) -> Option<MutexGuard<'_, u32>> {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         (self.taken.load(Acquire) == 1).then_some(making)
     }
