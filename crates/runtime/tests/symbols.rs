@@ -17,6 +17,7 @@ const DEFINED: &[&str] = &[
     "__openat64_2",
     "__openat_2",
     "aligned_alloc",
+    "brk",
     "calloc",
     "clone",
     "fcntl",
@@ -32,6 +33,7 @@ const DEFINED: &[&str] = &[
     "ioctl",
     "madvise",
     "malloc",
+    "memalign",
     "mlock",
     "mlock2",
     "mlockall",
@@ -53,7 +55,9 @@ const DEFINED: &[&str] = &[
     "process_vm_readv",
     "process_vm_writev",
     "pthread_create",
+    "pvalloc",
     "realloc",
+    "sbrk",
     "setegid",
     "seteuid",
     "setgid",
@@ -71,6 +75,7 @@ const DEFINED: &[&str] = &[
     "sysinfo",
     "thrd_create",
     "unshare",
+    "valloc",
     "vmsplice",
 ];
 

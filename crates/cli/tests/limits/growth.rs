@@ -31,6 +31,9 @@ const ANEW: &str = include_str!("c/anew.c");
 /// A thread of memfold starts slowly while another thread of the program gets memory.
 const LATE: &str = include_str!("c/late.c");
 
+/// Gets memory in the way that `argv[1]` names.
+const WAYS: &str = include_str!("c/ways.c");
+
 /// Makes a file of this many MiB, and reads it back with as few system calls as the kernel allows.
 const READ: &str = include_str!("c/read.c");
 
@@ -76,6 +79,27 @@ fn every_thread_waits_until_paging_has_begun() {
             64 * MIB,
             start(&["--limit", "64M", "--"], &[late.to_str().unwrap(), "160", &bytes.to_string()]),
         );
+    }
+}
+
+#[test]
+fn memory_is_waited_for_in_whatever_way_it_comes() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(ways) = compile(here.path(), "ways", WAYS, &["-Wno-deprecated-declarations"]) else { return };
+    for way in [
+        "sbrk",
+        "brk",
+        "memalign",
+        "valloc",
+        "pvalloc",
+        "reallocarray",
+        "mremap",
+        "syscall mremap",
+        "syscall mmap",
+    ] {
+        eprintln!("{way}");
+        holds(64 * MIB, start(&["--limit", "64M", "--"], &[ways.to_str().unwrap(), way, "160"]));
     }
 }
 

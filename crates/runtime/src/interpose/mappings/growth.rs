@@ -51,9 +51,27 @@ static CALLOC: Next = Next::library(c"calloc");
 static REALLOC: Next = Next::library(c"realloc");
 static POSIX_MEMALIGN: Next = Next::library(c"posix_memalign");
 static ALIGNED_ALLOC: Next = Next::library(c"aligned_alloc");
+static MEMALIGN: Next = Next::library(c"memalign");
+static VALLOC: Next = Next::library(c"valloc");
+static PVALLOC: Next = Next::library(c"pvalloc");
+static SBRK: Next = Next::library(c"sbrk");
+static BRK: Next = Next::library(c"brk");
 
 /// All functions interposed here.
-pub static ALL: [&Next; 7] = [&MMAP, &MMAP64, &MALLOC, &CALLOC, &REALLOC, &POSIX_MEMALIGN, &ALIGNED_ALLOC];
+pub static ALL: [&Next; 12] = [
+    &MMAP,
+    &MMAP64,
+    &MALLOC,
+    &CALLOC,
+    &REALLOC,
+    &POSIX_MEMALIGN,
+    &ALIGNED_ALLOC,
+    &MEMALIGN,
+    &VALLOC,
+    &PVALLOC,
+    &SBRK,
+    &BRK,
+];
 
 /// Ranges that were registered for a request. The low bits of each are its length in pages, the bits above
 /// are its `mark_of`.
@@ -187,6 +205,56 @@ fn wait_for_room() {
     counters.stalled_ns.fetch_add(RUNTIME.faults.stall.leave(end), Relaxed);
 }
 
+/// Called when the program has mapped fresh memory.
+fn mapped(at: usize, bytes: usize, is_reserved: bool) {
+    if RUNTIME.reclaim.watches_growth.load(Relaxed) {
+        got_near_limit(at, bytes);
+    } else if bytes >= MUCH && (!is_reserved || RUNTIME.process.call() != call::FAR || is_paging()) {
+        got_much(at, bytes);
+    } else if RUNTIME.process.call() != call::FAR {
+        got_unwatched(at, bytes);
+    }
+}
+
+/// Called when the program has moved a mapping, or changed its size: what is new is at its end.
+pub fn remapped(at: usize, before: usize, bytes: usize) {
+    if bytes > before {
+        mapped(at + before, bytes - before, false);
+    }
+}
+
+/// Maps memory, with the arguments of `mmap`, by `map`.
+///
+/// # Safety
+/// The same as for the system call.
+pub unsafe fn map(given: [usize; 6], map: impl FnOnce([usize; 6]) -> usize) -> usize {
+    let [start, bytes, protection, flags, ..] = given;
+    let (protection, flags) = (protection as c_int, flags as c_int);
+    let fresh = protection != 0 && flags & (PRIVATE | ANONYMOUS | HUGETLB) == PRIVATE | ANONYMOUS;
+    let fill = fresh
+        && flags & (POPULATE | NONBLOCK) == POPULATE
+        && bytes >= LARGE
+        && is_managed()
+        && exceeds_limit(bytes);
+    let flags = if fill { flags & !POPULATE } else { flags };
+    let at = map([start, bytes, protection as usize, flags as usize, given[4], given[5]]);
+    // What the program requested for an earlier mapping here (lock, DONTFORK, WIPEONFORK) does not apply to
+    // the new one.
+    if flags & FIXED != 0 && at != FAILED && ranges::is_any() {
+        keeping_errno(|| ranges::forget(at, at + bytes.next_multiple_of(PAGE)));
+    }
+    if fresh && at != FAILED {
+        mapped(at, bytes, flags & NORESERVE != 0);
+    }
+    if fresh && at != FAILED && flags & LOCKED != 0 && is_managed() {
+        keeping_errno(|| crate::interpose::mappings::locked::note(at, bytes));
+    }
+    if fill && at != FAILED {
+        keeping_errno(|| populate(at, bytes, protection));
+    }
+    at
+}
+
 /// Defines functions that map memory.
 macro_rules! maps {
     ($($name:ident is $next:ident;)+) => {
@@ -204,33 +272,9 @@ macro_rules! maps {
                 file: c_int,
                 offset: usize,
             ) -> usize {
-                let fresh = protection != 0 && flags & (PRIVATE | ANONYMOUS | HUGETLB) == PRIVATE | ANONYMOUS;
-                let fill = fresh && flags & (POPULATE | NONBLOCK) == POPULATE && bytes >= LARGE && is_managed() && exceeds_limit(bytes);
-                let flags = if fill { flags & !POPULATE } else { flags };
                 let given = [start, bytes, protection as usize, flags as usize, file as usize, offset];
                 // SAFETY: the caller upholds the contract.
-                let at = unsafe { $next.call(given) } as usize;
-                // What the program requested for an earlier mapping here (lock, DONTFORK, WIPEONFORK) does
-                // not apply to the new one.
-                if flags & FIXED != 0 && at != FAILED && ranges::is_any() {
-                    keeping_errno(|| ranges::forget(at, at + bytes.next_multiple_of(PAGE)));
-                }
-                if fresh && at != FAILED {
-                    if RUNTIME.reclaim.watches_growth.load(Relaxed) {
-                        got_near_limit(at, bytes);
-                    } else if bytes >= MUCH && (flags & NORESERVE == 0 || RUNTIME.process.call() != call::FAR || is_paging()) {
-                        got_much(at, bytes);
-                    } else if RUNTIME.process.call() != call::FAR {
-                        got_unwatched(at, bytes);
-                    }
-                }
-                if fresh && at != FAILED && flags & LOCKED != 0 && is_managed() {
-                    keeping_errno(|| crate::interpose::mappings::locked::note(at, bytes));
-                }
-                if fill && at != FAILED {
-                    keeping_errno(|| populate(at, bytes, protection));
-                }
-                at
+                unsafe { map(given, |given| $next.call(given) as usize) }
             }
         )+
     };
@@ -327,4 +371,71 @@ pub unsafe extern "C" fn aligned_alloc(alignment: usize, bytes: usize) -> usize 
     let at = unsafe { ALIGNED_ALLOC.call([alignment, bytes]) } as usize;
     got(at, bytes);
     at
+}
+
+/// Replaces the C library's function.
+///
+/// # Safety
+/// The same as for the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn memalign(alignment: usize, bytes: usize) -> usize {
+    // SAFETY: the caller upholds the contract.
+    let at = unsafe { MEMALIGN.call([alignment, bytes]) } as usize;
+    got(at, bytes);
+    at
+}
+
+/// Replaces the C library's function.
+///
+/// # Safety
+/// The same as for the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn valloc(bytes: usize) -> usize {
+    // SAFETY: the caller upholds the contract.
+    let at = unsafe { VALLOC.call([bytes]) } as usize;
+    got(at, bytes);
+    at
+}
+
+/// Replaces the C library's function.
+///
+/// # Safety
+/// The same as for the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvalloc(bytes: usize) -> usize {
+    // SAFETY: the caller upholds the contract.
+    let at = unsafe { PVALLOC.call([bytes]) } as usize;
+    got(at, bytes);
+    at
+}
+
+/// Replaces the C library's function, by which some allocators enlarge the heap. The C library's own
+/// allocator does not call this one.
+///
+/// # Safety
+/// The same as for the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sbrk(more: isize) -> usize {
+    // SAFETY: the caller upholds the contract.
+    let at = unsafe { SBRK.call([more as usize]) } as usize;
+    if more > 0 && at != FAILED {
+        got(at, more as usize);
+    }
+    at
+}
+
+/// Replaces the C library's function.
+///
+/// # Safety
+/// The same as for the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn brk(end: usize) -> c_int {
+    // SAFETY: changes nothing.
+    let before = unsafe { SBRK.call([0]) } as usize;
+    // SAFETY: the caller upholds the contract.
+    let failed = unsafe { BRK.call([end]) } as c_int;
+    if failed == 0 && before != FAILED && end > before {
+        got(before, end - before);
+    }
+    failed
 }

@@ -11,6 +11,7 @@
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use crate::interpose::desk;
+use crate::interpose::mappings::growth;
 use crate::interpose::mappings::leaving;
 use crate::interpose::mappings::ranges;
 use crate::interpose::next::{Next, errno, is_managed, is_paging, keeping_errno, result, set_errno};
@@ -50,7 +51,17 @@ pub unsafe extern "C" fn mremap(
     // With `MREMAP_DONTUNMAP` the kernel checks this register, too, and might refuse other values.
     let new = if flags & FIXED != 0 { new } else { 0 };
     // SAFETY: the caller upholds the contract.
-    let now = || unsafe { MREMAP.call([old, old_bytes, bytes, flags, new]) } as usize;
+    unsafe { remap([old, old_bytes, bytes, flags, new], |given| MREMAP.call(given) as usize) }
+}
+
+/// Remaps memory, with the arguments of `mremap`, by `remap`.
+///
+/// # Safety
+/// The same as for the system call.
+#[inline(never)]
+pub unsafe fn remap(given: [usize; 5], remap: impl Fn([usize; 5]) -> usize) -> usize {
+    let [old, old_bytes, bytes, flags, new] = given;
+    let now = || remap(given);
     if !is_managed() {
         return now();
     }
@@ -81,6 +92,9 @@ pub unsafe extern "C" fn mremap(
             let (from, to) = ((old, old + whole(old_bytes)), (at, at + whole(bytes)));
             ranges::moved(from, to, flags & DONTUNMAP != 0);
         });
+    }
+    if at != FAILED {
+        growth::remapped(at, whole(old_bytes), whole(bytes));
     }
     at
 }

@@ -11,8 +11,10 @@ use core::sync::atomic::{AtomicUsize, Ordering::*};
 
 use crate::interpose::bare;
 use crate::interpose::futex;
+use crate::interpose::mappings::growth;
 use crate::interpose::mappings::own_uffd;
 use crate::interpose::mappings::pins;
+use crate::interpose::mappings::remap;
 use crate::interpose::next::{Next, is_managed_here, keeping_errno, result};
 use crate::interpose::rights::limits;
 use crate::kernel::filters::{Harmless, MOST_STEPS};
@@ -133,6 +135,20 @@ pub unsafe extern "C" fn syscall(
         if let Some(made) = unsafe { bare::by_number(number, [a, b, c, d, e, f]) } {
             return made as c_long;
         }
+    }
+    let plainly = |number: usize, given: [usize; 6]| {
+        // SAFETY: the caller upholds the contract.
+        result(unsafe { sys::syscall(number, given) })
+    };
+    if number == sys::nr::MMAP {
+        // SAFETY: the caller upholds the contract.
+        return unsafe { growth::map([a, b, c, d, e, f], |given| plainly(number, given) as usize) } as c_long;
+    }
+    if number == sys::nr::MREMAP {
+        // SAFETY: the caller upholds the contract.
+        return unsafe {
+            remap::remap([a, b, c, d, e], |[a, b, c, d, e]| plainly(number, [a, b, c, d, e, 0]) as usize)
+        } as c_long;
     }
     // SAFETY: the caller upholds the contract.
     let mut answer = unsafe { sys::syscall(number, [a, b, c, d, e, f]) };

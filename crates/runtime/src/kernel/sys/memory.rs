@@ -151,9 +151,65 @@ pub unsafe fn map_over(at: usize, bytes: usize, protection: usize) -> Result<()>
 /// the keeper may need must not fault on its stack.
 #[inline(never)]
 pub fn touch_stack() {
-    let mut below = [core::mem::MaybeUninit::<u8>::uninit(); PAGE];
-    for place in [0, PAGE / 2, PAGE - 1] {
+    touch_below::<PAGE>();
+}
+
+/// The same for a fork, which goes deeper: it holds such locks until the child has its own state.
+#[inline(never)]
+pub fn touch_stack_for_fork() {
+    touch_below::<{ 2 * PAGE }>();
+}
+
+#[inline(always)]
+fn touch_below<const BYTES: usize>() {
+    let mut below = [core::mem::MaybeUninit::<u8>::uninit(); BYTES];
+    let start = below.as_mut_ptr();
+    // SAFETY: does nothing. Since the address could be used, the array takes its place on the stack; else the
+    // compiler keeps only the bytes that are written, and they lie next to each other.
+    unsafe { core::arch::asm!("/* {} */", in(reg) start, options(nostack, preserves_flags)) };
+    for place in (0..BYTES).step_by(PAGE / 2).chain([BYTES - 1]) {
         // SAFETY: inside the array.
-        unsafe { core::ptr::write_volatile(below[place].as_mut_ptr(), 0) };
+        unsafe { core::ptr::write_volatile((*start.add(place)).as_mut_ptr(), 0) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" {
+        fn mincore(at: usize, bytes: usize, present: *mut u8) -> i32;
+    }
+
+    /// How many of the pages below the present one are touched.
+    #[inline(never)]
+    fn pages_touched_by(touch: fn()) -> usize {
+        const PAGES: usize = 8;
+        let here = [0u8; 256];
+        let place = core::hint::black_box(&here).as_ptr().addr();
+        // In the middle of a page, the frames of what is called here do not reach the next.
+        if !(PAGE / 4..PAGE / 2).contains(&(place % PAGE)) {
+            return core::hint::black_box(pages_touched_by(touch)) + usize::from(here[1]);
+        }
+        let mut present = [0u8; PAGES];
+        let end = place & !(PAGE - 1);
+        let start = end - PAGES * PAGE;
+        // SAFETY: far below what is in use of this stack, which is large.
+        unsafe { madvise(start, end - start, advice::DONTNEED) }.unwrap();
+        touch();
+        // SAFETY: there is a byte for each page.
+        assert_eq!(unsafe { mincore(start, end - start, present.as_mut_ptr()) }, 0);
+        present.iter().filter(|&&page| page & 1 != 0).count()
+    }
+
+    #[test]
+    fn the_stack_is_touched_as_far_as_it_says() {
+        let count = || {
+            // The first call looks up what it calls, on this stack.
+            pages_touched_by(|| ());
+            [pages_touched_by(|| ()), pages_touched_by(touch_stack), pages_touched_by(touch_stack_for_fork)]
+        };
+        let [none, one, two] = std::thread::spawn(count).join().unwrap();
+        assert_eq!([none, one, two], [0, 1, 2]);
     }
 }

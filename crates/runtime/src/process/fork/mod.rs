@@ -106,7 +106,7 @@ pub fn prepare(touch: impl Fn()) {
     // Some of it may have been evicted meanwhile, or is new.
     touch();
     runtime.restore_kept();
-    sys::touch_stack();
+    sys::touch_stack_for_fork();
     {
         let order = &mut runtime.pages.order.lock();
         order.journal.enlarge(&runtime.arena);
@@ -233,6 +233,7 @@ impl Runtime {
 
     /// This process continues without the runtime, and without its parent's slot. It says why, unless its parent
     /// did so already.
+    #[inline(never)]
     fn go_on_without_slot(&'static self, why: &str) {
         // SAFETY: a slot consists of atomic numbers.
         static NOBODY: Slot = unsafe { core::mem::zeroed() };
@@ -248,6 +249,7 @@ impl Runtime {
     }
 
     /// The child has its slot: ensures that a keeper serves what the parent had evicted, or restores it.
+    #[inline(never)]
     fn go_on_managed(&'static self, slot: &'static Slot, inherited: u64, paging: bool) {
         slot.image.store(self.process.image.load(Relaxed), Relaxed);
         slot.inherited.store(inherited, Relaxed);
