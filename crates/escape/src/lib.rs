@@ -135,6 +135,8 @@ fn stands(char: char, before: Option<char>, after: Option<char>) -> bool {
             of(before, |it| is_emoji(it) && !is_selector(it))
                 || of(before, has_key) && after == Some('\u{20e3}')
         }
+        // The blank of East Asian texts has columns of its own; at an end, or beside another, nobody sees it.
+        '\u{3000}' => of(before, is_no_blank) && of(after, is_no_blank),
         _ if is_selector(char) => of(before, |before| varies(before) && !is_selector(before)),
         _ if is_invisible(char) => false,
         _ if before.is_none() => char.escape_debug().len() == 1,
@@ -162,6 +164,10 @@ fn is_invisible(char: char) -> bool {
             | '\u{16fe4}'
             | '\u{1d159}'
     )
+}
+
+fn is_no_blank(char: char) -> bool {
+    !char.is_whitespace() && !char.is_control() && !is_invisible(char)
 }
 
 /// Variation selectors, which choose another form of the character before them.
@@ -284,6 +290,16 @@ mod tests {
         assert_eq!(shown("a\u{200d}b".as_bytes()), "a\\u{200d}b");
         assert_eq!(shown("\u{200c}a".as_bytes()), "\\u{200c}a");
         assert_eq!(shown(b"\xff\xe2\x80\x8c"), "\\xff\\u{200c}");
+    }
+
+    #[test]
+    fn blanks_of_east_asian_texts_are_shown_where_they_are_seen() {
+        let shown = |name: &str| shown(name.as_bytes());
+        assert_eq!(shown("夏\u{3000}休み.txt"), "夏\u{3000}休み.txt");
+        assert_eq!(shown("\u{3000}a"), "\\u{3000}a");
+        assert_eq!(shown("a\u{3000}"), "a\\u{3000}");
+        assert_eq!(shown("a\u{3000}\u{3000}b \u{3000}c"), "a\\u{3000}\\u{3000}b \\u{3000}c");
+        assert_eq!(shown("a\u{3000}\n"), "a\\u{3000}\\n");
     }
 
     #[test]

@@ -104,6 +104,7 @@ impl State {
 
 /// Lists a thread of the runtime. Its creator calls this at once, with signals blocked.
 pub fn join(tid: u32) {
+    sys::touch_stack();
     let mut state = STATE.lock();
     let newest = state.generation;
     let generation = state.find(sys::gettid()).map_or(newest, |creator| creator.generation);
@@ -116,6 +117,7 @@ pub fn join(tid: u32) {
 /// Number of runtime threads.
 pub fn count() -> u64 {
     let mask = sys::block_signals();
+    sys::touch_stack();
     forget_dead();
     let count = STATE.lock().threads.iter().filter(|thread| thread.tid != 0).count();
     sys::restore_signals(mask);
@@ -222,6 +224,8 @@ fn take_on(state: &Guard<'_, State>) {
 /// of the runtime have it.
 pub fn publish() {
     let mask = sys::block_signals();
+    // Handlers may wait for the list.
+    sys::touch_stack();
     forget_dead();
     {
         let state = &mut STATE.lock();
