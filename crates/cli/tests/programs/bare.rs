@@ -50,17 +50,6 @@ fn a_prepared_child_has_what_was_evicted() {
     }
 }
 
-/// While a child is made, locks are held that the threads need which restore pages. So no frame may reach a page
-/// of the stack that is not there, wherever the stack begins.
-#[test]
-fn a_child_is_made_from_every_place_of_a_stack() {
-    let here = tempfile::tempdir().unwrap();
-    let Some(program) = program(here.path()) else { return };
-    for used in (0..4096).step_by(1024) {
-        well(&program, "24M", &["clone", "again", "40", "0", &used.to_string()]);
-    }
-}
-
 #[test]
 fn flags_of_clone_mean_what_they_mean() {
     let here = tempfile::tempdir().unwrap();

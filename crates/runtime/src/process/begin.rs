@@ -130,10 +130,10 @@ impl Runtime {
         let has_keeper = door::has_keeper();
         let (unseen, must_start) = match self.process.call() {
             call::NOW => return true,
-            // Another thread has got memory for which paging must begin. On a busy machine the keeper may need
-            // long to start; until it has, no other thread gets memory either.
+            // Another thread has asked for paging. On a busy machine the keeper may take long to start, and no
+            // thread gets memory until it has.
             _ if has_keeper && self.process.paging_wanted.load(Relaxed) => return true,
-            // The keeper's next look may be as late.
+            // The keeper's next look may be late for the same reason, so memory counts until then.
             _ if has_keeper => {
                 let unseen = self.reclaim.much.fetch_add(bytes, AcqRel).saturating_add(bytes) as u64;
                 let room = limit.saturating_sub(shared.tree_resident());

@@ -1,7 +1,6 @@
 /*
- * children WAY ACT MIB [FLAGS [USED]]: fills MIB of memory, makes a child in one of several ways past pthread_atfork, and the child
- * does something. If the child has a stack of its own, USED bytes of it are in use already. Every byte is checked in the child and
- * in the parent. Status 0: all is well, and the child has ended well.
+ * children WAY ACT MIB [FLAGS]: fills MIB of memory, makes a child in one of several ways past pthread_atfork, and the child does
+ * something. Every byte is checked in the child and in the parent. Status 0: all is well, and the child has ended well.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -186,7 +185,7 @@ int main(int count, char **words)
         struct clone_args given = { .flags = flags & ~0xfful, .exit_signal = SIGCHLD };
         pid = syscall(SYS_clone3, &given, sizeof given);
     } else if (IS(way, "clone"))
-        pid = clone(child, map(64 << 10) + (64 << 10) - (count > 5 ? strtoul(words[5], NULL, 0) : 0), flags, NULL);
+        pid = clone(child, map(64 << 10) + (64 << 10), flags, NULL);
     else if (IS(way, "instruction"))
         pid = bare_clone(flags);
     else if (IS(way, "handler")) {

@@ -433,6 +433,6 @@ impl Drop for Session<'_> {
         self.free_waiting();
         self.allocator.get_mut().disown_all();
         self.core().counts.work_bytes.fetch_sub(self.peeks.bytes() as u64, Relaxed);
-        self.access.core.participants.give(self.access.participant);
+        self.access.core.participants.give(self.access.me.into(), self.access.participant);
     }
 }

@@ -92,9 +92,9 @@ impl<'h> Allocator<'h> {
     #[cold]
     fn alloc_mixed(&mut self, len: usize) -> Result<Handle, Error> {
         let Access { core, me, .. } = self.access;
-        // A session that holds no block yet, as with many sessions, uses those that others made for this size.
-        let is_usual = self.mixed.is_empty() && self.lately.0 == len && core.has_equal_room(len);
-        if (len == core.longest_alone() || is_usual)
+        // A session that holds no block, as one of many may, uses those that others made for this size.
+        let others_have = self.mixed.is_empty() && self.lately.0 == len && core.has_equal_room(len);
+        if (len == core.longest_alone() || others_have)
             && let Some(handle) = self.alloc_equal(len)?
         {
             return Ok(handle);

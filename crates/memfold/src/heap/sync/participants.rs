@@ -68,8 +68,9 @@ pub struct Participants {
     /// How many participants were ever made, and how many are taken.
     count: AtomicU32,
     taken: AtomicU32,
-    /// Held while a session begins: where the search for a free participant goes on.
-    making: Mutex<u32>,
+    /// Where the search for a free participant begins: the number that was given back or taken last.
+    search: AtomicU32,
+    making: Mutex<()>,
     pub fences: Fences,
 }
 
@@ -80,7 +81,8 @@ impl Participants {
             participants: Segments::new(),
             count: AtomicU32::new(0),
             taken: AtomicU32::new(0),
-            making: Mutex::new(0),
+            search: AtomicU32::new(1),
+            making: Mutex::new(()),
             fences: Fences::new(),
         }
     }
@@ -91,22 +93,22 @@ impl Participants {
 
     /// A participant for a new session, and its number.
     pub fn take(&self) -> Result<(u32, &Participant), Error> {
-        let mut searched = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.count.load(Relaxed);
         let is_free =
             |number: &u32| self.get(*number).is_some_and(|participant| !participant.taken.load(Acquire));
-        // The search goes on where the last one ended, and is left out while all are taken: with many sessions,
-        // searching from the first would take as many steps for each.
+        // With many sessions, a search from the first participant would take as many steps for each session.
+        let first = self.search.load(Relaxed);
         let all_taken = self.taken.load(Acquire) >= count && count < MOST_SESSIONS;
         let free = match all_taken {
             true => None,
-            false => (*searched + 1..=count).chain(1..=*searched).find(is_free),
+            false => (first..=count).chain(1..first).find(is_free),
         };
         let number = free.unwrap_or(count + 1);
         if number > MOST_SESSIONS {
             return Err(Error::Sessions);
         }
-        *searched = number;
+        self.search.store(number, Relaxed);
         let participant =
             self.participants.make(number - 1, Participant::default).ok_or(Error::OutOfMemory)?;
         self.count.store(count.max(number), Release);
@@ -117,22 +119,27 @@ impl Participants {
         Ok((number, participant))
     }
 
-    /// Releases the participant of a session that has ended.
-    pub fn give(&self, participant: &Participant) {
+    /// Releases the participant with this number, of a session that has ended.
+    pub fn give(&self, number: u32, participant: &Participant) {
         (0..SLOTS).for_each(|slot| participant.unpin(slot));
         participant.taken.store(false, Release);
+        self.search.store(number, Relaxed);
         self.taken.fetch_sub(1, Release);
     }
 
     /// Releases all participants: no session lives, but forgotten ones may have left theirs taken.
     pub fn give_all(&self) {
-        let participants = (1..=self.count.load(Acquire)).filter_map(|number| self.get(number));
-        let taken = participants.filter(|participant| participant.taken.load(Acquire));
-        taken.for_each(|participant| self.give(participant));
+        for number in 1..=self.count.load(Acquire) {
+            if let Some(participant) = self.get(number)
+                && participant.taken.load(Acquire)
+            {
+                self.give(number, participant);
+            }
+        }
     }
 
     /// Prevents new sessions from beginning, provided that there is only one, the caller's.
-    pub fn alone(&self) -> Option<MutexGuard<'_, u32>> {
+    pub fn alone(&self) -> Option<MutexGuard<'_, ()>> {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         (self.taken.load(Acquire) == 1).then_some(making)
     }

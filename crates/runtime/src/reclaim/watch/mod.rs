@@ -120,8 +120,8 @@ pub extern "C" fn keeper(_: usize) -> ! {
     // The spare descriptor comes first, so that it gets the lowest number.
     RUNTIME.forks.gate.keep_spare();
     sys::leave_directory();
-    // From here on the supervisor leaves the process to this thread. What its slot says stays until the first
-    // look: other threads that get memory meanwhile wait for that.
+    // From now on this thread watches the process instead of the supervisor. It leaves `call` as it is until its
+    // first look, so that threads that get memory meanwhile wait.
     RUNTIME.slot().keeper.store(1, Release);
     if RUNTIME.prepare_keeper().is_err() {
         RUNTIME.fail("no memory is left for the thread that watches this process");

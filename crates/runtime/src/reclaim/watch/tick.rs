@@ -79,6 +79,7 @@ impl ReclaimThread {
     pub(super) fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
         let Some(own) = self.resident() else {
+            // Without a size paging never begins, so no thread may wait for it.
             runtime.slot().call.store(call::FAR, Relaxed);
             return SLOWEST_LOOK;
         };
@@ -105,8 +106,8 @@ impl ReclaimThread {
         self.next_look(&look)
     }
 
-    /// Called before paging begins: threads that get memory from then on count it, and wait for room if there
-    /// is none, although the first of them may run long before this thread looks again.
+    /// Called just before paging begins. From then on, threads that get memory count it and wait for room, even if
+    /// this thread gets no CPU until much later.
     pub(super) fn owe(&self, look: &Look) {
         let reclaim = &self.runtime.reclaim;
         reclaim.margin.store(look.margin as i64, Relaxed);
