@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use memfold::size::Human;
 use memfold_proc::kills::Kills;
 use memfold_proc::process::Ending;
-use memfold_proc::{cgroup, field};
+use memfold_proc::{PAGE, cgroup, field};
 use memfold_shared::page::{SMALLEST_LIMIT, Shared, flags};
 
 use crate::report::stats::Stats;
@@ -98,6 +98,10 @@ fn advice(bound: u64, around: &Surroundings, stats: &Stats) -> String {
     let (files, runs) = (around.files_in_memory, around.other_runs + 1);
     // With a limit that follows what is free, what others took is missing only if they were too fast.
     let others = if around.follows { around.most_of_others } else { 0 };
+    let own = bound.saturating_sub(others);
+    let is_random = stats.pages_incompressible > stats.pages_compressed;
+    // Data that fill half of what is left are the reason, even if others took some of it, too.
+    let random_fill = is_random && stats.pages_incompressible.saturating_mul(PAGE) >= own / 2;
     if around.lacks_tasks {
         "memfold could not start its threads: allow some more tasks (pids.max, --pids-limit, ulimit -u)"
             .into()
@@ -115,16 +119,16 @@ fn advice(bound: u64, around: &Surroundings, stats: &Stats) -> String {
         )
     } else if runs > 1 {
         format!("{runs} runs of memfold share this memory: try {} for each", lower(bound / runs))
-    } else if others >= bound / 8 {
+    } else if others >= bound / 8 && !random_fill {
         format!(
             "others in it (programs without memfold, files in memory) took up to {} of that, and sooner than memfold could make room: try {}",
             Human(others),
-            lower(bound.saturating_sub(others))
+            lower(own)
         )
-    } else if stats.pages_incompressible > stats.pages_compressed {
+    } else if is_random {
         format!(
             "most of its data do not compress: try {} with --spill DIRECTORY, which keeps them in a file",
-            lower(bound)
+            lower(own)
         )
     } else if stats.processes_unmanaged > 0 {
         format!(
@@ -219,6 +223,9 @@ mod tests {
         let said = advice(bound, &around, &stats);
         assert!(said.starts_with("3 runs of memfold share this memory: run fewer at a time"), "{said}");
         (around.other_runs, around.most_of_others) = (0, 30 << 20);
+        let said = advice(bound, &around, &stats);
+        assert!(said.starts_with("most of its data do not compress: try --limit 37M with"), "{said}");
+        stats.pages_incompressible = 5_000;
         let said = advice(bound, &around, &stats);
         assert!(said.starts_with("others in it (programs") && said.ends_with("try --limit 37M"), "{said}");
         around.files_in_memory = 40 << 20;
