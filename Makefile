@@ -253,6 +253,7 @@ install-capi: capi
 	install -C -D -m 644 $(CAPI)/lib/libmemfold.a $(DESTDIR)$(PREFIX)/lib/libmemfold.a
 	install -C -D -m 644 crates/capi/include/memfold.h $(DESTDIR)$(PREFIX)/include/memfold.h
 	install -C -D -m 644 crates/capi/include/compll.h $(DESTDIR)$(PREFIX)/include/compll.h
+	install -C -D -m 644 crates/capi/include/memfold_weft.h $(DESTDIR)$(PREFIX)/include/memfold_weft.h
 	install -C -D -m 644 crates/capi/memfold.tsan $(DESTDIR)$(PREFIX)/share/memfold/memfold.tsan
 	install -d $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	sed 's|@PREFIX@|$(abspath $(PREFIX))|; s|@VERSION@|$(VERSION)|' crates/capi/memfold.pc.in >$(DESTDIR)$(PREFIX)/lib/pkgconfig/memfold.pc

@@ -55,7 +55,7 @@ pub struct BenchArgs {
     /// The least speed of compression with which a codec counts for a file's virtual best
     #[arg(long, value_name = "MB/s", requires = "virtual_best")]
     pub floor: Option<String>,
-    /// Instructions to use: scalar, avx2, avx512, or a comma-separated list for a row each [default: the
+    /// Instructions to use: scalar, sse4, avx2, avx512, or a comma-separated list for a row each [default: the
     /// fastest, or what MEMFOLD_CPU names]
     #[arg(long, value_name = "LIST")]
     pub cpu: Option<String>,

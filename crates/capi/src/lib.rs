@@ -1,10 +1,11 @@
-//! The C interface of memfold: what `include/memfold.h` and `include/compll.h` declare.
+//! The C interface of memfold: what the headers in `include/` declare.
 //!
 //! ```text
 //!   heap/       heaps by their numbers, for all threads: options, codecs that are callbacks, files
 //!   session/    sessions by their numbers, of each thread: nodes, pins, slab lists and slab maps
 //!   bound.rs    a session together with its heap
 //!   compll/     the interface of compll, on top of the same heap
+//!   weft.rs     the codec for pages of heaps, alone
 //!   error.rs, entry.rs    codes, texts, panics
 //! ```
 //!
@@ -26,6 +27,7 @@ mod error;
 mod heap;
 mod provoke;
 mod session;
+mod weft;
 
 #[cfg(test)]
 mod tests;

@@ -16,25 +16,28 @@ use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 pub enum Path {
     /// The instructions that every processor of the architecture has.
     Scalar = 1,
+    /// SSE up to 4.1, and POPCNT: x86-64-v2, from 2008 on.
+    Sse4 = 2,
     /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64-v3, from 2013 on.
-    Avx2 = 2,
+    Avx2 = 3,
     /// AVX-512 with F, BW, CD, DQ, VL, VBMI, VBMI2 and BITALG: Ice Lake, Zen 4.
-    Avx512 = 3,
+    Avx512 = 4,
 }
 
 impl Path {
     /// All paths, slower ones first.
-    pub const ALL: [Path; 3] = [Path::Scalar, Path::Avx2, Path::Avx512];
+    pub const ALL: [Path; 4] = [Path::Scalar, Path::Sse4, Path::Avx2, Path::Avx512];
 
     /// The path of that name, as a user writes it.
     pub fn from_name(name: &str) -> Option<Path> {
         Path::ALL.into_iter().find(|path| path.name() == name)
     }
 
-    /// `scalar`, `avx2` or `avx512`.
+    /// `scalar`, `sse4`, `avx2` or `avx512`.
     pub const fn name(self) -> &'static str {
         match self {
             Path::Scalar => "scalar",
+            Path::Sse4 => "sse4",
             Path::Avx2 => "avx2",
             Path::Avx512 => "avx512",
         }
@@ -114,19 +117,21 @@ fn detect() -> Path {
         return Path::Scalar;
     }
     let has = |register: u32, bits: &[u32]| bits.iter().all(|bit| register >> bit & 1 == 1);
-    if __cpuid(0).eax < 7 || __cpuid(0x8000_0000).eax < 0x8000_0001 {
+    let one = __cpuid(1);
+    // ECX: SSSE3, SSE4.1, POPCNT.
+    if !has(one.ecx, &[9, 19, 23]) {
         return Path::Scalar;
     }
-    let (one, seven, extended) = (__cpuid(1), __cpuid_count(7, 0), __cpuid(0x8000_0001));
-    // ECX: POPCNT, OSXSAVE, AVX.
-    if !has(one.ecx, &[23, 27, 28]) {
-        return Path::Scalar;
+    // ECX: OSXSAVE, AVX.
+    if __cpuid(0).eax < 7 || __cpuid(0x8000_0000).eax < 0x8000_0001 || !has(one.ecx, &[27, 28]) {
+        return Path::Sse4;
     }
+    let (seven, extended) = (__cpuid_count(7, 0), __cpuid(0x8000_0001));
     // SAFETY: OSXSAVE says that the instruction is there.
     let saved = unsafe { saved_registers() };
     // EBX: BMI1, AVX2, BMI2; ECX: LZCNT. Saved: SSE and AVX registers.
     if !has(seven.ebx, &[3, 5, 8]) || !has(extended.ecx, &[5]) || !has(saved, &[1, 2]) {
-        return Path::Scalar;
+        return Path::Sse4;
     }
     // EBX: F, DQ, CD, BW, VL; ECX: VBMI, VBMI2, BITALG. Saved: masks, upper halves, upper 16.
     let wide = has(seven.ebx, &[16, 17, 28, 30, 31]) && has(seven.ecx, &[1, 6, 12]) && has(saved, &[5, 6, 7]);

@@ -22,23 +22,53 @@
 //! Decoders accept any bytes: they refuse what is no compressed form, never read or write outside of their
 //! slices, and never panic. There is no checksum: damaged input that happens to be well-formed decodes to
 //! other bytes.
+//!
+//! ```
+//! # #[cfg(feature = "std")] {
+//! use memfold_weft::{Effort, Path, Scratch, bound, compress, decompress};
+//!
+//! let page = [7; 4096];
+//! let mut scratch = Box::new(Scratch::new());
+//! let mut form = [0; bound(4096)];
+//! // With the feature `std`; without it, say which instructions the processor has.
+//! let path = Path::best();
+//! let len = compress(path, &page, &mut form, Effort::Dense, &mut scratch).expect("there is room for any page");
+//!
+//! let mut again = [0; 4096];
+//! decompress(path, &form[..len], &mut again, &mut scratch).expect("this is what was compressed");
+//! assert_eq!(again, page);
+//! # }
+//! ```
+//!
+//! Users of C find `memfold_weft.h` beside `memfold.h`.
 
 #![no_std]
+// The kernels are compiled once for each set of vector instructions.
+#![allow(clippy::duplicate_mod)]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
+
+#[macro_use]
+#[path = "kernels/operations.rs"]
+mod operations;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod dense;
 mod format;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod path;
 pub mod reference;
 mod scratch;
+#[cfg(target_arch = "x86_64")]
+mod sse;
 #[cfg(test)]
 mod tests;
 
 pub use format::MOST_BYTES;
+use path::Kind;
 pub use path::Path;
 pub use scratch::Scratch;
 
@@ -90,13 +120,19 @@ pub fn compress(
     scratch: &mut Scratch,
 ) -> Option<usize> {
     assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
-    #[cfg(target_arch = "x86_64")]
-    if path.is_avx2() && unit.len().is_multiple_of(format::PIECE) {
-        // SAFETY: a path with these instructions can only be made where the processor has them.
-        return unsafe { avx2::compress(unit, to, effort, scratch) };
+    let path = if unit.len().is_multiple_of(format::PIECE) { path } else { Path::REFERENCE };
+    match path.0 {
+        Kind::Reference => reference::compress(unit, to, effort, scratch),
+        // SAFETY: only where the processor has these instructions can such a path be made.
+        #[cfg(target_arch = "x86_64")]
+        Kind::Sse => unsafe { sse::compress(unit, to, effort, scratch) },
+        // SAFETY: only where the processor has these instructions can such a path be made.
+        #[cfg(target_arch = "x86_64")]
+        Kind::Avx2 => unsafe { avx2::compress(unit, to, effort, scratch) },
+        // SAFETY: only where the processor has these instructions can such a path be made.
+        #[cfg(target_arch = "aarch64")]
+        Kind::Neon => unsafe { neon::compress(unit, to, effort, scratch) },
     }
-    let _ = path;
-    reference::compress(unit, to, effort, scratch)
 }
 
 /// Restores a unit of the length of `unit` from its compressed form. What `unit` holds after an error is not
@@ -109,11 +145,17 @@ pub fn compress(
 /// If the unit is longer than [`MOST_BYTES`].
 pub fn decompress(path: Path, from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result<(), Malformed> {
     assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
-    #[cfg(target_arch = "x86_64")]
-    if path.is_avx2() && unit.len().is_multiple_of(format::PIECE) {
-        // SAFETY: as in `compress`.
-        return unsafe { avx2::decompress(from, unit, scratch) };
+    let path = if unit.len().is_multiple_of(format::PIECE) { path } else { Path::REFERENCE };
+    match path.0 {
+        Kind::Reference => reference::decompress(from, unit, scratch),
+        // SAFETY: only where the processor has these instructions can such a path be made.
+        #[cfg(target_arch = "x86_64")]
+        Kind::Sse => unsafe { sse::decompress(from, unit, scratch) },
+        // SAFETY: only where the processor has these instructions can such a path be made.
+        #[cfg(target_arch = "x86_64")]
+        Kind::Avx2 => unsafe { avx2::decompress(from, unit, scratch) },
+        // SAFETY: only where the processor has these instructions can such a path be made.
+        #[cfg(target_arch = "aarch64")]
+        Kind::Neon => unsafe { neon::decompress(from, unit, scratch) },
     }
-    let _ = path;
-    reference::decompress(from, unit, scratch)
 }

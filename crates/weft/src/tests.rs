@@ -52,6 +52,14 @@ fn heap_like(random: &mut Random, len: usize) -> Vec<u8> {
 /// All paths that this processor has.
 pub(crate) fn paths() -> Vec<Path> {
     let mut paths = vec![Path::REFERENCE];
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: every processor that these tests run on has them.
+    paths.push(unsafe { Path::neon() });
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("sse4.1") && std::is_x86_feature_detected!("popcnt") {
+        // SAFETY: the processor has them.
+        paths.push(unsafe { Path::sse() });
+    }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2")
         && std::is_x86_feature_detected!("bmi1")

@@ -31,10 +31,17 @@ pub(crate) static SETTINGS: [Weft; 4] = [
 /// The implementation for this processor.
 fn path() -> Path {
     #[cfg(target_arch = "x86_64")]
-    if cpu::path() >= cpu::Path::Avx2 {
-        // SAFETY: that path has these instructions and more.
-        return unsafe { Path::avx2() };
+    match cpu::path() {
+        cpu::Path::Scalar => {}
+        // SAFETY: that path has these instructions.
+        cpu::Path::Sse4 => return unsafe { Path::sse() },
+        // SAFETY: these paths have the instructions, and more.
+        cpu::Path::Avx2 | cpu::Path::Avx512 => return unsafe { Path::avx2() },
     }
+    // SAFETY: the program is compiled for processors that have these instructions.
+    #[cfg(all(target_arch = "aarch64", target_feature = "neon"))]
+    return unsafe { Path::neon() };
+    #[cfg(not(all(target_arch = "aarch64", target_feature = "neon")))]
     Path::REFERENCE
 }
 

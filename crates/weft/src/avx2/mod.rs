@@ -1,17 +1,25 @@
-//! The codec with AVX2: the same forms as [`reference`](crate::reference) makes and reads, byte for byte.
-//!
-//! Everything is done in passes over a piece. Within a pass no word waits for the one before it, except where
-//! a line's distance depends on the last line's. Bytes are packed and spread by `pshufb`, whose controls come
-//! from two tables with an entry for each mask; `pext` and `pdep` would be no faster, and are slow on older
-//! AMD processors.
-//!
-//! Rows are read and written 8 or 32 bytes at a time, and so up to `SLACK` bytes beyond what belongs to them.
+//! The kernels with AVX2.
 
+use memfold_weft_attributes::avx2 as kernel;
+
+#[path = "../kernels/decode.rs"]
 mod decode;
+#[path = "../kernels/dense/mod.rs"]
 mod dense;
+#[path = "../kernels/encode.rs"]
 mod encode;
+#[path = "../kernels/half_x86.rs"]
+mod half;
+#[path = "../kernels/pack.rs"]
 mod pack;
-mod vector;
+#[path = "../kernels/steps.rs"]
+mod steps;
+#[path = "../kernels/wide_avx2.rs"]
+mod wide;
 
 pub(crate) use decode::decompress;
 pub(crate) use encode::compress;
+
+/// Which path these are, for tests of a part of them.
+#[cfg(test)]
+const PATH: crate::Path = crate::Path(crate::Kind::Avx2);

@@ -33,7 +33,7 @@ pub(super) fn find<T: Word>(src: &[u8]) -> Lag {
         Path::Avx512 => return unsafe { find_avx512::<T>(src) },
         // SAFETY: as above.
         Path::Avx2 => return unsafe { find_avx2::<T>(src) },
-        Path::Scalar => {}
+        Path::Sse4 | Path::Scalar => {}
     }
     find_each::<T, false>(src)
 }

@@ -1,10 +1,12 @@
 //! From a dense form back to the piece.
 
-use core::arch::x86_64::*;
 use core::mem::offset_of;
 
 use super::super::decode::{Parts, State};
-use super::super::vector::*;
+use super::super::half::Half;
+use super::super::kernel;
+use super::super::steps::*;
+use super::super::wide::Wide;
 use super::streams::Streams;
 use super::{Words, ones_of_lines};
 use crate::dense::{
@@ -17,7 +19,7 @@ use crate::{Malformed, Scratch};
 
 impl State {
     /// Restores the dense piece that begins at word `first`; returns the length of its form.
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     pub(in super::super) fn dense(
         &mut self,
         first: usize,
@@ -41,7 +43,7 @@ impl State {
             let count = ones_of_lines(&rows.flags);
             streams.read(header.table(family::CODES), rows.halves.as_mut_ptr(), count.div_ceil(2));
             for at in (0..count).step_by(32) {
-                store(rows.codes.as_mut_ptr().add(at), unpack_halves(rows.halves.as_ptr().add(at / 2)));
+                unpack_halves(rows.halves.as_ptr().add(at / 2)).store(rows.codes.as_mut_ptr().add(at));
             }
             let flags = rows.flags;
             self.lines(bits, distances, flags.as_ptr(), first, rows, codes)?;
@@ -49,7 +51,7 @@ impl State {
             streams.read(header.table(family::MASKS), rows.own.as_mut_ptr(), count_own(codes));
             let mut own = rows.own.as_ptr();
             for at in (0..WORDS).step_by(32) {
-                let code = load(codes.as_ptr().add(at));
+                let code = Wide::load(codes.as_ptr().add(at));
                 words.note(at, code, own_masks(code, &mut own));
             }
             if header.matches > 0 {
@@ -148,7 +150,7 @@ impl Header {
 
     /// Reads the four parts, of these lengths; part W of the unit has `begin` bytes so far.
     #[inline]
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     fn literals(
         &self,
         lengths: [usize; 4],
@@ -204,13 +206,13 @@ impl Header {
 
 /// How many words have a mask of their own, by their codes.
 #[inline]
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 fn count_own(codes: &[u8]) -> usize {
     let codes = &codes[..WORDS];
     let own = (0..WORDS).step_by(32).map(|at| {
         // SAFETY: 32 codes.
-        let code = unsafe { load(codes.as_ptr().add(at)) };
-        _mm256_movemask_epi8(_mm256_cmpgt_epi8(all(2), code)).count_ones() as usize
+        let code = unsafe { Wide::load(codes.as_ptr().add(at)) };
+        Wide::all(2).greater(code).signs().count_ones() as usize
     });
     own.sum()
 }
@@ -220,7 +222,7 @@ fn count_own(codes: &[u8]) -> usize {
 /// # Safety
 /// The lengths fit into the piece's part W, there is an offset for each, and as many literals as are not
 /// covered.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 unsafe fn apply(
     lengths: &[[u16; 2]],
     lows: *const u8,
@@ -234,7 +236,7 @@ unsafe fn apply(
     unsafe {
         let copy = |to: usize, from: usize, count: usize| {
             for step in (0..count).step_by(32) {
-                store(all.add(to + step), load(dense.w.as_ptr().add(from + step)));
+                Wide::load(dense.w.as_ptr().add(from + step)).store(all.add(to + step));
             }
         };
         for (number, lengths) in lengths.iter().enumerate() {
@@ -247,8 +249,7 @@ unsafe fn apply(
             }
             if offset >= 16 {
                 for step in (0..length).step_by(16) {
-                    let sixteen = _mm_loadu_si128(all.add(at - offset + step).cast());
-                    _mm_storeu_si128(all.add(at + step).cast(), sixteen);
+                    Half::load(all.add(at - offset + step)).store(all.add(at + step));
                 }
             } else {
                 for step in 0..length {
@@ -266,7 +267,7 @@ unsafe fn apply(
 ///
 /// # Safety
 /// The parts have as many literals as the words, and slack behind them.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 unsafe fn words_from_parts(
     words: &Words,
     rows: &scratch::Rows,
@@ -296,55 +297,47 @@ unsafe fn words_from_parts(
             let r2_ends = sums(word(words.r2.as_ptr().add(8 * line)));
             let w_ends = sums(word(words.w.as_ptr().add(8 * line)));
             let of_reference = word(words.of_reference.as_ptr().add(8 * line));
-            let which = _mm_cvtsi64_si128(of_reference as i64);
-            let from = |base: usize, ends: u64| {
-                let begins = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((ends << 8) as i64));
-                _mm256_add_epi32(begins, _mm256_set1_epi32(base as i32))
-            };
-            let place_of =
-                _mm256_blendv_epi8(from(w, w_ends), from(r2, r2_ends), _mm256_cvtepi8_epi32(which));
-            _mm256_store_si256(places.0.as_mut_ptr().cast(), place_of);
+            let which = Half::of(of_reference);
+            let from =
+                |base: usize, ends: u64| Wide::widen32(Half::of(ends << 8)).add32(Wide::all32(base as u32));
+            let place_of = from(w, w_ends).blend(from(r2, r2_ends), Wide::widen32_signed(which));
+            place_of.store(places.0.as_mut_ptr().cast());
             (r2, w) = (r2 + (r2_ends >> 56) as usize, w + (w_ends >> 56) as usize);
             let masks = words.masks.as_ptr().add(8 * line);
             let two = |pair: usize| {
                 let [one, other] =
-                    [2 * pair, 2 * pair + 1].map(|word| load8(parts.add(places.0[word] as usize)));
+                    [2 * pair, 2 * pair + 1].map(|word| Half::load8(parts.add(places.0[word] as usize)));
                 let masks = masks.add(2 * pair);
-                spread_two(_mm_unpacklo_epi64(one, other), masks.read(), masks.add(1).read())
+                spread_two(one.zip64(other), masks.read(), masks.add(1).read())
             };
-            let low = _mm_unpacklo_epi8(
-                spread(load8(r0), words.low[0][line]),
-                spread(load8(r1), words.low[1][line]),
-            );
+            let low =
+                spread(Half::load8(r0), words.low[0][line]).zip(spread(Half::load8(r1), words.low[1][line]));
             r0 = r0.add(words.low[0][line].count_ones() as usize);
             r1 = r1.add(words.low[1][line].count_ones() as usize);
             let literals = [
-                _mm256_or_si256(_mm256_set_m128i(two(1), two(0)), _mm256_cvtepu16_epi64(low)),
-                _mm256_or_si256(
-                    _mm256_set_m128i(two(3), two(2)),
-                    _mm256_cvtepu16_epi64(_mm_srli_si128::<8>(low)),
-                ),
+                Wide::join(two(0), two(1)).or(Wide::widen16_to_64(low)),
+                Wide::join(two(2), two(3)).or(Wide::widen16_to_64(low.skip::<8>())),
             ];
-            let which = [_mm256_cvtepi8_epi64(which), _mm256_cvtepi8_epi64(_mm_srli_si128::<4>(which))];
+            let which = [Wide::widen64_signed(which), Wide::widen64_signed(which.skip::<4>())];
             let half = |half: usize, from: *const u8| {
-                _mm256_add_epi8(literals[half], _mm256_and_si256(which[half], load(from.add(32 * half))))
+                literals[half].add(which[half].and(Wide::load(from.add(32 * half))))
             };
             if bytes > at {
                 let from = LINE - (bytes - at).min(LINE);
                 if line == 0 && first == 0 {
                     let one = half(0, beginning.0.as_ptr().add(from));
-                    store(beginning.0.as_mut_ptr().add(LINE), one);
+                    one.store(beginning.0.as_mut_ptr().add(LINE));
                 } else {
                     put(beginning.0.as_mut_ptr().add(LINE), unit, LINE);
                 }
                 let from = beginning.0.as_ptr().add(from);
-                store(place, half(0, from));
-                store(place.add(32), half(1, from));
+                half(0, from).store(place);
+                half(1, from).store(place.add(32));
             } else {
                 // A line without references need not wait for the lines before it.
                 let from = if of_reference == 0 { beginning.0.as_ptr() } else { place.sub(bytes) };
-                store(place, half(0, from));
-                store(place.add(32), half(1, from));
+                half(0, from).store(place);
+                half(1, from).store(place.add(32));
             }
         }
     }

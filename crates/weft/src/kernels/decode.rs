@@ -1,8 +1,9 @@
 //! From the compressed form back to the unit.
 
-use core::arch::x86_64::*;
-
-use super::vector::*;
+use super::half::Half;
+use super::kernel;
+use super::steps::*;
+use super::wide::Wide;
 use crate::format::{
     FIRST_DISTANCES, LEAST_DISTANCE, LINE, LINE_WORDS, LINES, PIECE, WORD, WORDS, ZERO, head, most_distance,
 };
@@ -23,7 +24,7 @@ pub(super) struct State {
 }
 
 /// As [`reference::decompress`](crate::reference::decompress), for a unit of whole pieces.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 pub(crate) fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result<(), Malformed> {
     debug_assert!(unit.len().is_multiple_of(PIECE));
     let words = unit.len() / WORD;
@@ -93,7 +94,7 @@ impl Parts {
 
 impl State {
     /// Restores the piece that begins at word `first`; returns the length of its form.
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     fn piece(
         &mut self,
         kind: u8,
@@ -115,7 +116,7 @@ impl State {
     }
 
     /// Pass 1: the distance of each line, and the codes.
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     fn distances_and_codes(
         &mut self,
         parts: &mut Parts,
@@ -134,7 +135,7 @@ impl State {
         let halves = parts.take(count.div_ceil(2))?;
         for at in (0..count).step_by(32) {
             // SAFETY: within the slack of both.
-            unsafe { store(rows.codes.as_mut_ptr().add(at), unpack_halves(halves.add(at / 2))) };
+            unsafe { unpack_halves(halves.add(at / 2)).store(rows.codes.as_mut_ptr().add(at)) };
         }
         // SAFETY: what was counted, and a flag for each line.
         unsafe { self.lines(bits, next, flags, first, rows, codes) }
@@ -162,7 +163,7 @@ impl State {
     /// The distances that the bits announce are at `next` and two bytes behind them, a flag for each line at
     /// `flags`, and the codes that these announce in `rows.codes`.
     #[inline]
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     pub(super) unsafe fn lines(
         &mut self,
         bits: [u64; 2],
@@ -212,8 +213,8 @@ impl State {
                 let flags = flags.add(line).read();
                 let place = codes.as_mut_ptr().add(begin + 8 * line);
                 let control = spread_control(flags);
-                let own = _mm_shuffle_epi8(load8(rows.codes.as_ptr().add(stored)), control);
-                store8(place, _mm_blendv_epi8(own, load8(place.sub(back)), control));
+                let own = Half::load8(rows.codes.as_ptr().add(stored)).shuffle(control);
+                own.blend(Half::load8(place.sub(back)), control).store8(place);
                 stored += flags.count_ones() as usize;
             }
         }
@@ -224,23 +225,23 @@ impl State {
 
 /// Pass 2: the mask of each word and how many literals it has; returns how many all have. Also which bytes of
 /// each word do not come from the reference.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 fn masks(parts: &mut Parts, rows: &mut Rows, codes: &[u8]) -> Result<usize, Malformed> {
     let codes = &codes[..WORDS];
     let begin = parts.take(0)?;
     let mut own = begin;
-    let mut literals = _mm256_setzero_si256();
+    let mut literals = Wide::zeros();
     for at in (0..WORDS).step_by(32) {
         // SAFETY: rows of as many words; at most a mask for each word, for which there is room behind the
         // form.
         unsafe {
-            let code = load(codes.as_ptr().add(at));
+            let code = Wide::load(codes.as_ptr().add(at));
             let mask = own_masks(code, &mut own);
             let count = ones(mask);
-            store(rows.masks.as_mut_ptr().add(at), mask);
-            store(rows.not_reference.as_mut_ptr().add(at), _mm256_or_si256(mask, from_zero(code)));
-            store(rows.counts.as_mut_ptr().add(at), count);
-            literals = _mm256_add_epi64(literals, _mm256_sad_epu8(count, _mm256_setzero_si256()));
+            mask.store(rows.masks.as_mut_ptr().add(at));
+            mask.or(from_zero(code)).store(rows.not_reference.as_mut_ptr().add(at));
+            count.store(rows.counts.as_mut_ptr().add(at));
+            literals = literals.add64(count.sums());
         }
     }
     // SAFETY: both in the form.
@@ -249,7 +250,7 @@ fn masks(parts: &mut Parts, rows: &mut Rows, codes: &[u8]) -> Result<usize, Malf
 }
 
 /// Pass 3: the literals, unpacked if necessary; returns where they are.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 fn literals(kind: u8, parts: &mut Parts, rows: &mut Rows, literals: usize) -> Result<*const u8, Malformed> {
     if kind == head::PLAIN {
         return parts.take(literals);
@@ -272,7 +273,7 @@ fn literals(kind: u8, parts: &mut Parts, rows: &mut Rows, literals: usize) -> Re
     for at in (0..count).step_by(32) {
         // SAFETY: within the slack of both.
         unsafe {
-            store(rows.common.as_mut_ptr().add(at), literals_of(&table, unpack_halves(halves.add(at / 2))))
+            literals_of(&table, unpack_halves(halves.add(at / 2))).store(rows.common.as_mut_ptr().add(at))
         };
     }
     let mut other = parts.take(literals - count)?;
@@ -282,8 +283,8 @@ fn literals(kind: u8, parts: &mut Parts, rows: &mut Rows, literals: usize) -> Re
         // and what they choose means nothing.)
         unsafe {
             let bits = bits.add(at / 8).read();
-            let bytes = _mm_or_si128(spread(load8(common), bits), spread(load8(other), !bits));
-            store8(rows.literals.as_mut_ptr().add(at), bytes);
+            let bytes = spread(Half::load8(common), bits).or(spread(Half::load8(other), !bits));
+            bytes.store8(rows.literals.as_mut_ptr().add(at));
             common = common.add(bits.count_ones() as usize);
             other = other.add(8 - bits.count_ones() as usize);
         }
@@ -295,7 +296,7 @@ fn literals(kind: u8, parts: &mut Parts, rows: &mut Rows, literals: usize) -> Re
 ///
 /// # Safety
 /// There are as many literals as the masks have bits, and eight bytes behind them.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 unsafe fn spread_literals(rows: &Rows, literals: *const u8, piece: &mut [u8]) {
     let piece = &mut piece[..PIECE];
     let mut literals = literals;
@@ -307,8 +308,8 @@ unsafe fn spread_literals(rows: &Rows, literals: *const u8, piece: &mut [u8]) {
             let to = piece.as_mut_ptr().add(line * LINE);
             for number in 0..8 {
                 let begin = ((begins << 8) >> (8 * number)) as u8;
-                let bytes = load8(literals.add(begin.into()));
-                store8(to.add(8 * number), spread(bytes, masks.add(number).read()));
+                let bytes = Half::load8(literals.add(begin.into()));
+                spread(bytes, masks.add(number).read()).store8(to.add(8 * number));
             }
             literals = literals.add((begins >> 56) as usize);
         }
@@ -316,12 +317,12 @@ unsafe fn spread_literals(rows: &Rows, literals: *const u8, piece: &mut [u8]) {
 }
 
 /// Pass 5: the reference's bytes, where words have no literals; half a line at a time.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 fn merge(rows: &Rows, first: usize, unit: &mut [u8]) {
-    let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
-    #[rustfmt::skip]
-    let number = _mm256_setr_epi8(
-        0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3,
+    let bit = Wide::all64(0x8040_2010_0804_0201);
+    let number = Wide::join(
+        Half::new(&[0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1]),
+        Half::new(&[2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3]),
     );
     let mut beginning = Beginning([0; 2 * LINE + SLACK]);
     // Every place in the unit is made from this one pointer.
@@ -335,12 +336,10 @@ fn merge(rows: &Rows, first: usize, unit: &mut [u8]) {
             let place = unit.add(at);
             let keep = word(rows.not_reference.as_ptr().add(8 * line));
             let half = |half: usize, from: *const u8| {
-                let kept = _mm256_shuffle_epi8(_mm256_set1_epi32((keep >> (32 * half)) as i32), number);
-                let from_reference = _mm256_cmpeq_epi8(_mm256_and_si256(kept, bit), _mm256_setzero_si256());
+                let kept = Wide::all32((keep >> (32 * half)) as u32).shuffle(number);
+                let from_reference = kept.and(bit).equal(Wide::zeros());
                 let to = place.add(32 * half);
-                let merged =
-                    _mm256_or_si256(load(to), _mm256_and_si256(from_reference, load(from.add(32 * half))));
-                store(to, merged);
+                Wide::load(to).or(from_reference.and(Wide::load(from.add(32 * half)))).store(to);
             };
             if bytes > at {
                 // Zeros before the unit, then its first line. In that line the second half may refer to the

@@ -1,6 +1,7 @@
 //! The bit streams.
 
-use super::super::vector::*;
+use super::super::kernel;
+use super::super::steps::{set_word, word};
 use crate::dense::{
     MOST_STREAM, STREAMS,
     tables::{CODES, MOST_BITS, code},
@@ -15,7 +16,7 @@ const AT_ONCE: usize = 56 / MOST_BITS;
 /// # Safety
 /// All symbols are places in [`CODES`], and the stream has room for them.
 #[inline]
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 pub(super) unsafe fn write_stream(
     symbols: &[u16],
     stream: usize,
@@ -87,7 +88,7 @@ impl Streams {
     /// # Safety
     /// There is room for them, and as many bytes behind each stream as its part of the symbols can take.
     #[inline]
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     pub(super) unsafe fn read(&mut self, table: &[u16; 1 << MOST_BITS], to: *mut u8, count: usize) {
         let mut streams = *self;
         let next = |streams: &mut Streams, stream: usize, to: *mut u8| {

@@ -1,9 +1,10 @@
 //! From a piece whose words have their codes to its dense form.
 
-use core::arch::x86_64::*;
-
 use super::super::encode::State;
-use super::super::vector::*;
+use super::super::half::Half;
+use super::super::kernel;
+use super::super::steps::*;
+use super::super::wide::Wide;
 use super::Words;
 use super::streams::write_stream;
 use crate::Scratch;
@@ -27,7 +28,7 @@ struct Lengths {
 
 impl State<'_> {
     /// Writes a dense piece whose words have their codes and masks.
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     pub(in super::super) fn dense(
         &mut self,
         first: usize,
@@ -92,7 +93,7 @@ impl State<'_> {
     }
 
     /// Collects the symbols of all parts: as `collect` of other efforts, but literals go to four parts.
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     fn collect_dense(&self, first: usize, scratch: &mut Scratch, codes_begin: usize) -> Lengths {
         let Scratch { codes, piece: rows, dense, .. } = scratch;
         let codes = &codes[..codes_begin + WORDS];
@@ -100,17 +101,17 @@ impl State<'_> {
         for at in (0..WORDS).step_by(32) {
             // SAFETY: rows of as many words.
             unsafe {
-                let (code, mask) =
-                    (load(codes.as_ptr().add(codes_begin + at)), load(rows.masks.as_ptr().add(at)));
+                let (code, mask) = (
+                    Wide::load(codes.as_ptr().add(codes_begin + at)),
+                    Wide::load(rows.masks.as_ptr().add(at)),
+                );
                 words.note(at, code, mask);
             }
         }
         let mut len = Lengths::default();
-        #[rustfmt::skip]
-        let lows = _mm256_setr_epi8(
-            0, 8, 1, 9, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
-            0, 8, 1, 9, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1,
-        );
+        // The two lowest bytes of two words.
+        const LOWS: [u8; 16] = [0, 8, 1, 9, !0, !0, !0, !0, !0, !0, !0, !0, !0, !0, !0, !0];
+        let lows = Wide::twice(&LOWS);
         assert!(self.w + PIECE <= dense.all_w.len() - SLACK);
         for line in 0..LINES {
             let at = (first + line * 8) * WORD;
@@ -121,55 +122,47 @@ impl State<'_> {
                 let reference = self.reference(at, usize::from(rows.chosen[line]));
                 // The masks of words that have their own, and the codes that are not predicted.
                 let has_own = rows.flags[line];
-                let masks = load8(rows.masks.as_ptr().add(8 * line));
-                store8(rows.own.as_mut_ptr().add(len.masks), gather(masks, has_own));
+                let masks = Half::load8(rows.masks.as_ptr().add(8 * line));
+                gather(masks, has_own).store8(rows.own.as_mut_ptr().add(len.masks));
                 len.masks += has_own.count_ones() as usize;
                 let here = codes.as_ptr().add(codes_begin + 8 * line);
-                let code = load8(here);
-                let predicted = load8(here.sub(rows.back[line].into()));
-                let differ = !_mm_movemask_epi8(_mm_cmpeq_epi8(code, predicted)) as u8;
+                let code = Half::load8(here);
+                let predicted = Half::load8(here.sub(rows.back[line].into()));
+                let differ = !code.equal(predicted).signs() as u8;
                 rows.flags[line] = differ;
-                store8(rows.codes.as_mut_ptr().add(len.codes), gather(code, differ));
+                gather(code, differ).store8(rows.codes.as_mut_ptr().add(len.codes));
                 len.codes += differ.count_ones() as usize;
 
                 // Differences, or the words themselves.
-                let of_reference = load8(words.of_reference.as_ptr().add(8 * line));
-                let half = |half: usize, which: __m128i| {
-                    let from = _mm256_and_si256(load(reference.add(32 * half)), _mm256_cvtepi8_epi64(which));
-                    _mm256_sub_epi8(load(place.add(32 * half)), from)
+                let of_reference = Half::load8(words.of_reference.as_ptr().add(8 * line));
+                let half = |half: usize, which: Half| {
+                    let from = Wide::load(reference.add(32 * half)).and(Wide::widen64_signed(which));
+                    Wide::load(place.add(32 * half)).sub(from)
                 };
-                let halves = [half(0, of_reference), half(1, _mm_srli_si128::<4>(of_reference))];
+                let halves = [half(0, of_reference), half(1, of_reference.skip::<4>())];
                 let low = halves.map(|half| {
-                    let low = _mm256_shuffle_epi8(half, lows);
-                    _mm_unpacklo_epi16(_mm256_castsi256_si128(low), _mm256_extracti128_si256::<1>(low))
+                    let low = half.shuffle(lows);
+                    low.low().zip16(low.high())
                 });
-                let low = _mm_unpacklo_epi32(low[0], low[1]);
-                store8(dense.r0.as_mut_ptr().add(len.r0), gather(low, words.low[0][line]));
+                let low = low[0].zip32(low[1]);
+                gather(low, words.low[0][line]).store8(dense.r0.as_mut_ptr().add(len.r0));
                 len.r0 += words.low[0][line].count_ones() as usize;
-                store8(
-                    dense.r1.as_mut_ptr().add(len.r1),
-                    gather(_mm_srli_si128::<8>(low), words.low[1][line]),
-                );
+                gather(low.skip::<8>(), words.low[1][line]).store8(dense.r1.as_mut_ptr().add(len.r1));
                 len.r1 += words.low[1][line].count_ones() as usize;
                 let r2_ends = sums(word(words.r2.as_ptr().add(8 * line)));
                 let w_ends = sums(word(words.w.as_ptr().add(8 * line)));
                 let (r2, w) =
                     (dense.r2.as_mut_ptr().add(len.r2), dense.all_w.as_mut_ptr().add(self.w + len.w));
-                let pairs = [
-                    _mm256_castsi256_si128(halves[0]),
-                    _mm256_extracti128_si256::<1>(halves[0]),
-                    _mm256_castsi256_si128(halves[1]),
-                    _mm256_extracti128_si256::<1>(halves[1]),
-                ];
+                let pairs = [halves[0].low(), halves[0].high(), halves[1].low(), halves[1].high()];
                 for (pair, two) in pairs.into_iter().enumerate() {
                     let masks = words.masks.as_ptr().add(8 * line + 2 * pair);
                     let literals = gather_two(two, masks.read(), masks.add(1).read());
                     for word in 2 * pair..2 * pair + 2 {
-                        let bytes = if word % 2 == 0 { literals } else { _mm_srli_si128::<8>(literals) };
+                        let bytes = if word % 2 == 0 { literals } else { literals.skip::<8>() };
                         let begin = |ends: u64| usize::from(((ends << 8) >> (8 * word)) as u8);
                         // To both; what does not belong there is written over.
-                        store8(r2.add(begin(r2_ends)), bytes);
-                        store8(w.add(begin(w_ends)), bytes);
+                        bytes.store8(r2.add(begin(r2_ends)));
+                        bytes.store8(w.add(begin(w_ends)));
                     }
                 }
                 len.r2 += (r2_ends >> 56) as usize;
@@ -189,7 +182,7 @@ type Part = (usize, *const u8, usize);
 /// The symbols of each part can be read, and `SLACK` bytes behind them; all together they are not more than a
 /// piece can have.
 #[inline]
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 unsafe fn code(
     parts: &[Part],
     symbols: &mut [u16; MOST_SYMBOLS + SLACK],
@@ -204,10 +197,9 @@ unsafe fn code(
                 continue;
             }
             let to = symbols.as_mut_ptr().add(len);
-            let table = _mm256_set1_epi16(codes_at(family, tables[family]) as i16);
+            let table = Wide::all16(codes_at(family, tables[family]) as u16);
             for at in (0..count).step_by(16) {
-                let wide = _mm256_cvtepu8_epi16(_mm_loadu_si128(from.add(at).cast()));
-                store(to.add(at).cast(), _mm256_or_si256(wide, table));
+                Wide::widen16(Half::load(from.add(at))).or(table).store(to.add(at).cast());
             }
             let whole = count.next_multiple_of(STREAMS);
             for at in count..whole {
@@ -229,7 +221,7 @@ unsafe fn code(
 /// # Safety
 /// `count` symbols can be read.
 #[inline]
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 unsafe fn choose(family: usize, symbols: *const u8, count: usize) -> u8 {
     let step = match family {
         family::FLAGS | family::CODES | family::MASKS | family::TOKENS => 1,
@@ -237,25 +229,24 @@ unsafe fn choose(family: usize, symbols: *const u8, count: usize) -> u8 {
     };
     let lengths = LENGTHS[family].as_ptr();
     // SAFETY: the caller upholds the contract; the table has a row of sixteen lengths for each symbol.
-    let lengths = |at: usize| unsafe {
-        _mm256_cvtepu8_epi16(_mm_loadu_si128(lengths.add(symbols.add(at).read().into()).cast()))
-    };
-    let (mut one, mut other) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    let lengths =
+        |at: usize| unsafe { Wide::widen16(Half::load(lengths.add(symbols.add(at).read().into()).cast())) };
+    let (mut one, mut other) = (Wide::zeros(), Wide::zeros());
     let (mut at, mut sampled) = (0, 0);
     while at + step < count {
-        one = _mm256_add_epi16(one, lengths(at));
-        other = _mm256_add_epi16(other, lengths(at + step));
+        one = one.add16(lengths(at));
+        other = other.add16(lengths(at + step));
         at += 2 * step;
         sampled += 2;
     }
     if at < count {
-        one = _mm256_add_epi16(one, lengths(at));
+        one = one.add16(lengths(at));
         sampled += 1;
     }
     // The sixteenth is no table. Among equals the first is taken, so the lower half goes first.
-    let bits = _mm256_or_si256(_mm256_add_epi16(one, other), _mm256_setr_epi64x(0, 0, 0, -1 << 48));
-    let half = |bits| _mm_cvtsi128_si32(_mm_minpos_epu16(bits)) as u32;
-    let (low, high) = (half(_mm256_castsi256_si128(bits)), half(_mm256_extracti128_si256::<1>(bits)));
+    let bits = one.add16(other);
+    let no_table = Half::new(&[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff]);
+    let (low, high) = (bits.low().least16().first32(), bits.high().or(no_table).least16().first32());
     let (bits, table) =
         if low & 0xffff <= high & 0xffff { (low, low >> 16) } else { (high, 8 + (high >> 16)) };
     let least = (bits & 0xffff) as usize;
@@ -272,7 +263,7 @@ mod tests {
     /// Symbols as often as each table expects them, so that most tables are chosen once.
     #[test]
     fn tables_are_chosen_as_in_the_reference() {
-        if crate::tests::paths().len() == 1 {
+        if !crate::tests::paths().contains(&super::super::super::PATH) {
             return;
         }
         let mut seen = [[false; TABLES]; FAMILIES];

@@ -8,9 +8,9 @@ mod decode;
 mod encode;
 mod streams;
 
-use core::arch::x86_64::*;
-
-use super::vector::*;
+use super::kernel;
+use super::steps::*;
+use super::wide::Wide;
 use crate::format::{LINES, WORDS};
 
 /// Where the literals of each word go, by its code and mask.
@@ -40,39 +40,36 @@ impl Words {
 
     /// Notes 32 words from `at` on, by their codes and masks.
     #[inline]
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
-    pub(super) fn note(&mut self, at: usize, code: __m256i, mask: __m256i) {
+    #[kernel]
+    pub(super) fn note(&mut self, at: usize, code: Wide, mask: Wide) {
         assert!(at <= WORDS - 32);
         let from_zero = from_zero(code);
-        let of_reference = _mm256_andnot_si256(from_zero, mask);
-        let rest = _mm256_andnot_si256(_mm256_andnot_si256(from_zero, all(3)), mask);
+        let of_reference = from_zero.clear(mask);
+        let rest = from_zero.clear(Wide::all(3)).clear(mask);
         let count = ones(rest);
-        let low = [
-            _mm256_movemask_epi8(_mm256_slli_epi16::<7>(of_reference)) as u32,
-            _mm256_movemask_epi8(_mm256_slli_epi16::<6>(of_reference)) as u32,
-        ];
+        let low = [of_reference.shl16::<7>().signs(), of_reference.shl16::<6>().signs()];
         for (rows, bits) in self.low.iter_mut().zip(low) {
             rows[at / 8..][..4].copy_from_slice(&bits.to_le_bytes());
         }
         // SAFETY: rows of as many words.
         unsafe {
-            store(self.masks.as_mut_ptr().add(at), rest);
-            store(self.of_reference.as_mut_ptr().add(at), _mm256_xor_si256(from_zero, all(0xff)));
-            store(self.r2.as_mut_ptr().add(at), _mm256_andnot_si256(from_zero, count));
-            store(self.w.as_mut_ptr().add(at), _mm256_and_si256(from_zero, count));
+            rest.store(self.masks.as_mut_ptr().add(at));
+            from_zero.xor(Wide::all(0xff)).store(self.of_reference.as_mut_ptr().add(at));
+            from_zero.clear(count).store(self.r2.as_mut_ptr().add(at));
+            from_zero.and(count).store(self.w.as_mut_ptr().add(at));
         }
     }
 
     /// The lengths of the four parts.
     #[inline]
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     pub(super) fn lengths(&self) -> [usize; 4] {
         let count = |counts: &[u8; WORDS]| {
-            let mut lanes = _mm256_setzero_si256();
+            let mut lanes = Wide::zeros();
             for at in (0..WORDS).step_by(32) {
                 // SAFETY: a row of as many words.
-                let bytes = unsafe { load(counts.as_ptr().add(at)) };
-                lanes = _mm256_add_epi64(lanes, _mm256_sad_epu8(bytes, _mm256_setzero_si256()));
+                let bytes = unsafe { Wide::load(counts.as_ptr().add(at)) };
+                lanes = lanes.add64(bytes.sums());
             }
             sum(lanes)
         };
@@ -83,7 +80,7 @@ impl Words {
 
 /// How many bits are set, of a byte for each line.
 #[inline]
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 fn ones_of_lines(bytes: &[u8; LINES]) -> usize {
     bytes.as_chunks::<8>().0.iter().map(|eight| u64::from_le_bytes(*eight).count_ones() as usize).sum()
 }

@@ -1,9 +1,10 @@
 //! From a unit to its compressed form.
 
-use core::arch::x86_64::*;
-
+use super::half::Half;
+use super::kernel;
 use super::pack::{pack, write_packed};
-use super::vector::*;
+use super::steps::*;
+use super::wide::Wide;
 use crate::format::{
     FIRST_DISTANCES, LINE, LINE_WORDS, LINES, MASKS, PIECE, RAW, WORD, WORDS, ZERO, head, predicted_from,
 };
@@ -28,7 +29,7 @@ pub(super) struct State<'u> {
 }
 
 /// As [`reference::compress`](crate::reference::compress), for a unit of whole pieces.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 pub(crate) fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut Scratch) -> Option<usize> {
     debug_assert!(unit.len().is_multiple_of(PIECE));
     let words = unit.len() / WORD;
@@ -72,7 +73,7 @@ pub(crate) fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut
 
 impl State<'_> {
     /// Writes the piece that begins at word `first`; `None` if it does not shrink, or there is no room.
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     fn piece<const EFFORT: u8>(
         &mut self,
         first: usize,
@@ -126,31 +127,25 @@ impl State<'_> {
     }
 
     /// Pass 1: hashes each word of eight lines, and finds out where its hash was seen last.
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     fn hash(&self, first: usize, lines: usize, scratch: &mut Scratch) {
         let (rows, table) = (&mut scratch.piece, scratch.hashes.as_mut_ptr());
         let from = &self.unit[(first + lines * LINE_WORDS) * WORD..][..8 * LINE];
-        let shift = _mm_cvtsi32_si128(32 - self.hash_bits as i32);
-        let eight = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        let eight = Wide::widen32(Half::of(EIGHT));
         for line in 0..8 {
             let number = first + (lines + line) * LINE_WORDS;
             // SAFETY: the line, and eight entries of the rows. The table has an entry for every index of that
             // many bits.
             unsafe {
                 let line_at = from.as_ptr().add(line * LINE);
-                let hash = low_halves(hash_words(load(line_at)), hash_words(load(line_at.add(32))));
-                let index = _mm256_srl_epi32(hash, shift);
-                let numbers = _mm256_add_epi32(_mm256_set1_epi32(number as i32), eight);
+                let (low, high) = (Wide::load(line_at), Wide::load(line_at.add(32)));
+                let hash = hash_words(low).lower64(hash_words(high));
+                let index = hash.shr32_by(32 - self.hash_bits);
+                let numbers = Wide::all32(number as u32).add32(eight);
                 let now = rows.now.as_mut_ptr().add(line * 8);
-                store(now.cast(), _mm256_or_si256(_mm256_slli_epi32::<16>(hash), numbers));
+                hash.shl32::<16>().or(numbers).store(now.cast());
                 let last = rows.last.as_mut_ptr().add(line * 8);
-                let pairs = [
-                    _mm256_extract_epi64::<0>(index) as u64,
-                    _mm256_extract_epi64::<1>(index) as u64,
-                    _mm256_extract_epi64::<2>(index) as u64,
-                    _mm256_extract_epi64::<3>(index) as u64,
-                ];
-                for (pair, two) in pairs.into_iter().enumerate() {
+                for (pair, two) in index.words().into_iter().enumerate() {
                     let one = table.add(two as u32 as usize);
                     last.add(2 * pair).write(one.read());
                     one.write(now.add(2 * pair).read());
@@ -181,7 +176,7 @@ impl State<'_> {
 
     /// Pass 3: each line's distance, and which bytes differ from zero and from the reference. Returns the
     /// bits that say how distances are written, and how many bytes they take.
-    #[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+    #[kernel]
     fn choose<const EFFORT: u8>(&mut self, first: usize, rows: &mut Rows) -> ([u64; 2], usize) {
         let [mut now, mut before] = self.distances;
         let is_single = self.words == WORDS;
@@ -192,12 +187,10 @@ impl State<'_> {
             // distance that is tried is at most eight words longer than what lies before the line.
             unsafe {
                 let place = self.unit.as_ptr().add(at);
-                let own = (load(place), load(place.add(32)));
+                let own = (Wide::load(place), Wide::load(place.add(32)));
                 let reference = |distance: usize| self.reference(at, distance);
-                let zeros_low = _mm256_movemask_epi8(_mm256_cmpeq_epi8(own.0, _mm256_setzero_si256())) as u32;
-                let zeros_high =
-                    _mm256_movemask_epi8(_mm256_cmpeq_epi8(own.1, _mm256_setzero_si256())) as u32;
-                let not_zero = !(u64::from(zeros_low) | u64::from(zeros_high) << 32);
+                let zeros = [own.0, own.1].map(|half| u64::from(half.equal(Wide::zeros()).signs()));
+                let not_zero = !(zeros[0] | zeros[1] << 32);
                 set_word(rows.not_zero.as_mut_ptr().add(8 * line), not_zero);
                 let score = |distance: usize, bonus: u32| {
                     let agree = (equal(own, reference(distance)) & not_zero).count_ones() + bonus;
@@ -238,69 +231,57 @@ impl State<'_> {
     }
 }
 
-/// The low halves of eight lanes of 64 bits, in order.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn low_halves(one: __m256i, two: __m256i) -> __m256i {
-    let both = _mm256_shuffle_ps::<0x88>(_mm256_castsi256_ps(one), _mm256_castsi256_ps(two));
-    _mm256_permute4x64_epi64::<0xd8>(_mm256_castps_si256(both))
-}
+/// The places of the words of a line.
+const EIGHT: u64 = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7]);
 
 /// The hashes of four words, in the low halves of their lanes.
 #[inline]
-#[target_feature(enable = "avx2")]
-fn hash_words(words: __m256i) -> __m256i {
-    let upper = _mm256_srli_epi64::<16>(words);
-    let low = _mm256_mul_epu32(upper, _mm256_set1_epi64x(0x9e37_79b1));
-    let high = _mm256_mul_epu32(_mm256_srli_epi64::<32>(upper), _mm256_set1_epi64x(0x85eb_ca77));
-    let sum = _mm256_add_epi64(low, high);
-    _mm256_xor_si256(sum, _mm256_srli_epi64::<32>(sum))
+#[kernel]
+fn hash_words(words: Wide) -> Wide {
+    let upper = words.shr64::<16>();
+    let low = upper.mul64(Wide::all64(0x9e37_79b1));
+    let high = upper.shr64::<32>().mul64(Wide::all64(0x85eb_ca77));
+    let sum = low.add64(high);
+    sum.xor(sum.shr64::<32>())
 }
 
 /// Pass 2: the largest distances at which the words of eight lines were seen.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 fn propose<const EFFORT: u8>(piece: &[u8], lines: usize, rows: &mut Rows) {
     /// Above every distance.
     const ABOVE: u32 = 0x3fff;
-    let zero = _mm256_setzero_si256();
-    let none = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    let places = _mm256_set1_epi32(0xffff);
+    let zero = Wide::zeros();
+    let none = Wide::widen32(Half::of(EIGHT));
+    let places = Wide::all32(0xffff);
     let from = &piece[lines * LINE..][..8 * LINE];
     for line in 0..8 {
         // SAFETY: the line, and eight entries of the rows.
         let (now, last, low, high) = unsafe {
             (
-                load(rows.now.as_ptr().add(8 * line).cast()),
-                load(rows.last.as_ptr().add(8 * line).cast()),
-                load(from.as_ptr().add(line * LINE)),
-                load(from.as_ptr().add(line * LINE + 32)),
+                Wide::load(rows.now.as_ptr().add(8 * line).cast()),
+                Wide::load(rows.last.as_ptr().add(8 * line).cast()),
+                Wide::load(from.as_ptr().add(line * LINE)),
+                Wide::load(from.as_ptr().add(line * LINE + 32)),
             )
         };
-        let distance = _mm256_sub_epi32(_mm256_and_si256(now, places), _mm256_and_si256(last, places));
-        let is_same = _mm256_cmpeq_epi32(_mm256_srli_epi32::<16>(_mm256_xor_si256(now, last)), zero);
-        let is_zero = low_halves(_mm256_cmpeq_epi64(low, zero), _mm256_cmpeq_epi64(high, zero));
+        let distance = now.and(places).sub32(last.and(places));
+        let is_same = now.xor(last).shr32::<16>().equal32(zero);
+        let is_zero = low.equal64(zero).lower64(high.equal64(zero));
         // Least where the distance is largest; below 8 where there is none.
-        let keys = _mm256_blendv_epi8(
-            none,
-            _mm256_sub_epi32(_mm256_set1_epi32(ABOVE as i32), distance),
-            _mm256_andnot_si256(is_zero, is_same),
-        );
-        let keys = _mm_packus_epi32(_mm256_castsi256_si128(keys), _mm256_extracti128_si256::<1>(keys));
-        let keys = _mm_or_si128(keys, _mm_cmpgt_epi16(_mm_set1_epi16(8), keys));
-        let least = |keys: __m128i| _mm_minpos_epu16(keys);
-        let without = |keys: __m128i, least: __m128i| {
-            _mm_or_si128(keys, _mm_cmpeq_epi16(keys, _mm_broadcastw_epi16(least)))
-        };
-        let found = |least: __m128i| ABOVE & !(_mm_cvtsi128_si32(least) as u32);
-        let one = least(keys);
+        let keys = none.blend(Wide::all32(ABOVE).sub32(distance), is_zero.clear(is_same));
+        let keys = keys.low().narrow32(keys.high());
+        let keys = keys.or(Half::all16(8).greater16(keys));
+        let without = |keys: Half, least: Half| keys.or(keys.equal16(least.everywhere16()));
+        let found = |least: Half| ABOVE & !least.first32();
+        let one = keys.least16();
         let first_found = found(one);
         rows.tries[0][lines + line] = if EFFORT > 0 || first_found != 0 { usable(first_found) } else { 0 };
         if EFFORT > 0 {
             let keys = without(keys, one);
-            let two = least(keys);
+            let two = keys.least16();
             rows.tries[1][lines + line] = usable(found(two));
             if EFFORT > 1 {
-                rows.tries[2][lines + line] = usable(found(least(without(keys, two))));
+                rows.tries[2][lines + line] = usable(found(without(keys, two).least16()));
             }
         }
     }
@@ -314,45 +295,40 @@ fn usable(distance: u32) -> u16 {
 }
 
 /// Pass 4: code, mask and number of literals of each word, 32 words at once.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 fn codes(rows: &mut Rows, codes: &mut [u8]) {
-    let zero = _mm256_setzero_si256();
+    let zero = Wide::zeros();
     let codes = &mut codes[..WORDS];
     for at in (0..WORDS).step_by(32) {
         // SAFETY: rows of as many words.
         unsafe {
-            let from_zero = load(rows.not_zero.as_ptr().add(at));
-            let from_reference = load(rows.not_reference.as_ptr().add(at));
+            let from_zero = Wide::load(rows.not_zero.as_ptr().add(at));
+            let from_reference = Wide::load(rows.not_reference.as_ptr().add(at));
             // What a code saves, times 16, and the code: the largest wins.
-            let own = |mask: __m256i| _mm256_slli_epi16::<4>(_mm256_subs_epu8(all(7), ones(mask)));
-            let mut best = _mm256_max_epu8(own(from_zero), _mm256_or_si256(own(from_reference), all(1)));
-            best = _mm256_max_epu8(best, all(RAW));
-            let fixed = |best: __m256i, needed: __m256i, code: u8| {
+            let own = |mask: Wide| Wide::all(7).sub_saturating(ones(mask)).shl16::<4>();
+            let mut best = own(from_zero).max(own(from_reference).or(Wide::all(1)));
+            best = best.max(Wide::all(RAW));
+            let fixed = |best: Wide, needed: Wide, code: u8| {
                 let mask = MASKS[usize::from(code)];
-                let fits = _mm256_cmpeq_epi8(_mm256_and_si256(needed, all(!mask)), zero);
+                let fits = needed.and(Wide::all(!mask)).equal(zero);
                 let value = ((8 - mask.count_ones() as u8) << 4) | code;
-                _mm256_max_epu8(best, _mm256_and_si256(fits, all(value)))
+                best.max(fits.and(Wide::all(value)))
             };
             best = fixed(best, from_zero, 3);
             for code in 4..15 {
                 best = fixed(best, from_reference, code);
             }
             best = fixed(best, from_zero, ZERO);
-            let code = _mm256_and_si256(best, all(15));
-            let is_own_zero = _mm256_cmpeq_epi8(code, zero);
-            let is_own_reference = _mm256_cmpeq_epi8(code, all(1));
-            let mask = _mm256_or_si256(
-                masks_of(code),
-                _mm256_or_si256(
-                    _mm256_and_si256(is_own_zero, from_zero),
-                    _mm256_and_si256(is_own_reference, from_reference),
-                ),
-            );
-            let is_own = _mm256_movemask_epi8(_mm256_or_si256(is_own_zero, is_own_reference)) as u32;
+            let code = best.and(Wide::all(15));
+            let is_own_zero = code.equal(zero);
+            let is_own_reference = code.equal(Wide::all(1));
+            let own = is_own_zero.and(from_zero).or(is_own_reference.and(from_reference));
+            let mask = masks_of(code).or(own);
+            let is_own = is_own_zero.or(is_own_reference).signs();
             rows.flags.as_mut_ptr().add(at / 8).cast::<u32>().write_unaligned(is_own);
-            store(codes.as_mut_ptr().add(at), code);
-            store(rows.masks.as_mut_ptr().add(at), mask);
-            store(rows.counts.as_mut_ptr().add(at), ones(mask));
+            code.store(codes.as_mut_ptr().add(at));
+            mask.store(rows.masks.as_mut_ptr().add(at));
+            ones(mask).store(rows.counts.as_mut_ptr().add(at));
         }
     }
 }
@@ -366,7 +342,7 @@ struct Parts {
 
 /// Pass 5: collects the stored masks, the literals, and the codes that are not the predicted ones. `flags`
 /// says which words have a mask of their own, and afterwards which have another code than predicted.
-#[target_feature(enable = "avx2,bmi1,lzcnt,popcnt")]
+#[kernel]
 fn collect(piece: &[u8], rows: &mut Rows, codes: &[u8], at: usize) -> Parts {
     let (mut own, mut literals, mut other) = (0, 0, 0);
     let piece = &piece[..PIECE];
@@ -378,23 +354,23 @@ fn collect(piece: &[u8], rows: &mut Rows, codes: &[u8], at: usize) -> Parts {
             let place = piece.as_ptr().add(line * LINE);
             let masks = rows.masks.as_ptr().add(8 * line);
             let has_own = rows.flags[line];
-            store8(rows.own.as_mut_ptr().add(own), gather(load8(masks), has_own));
+            gather(Half::load8(masks), has_own).store8(rows.own.as_mut_ptr().add(own));
             own += has_own.count_ones() as usize;
             let ends = sums(word(rows.counts.as_ptr().add(8 * line)));
             let to = rows.literals.as_mut_ptr().add(literals);
             let begins = ends << 8;
             for number in 0..8 {
                 let begin = (begins >> (8 * number)) as u8;
-                let bytes = gather(load8(place.add(8 * number)), masks.add(number).read());
-                store8(to.add(begin.into()), bytes);
+                let bytes = gather(Half::load8(place.add(8 * number)), masks.add(number).read());
+                bytes.store8(to.add(begin.into()));
             }
             literals += (ends >> 56) as usize;
             let here = codes.as_ptr().add(at + 8 * line);
-            let code = load8(here);
-            let predicted = load8(here.sub(rows.back[line].into()));
-            let differ = !_mm_movemask_epi8(_mm_cmpeq_epi8(code, predicted)) as u8;
+            let code = Half::load8(here);
+            let predicted = Half::load8(here.sub(rows.back[line].into()));
+            let differ = !code.equal(predicted).signs() as u8;
             rows.flags[line] = differ;
-            store8(rows.codes.as_mut_ptr().add(other), gather(code, differ));
+            gather(code, differ).store8(rows.codes.as_mut_ptr().add(other));
             other += differ.count_ones() as usize;
         }
     }

@@ -1,0 +1,25 @@
+//! The kernels with NEON: a pair of registers where AVX2 has one.
+
+use memfold_weft_attributes::neon as kernel;
+
+#[path = "../kernels/decode.rs"]
+mod decode;
+#[path = "../kernels/dense/mod.rs"]
+mod dense;
+#[path = "../kernels/encode.rs"]
+mod encode;
+#[path = "../kernels/half_neon.rs"]
+mod half;
+#[path = "../kernels/pack.rs"]
+mod pack;
+#[path = "../kernels/steps.rs"]
+mod steps;
+#[path = "../kernels/wide_pair.rs"]
+mod wide;
+
+pub(crate) use decode::decompress;
+pub(crate) use encode::compress;
+
+/// Which path these are, for tests of a part of them.
+#[cfg(test)]
+const PATH: crate::Path = crate::Path(crate::Kind::Neon);
