@@ -16,7 +16,8 @@
 //! Nothing is learned about a candidate that is never tried, so each candidate gets an exploratory trial
 //! (`in_vain`) from time to time. In a class where a candidate is new, its first exploratory trial comes
 //! later the more often it failed in other classes. Each failure doubles the number of blocks of the class
-//! until the next one.
+//! until the next one. Together, exploratory trials may take a certain part of the time of all others; those that
+//! pay bring time for more. So a heap, where nearly all are in vain, does not pay for what arrays need.
 
 use super::estimate::{self, Key, Residuals};
 use super::list;
@@ -41,6 +42,9 @@ const HOPE: u32 = 3;
 
 /// After this many blocks in a row with the same winner, the winner is expected to do as well on the next.
 const STREAK: u16 = 3;
+
+/// An exploratory trial that was worth it brings so many times its cost for others.
+const REFUND: i32 = 8;
 
 /// The most trials for a block.
 const TRIALS: usize = 16;
@@ -114,11 +118,13 @@ pub(super) fn compress(
         let now = scaled(best.size - 1, len);
         let mut next = promising(effort, &view, &block, now, count == 0);
         let in_vain = next.is_none();
-        if in_vain {
+        if in_vain && view.recent.credit >= 0 {
             next = due(effort, &view, &block, now).map(|i| (i, 0));
             vain += 1;
         }
         let Some((i, promised)) = next else { break };
+        let cost = i32::from(view.candidates[i].cost);
+        view.recent.earn(if in_vain { -cost } else { cost * effort.explore / 16 });
         block.tried[i / 64] |= 1 << (i % 64);
         let size = attempt(&mut view, i, src, dst, &mut best);
         if size.is_some() {
@@ -139,6 +145,8 @@ pub(super) fn compress(
         if in_vain {
             let gained = now.saturating_sub(trial.size) * FRACTION;
             let worth = trial.exact && gained > price(effort, &view.candidates[i], now);
+            // Where one pays, others may.
+            view.recent.earn(if worth { cost * REFUND } else { 0 });
             put_off(&mut view, &block, i, if worth { None } else { Some(effort.patience) });
         } else {
             put_off(&mut view, &block, i, None);

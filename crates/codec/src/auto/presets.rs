@@ -34,6 +34,8 @@ pub(super) struct Effort {
     pub patience: u16,
     /// By default, a result of at most this size, in 4096ths, is small enough.
     pub acceptance: u16,
+    /// Exploratory trials may take so many 16ths of the time of others.
+    pub explore: i32,
     /// The most exploratory trials for a block while none has produced a form.
     pub vain: u32,
     /// At least this many 1024ths of a candidate's promise count, however often it failed.
@@ -46,31 +48,47 @@ pub(crate) static PRESETS: [Auto; 4] = [
         "auto:fast",
         [&FAST, &FAST_ELSEWHERE],
         0,
-        Effort { price: [700, 700], estimate: 32, patience: 13, acceptance: 96, vain: 3, doubt: 0 },
+        Effort {
+            price: [700, 700],
+            estimate: 32,
+            patience: 13,
+            acceptance: 96,
+            explore: 1,
+            vain: 3,
+            doubt: 0,
+        },
     ),
     Auto::preset(
         "auto",
         [&BALANCED, &BALANCED_ELSEWHERE],
         2,
-        Effort { price: [600, 160], estimate: 8, patience: 9, acceptance: 64, vain: 3, doubt: 0 },
+        Effort { price: [600, 160], estimate: 8, patience: 9, acceptance: 64, explore: 1, vain: 3, doubt: 0 },
     ),
     Auto::preset(
         "auto:dense",
         [&DENSE, &DENSE_ELSEWHERE],
         4,
-        Effort { price: [10, 10], estimate: 1, patience: 7, acceptance: 24, vain: 8, doubt: 300 },
+        Effort {
+            price: [10, 10],
+            estimate: 1,
+            patience: 7,
+            acceptance: 24,
+            explore: 16,
+            vain: 8,
+            doubt: 300,
+        },
     ),
     Auto::preset(
         "auto:max",
         [&MAX, &MAX_ELSEWHERE],
         6,
-        Effort { price: [0, 0], estimate: 1, patience: 6, acceptance: 16, vain: 12, doubt: 512 },
+        Effort { price: [0, 0], estimate: 1, patience: 6, acceptance: 16, explore: 64, vain: 12, doubt: 512 },
     ),
 ];
 
 /// The effort for custom lists.
 pub(super) const OWN: Effort =
-    Effort { price: [100, 100], estimate: 4, patience: 8, acceptance: 64, vain: 3, doubt: 128 };
+    Effort { price: [100, 100], estimate: 4, patience: 8, acceptance: 64, explore: 4, vain: 3, doubt: 128 };
 
 /// The names of `first`, then those of `rest`.
 const fn join<const COUNT: usize>(first: &[&'static str], rest: &[&'static str]) -> [&'static str; COUNT] {

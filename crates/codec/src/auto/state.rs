@@ -122,12 +122,31 @@ pub(super) struct Recent {
     pub streak: u16,
     /// The size that it reached on the previous block, in 4096ths.
     pub size: u16,
+    /// The time that exploratory trials may take, in the unit of [`Candidate::cost`]. The last one may exceed it.
+    pub credit: i32,
 }
 
 impl Recent {
     pub(super) const NOBODY: usize = usize::MAX;
-    const NEW: Recent =
-        Recent { winner: Recent::NOBODY, count: 0, due: 0, interval: 0, gain: 0, streak: 0, size: 0 };
+    /// The most credit, with which a thread begins: a quarter of a millisecond.
+    pub(super) const MOST_CREDIT: i32 = 16_000;
+    const NEW: Recent = Recent {
+        winner: Recent::NOBODY,
+        count: 0,
+        due: 0,
+        interval: 0,
+        gain: 0,
+        streak: 0,
+        size: 0,
+        credit: Recent::MOST_CREDIT,
+    };
+}
+
+impl Recent {
+    /// Adds to the credit of exploratory trials, or takes from it.
+    pub(super) fn earn(&mut self, cost: i32) {
+        self.credit = (self.credit + cost).min(Recent::MOST_CREDIT);
+    }
 }
 
 /// The memory as it was set up.
