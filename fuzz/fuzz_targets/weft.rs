@@ -6,9 +6,24 @@
 //! ```
 #![no_main]
 
+use std::cell::RefCell;
+
 use memfold_weft::{Effort, Path, Scratch, bound, compress, decompress, reference};
 
-const LENGTHS: [usize; 8] = [4096, 4096, 4096, 8192, 16_384, 65_536, 1000, 5000];
+/// Mostly pages: longer units take longer, and have little that is new.
+fn length(byte: u8) -> usize {
+    match byte {
+        0 => 65_536,
+        1..4 => 16_384,
+        4..16 => 8192,
+        16..24 => usize::from(byte) * 211,
+        _ => 4096,
+    }
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Box<Scratch>> = RefCell::new(Box::new(Scratch::new()));
+}
 
 fn paths() -> Vec<Path> {
     let mut paths = Vec::new();
@@ -36,32 +51,34 @@ fn restore(form: &[u8], len: usize, scratch: &mut Scratch) -> Option<Vec<u8>> {
     result.is_ok().then_some(unit)
 }
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+libfuzzer_sys::fuzz_target!(|data: &[u8]| SCRATCH.with_borrow_mut(|scratch| check(data, scratch)));
+
+fn check(data: &[u8], scratch: &mut Scratch) {
     let Some((&[length, kind, edits], data)) = data.split_first_chunk::<3>() else { return };
-    let len = LENGTHS[usize::from(length) % LENGTHS.len()];
-    let mut scratch = Box::new(Scratch::new());
+    let len = self::length(length);
     if kind & 4 != 0 {
-        restore(data, len, &mut scratch);
+        restore(data, len, scratch);
         return;
     }
     let Some((edits, data)) = data.split_at_checked(usize::from(edits % 8) * 3) else { return };
     // Data that are too short repeat, as records do.
-    let unit: Vec<u8> = if data.is_empty() { vec![0; len] } else { data.iter().copied().cycle().take(len).collect() };
+    let unit: Vec<u8> =
+        if data.is_empty() { vec![0; len] } else { data.iter().copied().cycle().take(len).collect() };
     let effort = Effort::ALL[usize::from(kind & 3)];
     let mut form = vec![0; bound(len)];
-    let size = reference::compress(&unit, &mut form, effort, &mut scratch).expect("there is room for it");
+    let size = reference::compress(&unit, &mut form, effort, scratch).expect("there is room for it");
     for path in paths() {
         let mut other = vec![0; bound(len)];
-        assert_eq!(compress(path, &unit, &mut other, effort, &mut scratch), Some(size), "{path:?}");
+        assert_eq!(compress(path, &unit, &mut other, effort, scratch), Some(size), "{path:?}");
         assert!(other[..size] == form[..size], "{path:?}");
     }
     form.truncate(size);
-    assert!(restore(&form, len, &mut scratch).as_deref() == Some(&unit[..]));
+    assert!(restore(&form, len, scratch).as_deref() == Some(&unit[..]));
     for edit in edits.chunks_exact(3) {
         let at = usize::from(u16::from_le_bytes([edit[0], edit[1]])) % size;
         form[at] = edit[2];
     }
     if !edits.is_empty() {
-        restore(&form, len, &mut scratch);
+        restore(&form, len, scratch);
     }
-});
+}

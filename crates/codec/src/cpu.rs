@@ -44,9 +44,18 @@ impl Path {
     }
 
     fn from_number(number: u8) -> Option<Path> {
-        Path::ALL.into_iter().find(|path| *path as u8 == number)
+        // Not by a search: each call of a codec comes here.
+        (1..=Path::ALL.len() as u8).contains(&number).then(|| Path::ALL[usize::from(number) - 1])
     }
 }
+
+const _: () = {
+    let mut at = 0;
+    while at < Path::ALL.len() {
+        assert!(Path::ALL[at] as usize == at + 1);
+        at += 1;
+    }
+};
 
 /// This processor does not have the instructions of that path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

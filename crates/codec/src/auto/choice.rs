@@ -16,7 +16,7 @@
 //! Nothing is learned about a candidate that is never tried, so each candidate gets an exploratory trial
 //! (`in_vain`) from time to time. In a class where a candidate is new, its first exploratory trial comes
 //! later the more often it failed in other classes. Each failure doubles the number of blocks of the class
-//! until the next one. Together, exploratory trials may take a certain part of the time of all others; those that
+//! until the next one. Together, exploratory trials and estimates may take a certain part of the time of all others; those that
 //! pay bring time for more. So a heap, where nearly all are in vain, does not pay for what arrays need.
 
 use super::estimate::{self, Key, Residuals};
@@ -43,7 +43,10 @@ const HOPE: u32 = 3;
 /// After this many blocks in a row with the same winner, the winner is expected to do as well on the next.
 const STREAK: u16 = 3;
 
-/// An exploratory trial that was worth it brings so many times its cost for others.
+/// The time of an estimate, in the unit of [`Candidate::cost`].
+const ESTIMATE_COST: i32 = 60;
+
+/// An exploratory trial or an estimate that was of use brings so many times its cost for others.
 const REFUND: i32 = 8;
 
 /// The most trials for a block.
@@ -103,20 +106,23 @@ pub(super) fn compress(
     mut view: View<'_>,
 ) -> Option<usize> {
     let len = src.len();
+    let rate = effort.price[list::place()];
     let class = estimate::look(src);
     let known = &mut view.classes[class];
     known.count = known.count.wrapping_add(1);
     let (visit, level) = (known.count, known.level);
     let mut block = Block { class, visit, estimates: [0; KEYS + 1], level, tried: [0; 4] };
-    let is_time = class != estimate::NOISE && visit >= known.estimate_at;
+    let is_time = class != estimate::NOISE && visit >= known.estimate_at && view.recent.credit >= 0;
     let estimated = is_time && estimate_all(src, view.keys, &mut block.estimates);
+    let estimate_cost = if estimated { view.keys.len() as i32 * ESTIMATE_COST } else { 0 };
+    view.recent.earn(-estimate_cost);
 
     let mut best = Best { size: dst.len() + 1, found: false };
     let mut winner = Recent::NOBODY;
     let (mut trials, mut count, mut vain) = ([Trial::default(); TRIALS], 0, 0);
     while count < TRIALS && (vain == 0 || !best.found && vain < effort.vain) {
         let now = scaled(best.size - 1, len);
-        let mut next = promising(effort, &view, &block, now, count == 0);
+        let mut next = promising((effort, rate), &view, &block, now, count == 0);
         let in_vain = next.is_none();
         if in_vain && view.recent.credit >= 0 {
             next = due(effort, &view, &block, now).map(|i| (i, 0));
@@ -144,7 +150,7 @@ pub(super) fn compress(
         }
         if in_vain {
             let gained = now.saturating_sub(trial.size) * FRACTION;
-            let worth = trial.exact && gained > price(effort, &view.candidates[i], now);
+            let worth = trial.exact && gained > price(rate, &view.candidates[i], now);
             // Where one pays, others may.
             view.recent.earn(if worth { cost * REFUND } else { 0 });
             put_off(&mut view, &block, i, if worth { None } else { Some(effort.patience) });
@@ -163,6 +169,8 @@ pub(super) fn compress(
         let known = &mut view.classes[class];
         let of_use = |trial: &Trial| usize::from(view.candidates[trial.candidate].key) < KEYS;
         let of_use = trials[..count].iter().any(of_use);
+        let has_won = view.candidates.get(winner).is_some_and(|winner| usize::from(winner.key) < KEYS);
+        view.recent.earn(if has_won { estimate_cost * REFUND } else { 0 });
         known.pause = if of_use { 1 } else { (known.pause * 2).min(64) };
         known.estimate_at = visit.wrapping_add(known.pause * effort.estimate);
     }
@@ -203,7 +211,13 @@ fn ratio(view: &View<'_>, class: usize, i: usize) -> Option<u32> {
 /// The most promising candidate, and how much it promises to save, in fractions of a 4096th. For the first
 /// trial that is the candidate with the least expected size plus price; later it is the one that saves most
 /// beyond its price, if any does.
-fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: bool) -> Option<(usize, u32)> {
+fn promising(
+    (effort, rate): (&Effort, u32),
+    view: &View<'_>,
+    block: &Block,
+    now: u32,
+    first: bool,
+) -> Option<(usize, u32)> {
     let (mut next, mut most) = (None, (0, 0));
     let (here, anywhere) = entries(view, block.class);
     for (i, ((candidate, here), anywhere)) in view.candidates.iter().zip(here).zip(anywhere).enumerate() {
@@ -233,7 +247,7 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
             let follows = if follows { (now * u32::from(view.recent.gain) * FRACTION) >> 12 } else { 0 };
             (promised, gain.max(follows))
         };
-        let gain = gain.saturating_sub(price(effort, candidate, now));
+        let gain = gain.saturating_sub(price(rate, candidate, now));
         if gain > most.0 {
             (next, most) = (Some(i), (gain, promised));
         }
@@ -243,8 +257,8 @@ fn promising(effort: &Effort, view: &View<'_>, block: &Block, now: u32, first: b
 
 /// The cost of a trial, in fractions of a 4096th. It is lower for blocks that compress well, since coders are
 /// faster on them.
-fn price(effort: &Effort, candidate: &Candidate, now: u32) -> u32 {
-    let whole = u32::from(candidate.cost) * effort.price[list::place()] / (4096 / FRACTION);
+fn price(rate: u32, candidate: &Candidate, now: u32) -> u32 {
+    let whole = u32::from(candidate.cost) * rate / (4096 / FRACTION);
     (whole * (1024 + 2 * now).min(4096)) >> 12
 }
 
