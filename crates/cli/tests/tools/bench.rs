@@ -235,7 +235,7 @@ fn a_wrong_memfold_cpu_is_refused_everywhere() {
             finish(command).is_refusal(125, words);
         }
     };
-    refused("sse9", &["MEMFOLD_CPU", "'sse9'", "scalar, avx2, avx512"]);
+    refused("sse9", &["MEMFOLD_CPU", "'sse9'", "scalar, sse4, avx2, avx512"]);
     if memfold_codec::cpu::best() < memfold_codec::cpu::Path::Avx512 {
         refused("avx512", &["MEMFOLD_CPU", "does not support avx512", "scalar"]);
     }
