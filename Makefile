@@ -23,7 +23,7 @@ OTHERS := test-capi test-torture test-checks test-disk test-small
 SMALL := python-numpy sqlite g++ make-j2
 MORE := python-json redis sort node java-default pipeline
 # The features of all test programs and of what they test: with equal features nothing is compiled twice.
-FEATURES := memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers
+FEATURES := memfold/rayon,memfold/serde,memfold/spill,memfold-cli/servers,memfold-spill/servers,memfold-weft/std
 TESTED := --workspace --exclude memfold-bench --features $(FEATURES)
 # All test programs except `servers` and `spill`, which depend on timing; `make test-all` runs those. No other
 # name may have the same beginning, which `test-unit` checks.
@@ -84,7 +84,7 @@ test: ## every test but the slow ones: 20 to 25 minutes on two CPUs, building in
 	    wait $$others || status=1; cat $$said; exit $$status
 
 test-all: test ## those, and the slow ones: servers, more programs, the documents, the probes of what is installed
-	@$(MAKE) --no-print-directory --keep-going PROFILE=tests test-slow test-capi-memory test-servers test-spill test-docs test-small SMALL="$(MORE)" DOCS=--quick
+	@$(MAKE) --no-print-directory --keep-going PROFILE=tests test-slow test-capi-memory test-neon test-servers test-spill test-docs test-small SMALL="$(MORE)" DOCS=--quick
 	@$(MAKE) --no-print-directory test-probes
 
 test-unit: ## the tests of the crates, without those of spilling
@@ -118,6 +118,20 @@ test-capi: capi-trees ## the C interface, of installed trees: C and C++
 
 test-capi-memory: capi-trees ## the same with valgrind and sanitizers
 	@$(CAPI_TESTS) memory
+
+# Rust's library for that processor comes by `rustup target add`; without it this is left out.
+NEON := aarch64-unknown-linux-gnu
+.PHONY: test-neon
+test-neon: ## the codec weft with the instructions of ARM processors, under qemu
+ifneq ($(wildcard $(shell rustc --print sysroot)/lib/rustlib/$(NEON)/lib),)
+	@scripts/setup.sh packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+	@command -v aarch64-linux-gnu-gcc qemu-aarch64 >/dev/null || { echo "test-neon: left out"; exit 0; }; \
+	    set -x; CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc \
+	    CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" \
+	    cargo test --profile tests --quiet -p memfold-weft --features std --target $(NEON) --lib
+else
+	@echo "test-neon: left out: there is no Rust library for $(NEON)"
+endif
 
 test-torture: build
 	@$(MAKE) -s -C tests/torture OUT=$(TORTURE)

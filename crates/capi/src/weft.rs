@@ -3,7 +3,8 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 
-use memfold_weft::{Effort, MOST_BYTES, Path, Scratch, bound};
+use memfold_codec::weft_path;
+use memfold_weft::{Effort, MOST_BYTES, Scratch, bound};
 
 use crate::entry::{Out, entry};
 use crate::error::{Code, Failure};
@@ -41,7 +42,7 @@ pub unsafe extern "C" fn memfold_weft_compress(
         let room = room.min(bound(MOST_BYTES));
         // SAFETY: as above.
         let (unit, to) = unsafe { (bytes(unit, unit_length(len)?)?, bytes_mut(to, room)?) };
-        let form = memfold_weft::compress(Path::best(), unit, to, effort, scratch);
+        let form = memfold_weft::compress(weft_path(), unit, to, effort, scratch);
         stored.set(form.ok_or_else(|| {
             Failure::new(Code::Range, format!("the compressed form does not fit into {room} bytes"))
         })?);
@@ -64,7 +65,7 @@ pub unsafe extern "C" fn memfold_weft_decompress(
         // SAFETY: the caller upholds the contract.
         let (from, unit, scratch) =
             unsafe { (bytes(from, from_len)?, bytes_mut(unit, len)?, scratch_at(scratch)?) };
-        memfold_weft::decompress(Path::best(), from, unit, scratch)
+        memfold_weft::decompress(weft_path(), from, unit, scratch)
             .map_err(|malformed| Failure::new(Code::Damaged, malformed.to_string()))
     })
 }

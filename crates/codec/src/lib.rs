@@ -49,6 +49,7 @@ mod steps;
 pub use auto::{Auto, ListError, MOST_ENTRIES, auto_table};
 #[cfg(feature = "papers")]
 pub use codecs::peers::papers::pbpm::patterns;
+pub use codecs::weft::path as weft_path;
 #[cfg(feature = "dict")]
 pub use codecs::zstd::dict;
 pub use pipeline::{Chain, MOST_STEPS, Pipeline, PipelineTable};

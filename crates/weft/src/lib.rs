@@ -32,7 +32,7 @@
 //! let mut form = [0; bound(4096)];
 //! // With the feature `std`; without it, say which instructions the processor has.
 //! let path = Path::best();
-//! let len = compress(path, &page, &mut form, Effort::Dense, &mut scratch).expect("there is room for any page");
+//! let len = compress(path, &page, &mut form, Effort::Dense, &mut scratch).expect("it has room");
 //!
 //! let mut again = [0; 4096];
 //! decompress(path, &form[..len], &mut again, &mut scratch).expect("this is what was compressed");
@@ -43,8 +43,7 @@
 //! Users of C find `memfold_weft.h` beside `memfold.h`.
 
 #![no_std]
-// The kernels are compiled once for each set of vector instructions.
-#![allow(clippy::duplicate_mod)]
+#![allow(clippy::duplicate_mod, reason = "the kernels are compiled once for each set of vector instructions")]
 
 #[cfg(any(test, feature = "std"))]
 extern crate std;

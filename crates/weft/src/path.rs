@@ -1,12 +1,13 @@
 //! Which implementation runs.
 //!
-//! The kernels (`kernels/`) are written once, on registers of 16 and of 32 bytes, and compiled once for each set
-//! of vector instructions. They work in passes over a piece. Within a pass no word waits for the one before it,
-//! except where a line's distance depends on the last line's. Bytes are packed and spread by byte shuffles
-//! (`pshufb`, `tbl`), whose controls come from tables with an entry for each mask; `pext` and `pdep` would be no
-//! faster, and are slow on older AMD processors.
+//! The kernels (`kernels/`) are written once, on registers of 16 and of 32 bytes, and compiled once for each
+//! set of vector instructions. They work in passes over a piece. Within a pass no word waits for the one
+//! before it, except where a line's distance depends on the last line's. Bytes are packed and spread by byte
+//! shuffles (`pshufb`, `tbl`), whose controls come from tables with an entry for each mask; `pext` and `pdep`
+//! would be no faster, and are slow on older AMD processors.
 //!
-//! Rows are read and written 8, 16 or 32 bytes at a time, and so up to `SLACK` bytes beyond what belongs to them.
+//! Rows are read and written 8, 16 or 32 bytes at a time, and so up to `SLACK` bytes beyond what belongs to
+//! them.
 //!
 //! ```text
 //!   avx2:  one register of AVX2 for 32 bytes     wide_avx2, half_x86

@@ -16,8 +16,9 @@
 //! Nothing is learned about a candidate that is never tried, so each candidate gets an exploratory trial
 //! (`in_vain`) from time to time. In a class where a candidate is new, its first exploratory trial comes
 //! later the more often it failed in other classes. Each failure doubles the number of blocks of the class
-//! until the next one. Together, exploratory trials and estimates may take a certain part of the time of all others; those that
-//! pay bring time for more. So a heap, where nearly all are in vain, does not pay for what arrays need.
+//! until the next one. Together, exploratory trials and estimates may take a certain part of the time of
+//! all other trials; those that pay bring time for more. So a heap, where nearly all are in vain, does not
+//! pay for what arrays need.
 
 use super::estimate::{self, Key, Residuals};
 use super::list;
@@ -43,7 +44,7 @@ const HOPE: u32 = 3;
 /// After this many blocks in a row with the same winner, the winner is expected to do as well on the next.
 const STREAK: u16 = 3;
 
-/// The time of an estimate, in the unit of [`Candidate::cost`].
+/// The time of an estimate for one key, in the unit of [`Candidate::cost`].
 const ESTIMATE_COST: i32 = 60;
 
 /// An exploratory trial or an estimate that was of use brings so many times its cost for others.
@@ -122,7 +123,7 @@ pub(super) fn compress(
     let (mut trials, mut count, mut vain) = ([Trial::default(); TRIALS], 0, 0);
     while count < TRIALS && (vain == 0 || !best.found && vain < effort.vain) {
         let now = scaled(best.size - 1, len);
-        let mut next = promising((effort, rate), &view, &block, now, count == 0);
+        let mut next = promising(effort, rate, &view, &block, now, count == 0);
         let in_vain = next.is_none();
         if in_vain && view.recent.credit >= 0 {
             next = due(effort, &view, &block, now).map(|i| (i, 0));
@@ -212,7 +213,8 @@ fn ratio(view: &View<'_>, class: usize, i: usize) -> Option<u32> {
 /// trial that is the candidate with the least expected size plus price; later it is the one that saves most
 /// beyond its price, if any does.
 fn promising(
-    (effort, rate): (&Effort, u32),
+    effort: &Effort,
+    rate: u32,
     view: &View<'_>,
     block: &Block,
     now: u32,

@@ -122,7 +122,8 @@ pub(super) struct Recent {
     pub streak: u16,
     /// The size that it reached on the previous block, in 4096ths.
     pub size: u16,
-    /// The time that exploratory trials may take, in the unit of [`Candidate::cost`]. The last one may exceed it.
+    /// The time that exploratory trials and estimates may take, in the unit of [`Candidate::cost`]. The last
+    /// one may exceed it.
     pub credit: i32,
 }
 

@@ -28,8 +28,8 @@ pub(crate) static SETTINGS: [Weft; 4] = [
     Weft { name: "weft:4", effort: Effort::Dense },
 ];
 
-/// The implementation for this processor.
-fn path() -> Path {
+/// The implementation of `memfold-weft` for the instructions in use.
+pub fn path() -> Path {
     #[cfg(target_arch = "x86_64")]
     match cpu::path() {
         cpu::Path::Scalar => {}

@@ -21,7 +21,7 @@ operations!(Half {
     equal16 = _mm_cmpeq_epi16;
     /// For signed numbers.
     greater16 = _mm_cmpgt_epi16;
-    /// Sixteen numbers of 32 bits that fit into 16.
+    /// Numbers of 32 bits that fit into 16, of both.
     narrow32 = _mm_packus_epi32;
     /// The bytes at these places; zero where a place is negative.
     shuffle = _mm_shuffle_epi8;
