@@ -119,18 +119,23 @@ pub fn compress(
     scratch: &mut Scratch,
 ) -> Option<usize> {
     assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
-    let path = if unit.len().is_multiple_of(format::PIECE) { path } else { Path::REFERENCE };
     match path.0 {
         Kind::Reference => reference::compress(unit, to, effort, scratch),
-        // SAFETY: only where the processor has these instructions can such a path be made.
         #[cfg(target_arch = "x86_64")]
-        Kind::Sse => unsafe { sse::compress(unit, to, effort, scratch) },
-        // SAFETY: only where the processor has these instructions can such a path be made.
+        Kind::Sse => scratch.filled_up(unit, |unit, len, working| {
+            // SAFETY: only where the processor has these instructions can such a path be made.
+            unsafe { sse::compress(unit, len, to, effort, working) }
+        }),
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx2 => unsafe { avx2::compress(unit, to, effort, scratch) },
-        // SAFETY: only where the processor has these instructions can such a path be made.
+        Kind::Avx2 => scratch.filled_up(unit, |unit, len, working| {
+            // SAFETY: only where the processor has these instructions can such a path be made.
+            unsafe { avx2::compress(unit, len, to, effort, working) }
+        }),
         #[cfg(target_arch = "aarch64")]
-        Kind::Neon => unsafe { neon::compress(unit, to, effort, scratch) },
+        Kind::Neon => scratch.filled_up(unit, |unit, len, working| {
+            // SAFETY: only where the processor has these instructions can such a path be made.
+            unsafe { neon::compress(unit, len, to, effort, working) }
+        }),
     }
 }
 
@@ -144,17 +149,22 @@ pub fn compress(
 /// If the unit is longer than [`MOST_BYTES`].
 pub fn decompress(path: Path, from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result<(), Malformed> {
     assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
-    let path = if unit.len().is_multiple_of(format::PIECE) { path } else { Path::REFERENCE };
     match path.0 {
         Kind::Reference => reference::decompress(from, unit, scratch),
-        // SAFETY: only where the processor has these instructions can such a path be made.
         #[cfg(target_arch = "x86_64")]
-        Kind::Sse => unsafe { sse::decompress(from, unit, scratch) },
-        // SAFETY: only where the processor has these instructions can such a path be made.
+        Kind::Sse => scratch.with_room(unit, |unit, len, working| {
+            // SAFETY: only where the processor has these instructions can such a path be made.
+            unsafe { sse::decompress(from, unit, len, working) }
+        }),
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx2 => unsafe { avx2::decompress(from, unit, scratch) },
-        // SAFETY: only where the processor has these instructions can such a path be made.
+        Kind::Avx2 => scratch.with_room(unit, |unit, len, working| {
+            // SAFETY: only where the processor has these instructions can such a path be made.
+            unsafe { avx2::decompress(from, unit, len, working) }
+        }),
         #[cfg(target_arch = "aarch64")]
-        Kind::Neon => unsafe { neon::decompress(from, unit, scratch) },
+        Kind::Neon => scratch.with_room(unit, |unit, len, working| {
+            // SAFETY: only where the processor has these instructions can such a path be made.
+            unsafe { neon::decompress(from, unit, len, working) }
+        }),
     }
 }

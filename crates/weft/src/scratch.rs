@@ -1,18 +1,28 @@
 //! The memory in which encoders and decoders work.
 
 use crate::dense;
-use crate::format::{LINES, MOST_WORDS, PIECE, WORDS};
+use crate::format::{LINES, MOST_BYTES, MOST_WORDS, PIECE, WORDS};
 
 /// Entries of the table of hashes in the largest units.
 pub(crate) const MOST_HASHES: usize = 1 << 12;
 /// Bytes that vector units may read or write beyond the end of a row.
 pub(crate) const SLACK: usize = 64;
 
-/// Working memory for one unit at a time, of any size; its content does not matter. It is large (150 KiB), so
+/// Working memory for one unit at a time, of any size; its content does not matter. It is large (214 KiB), so
 /// keep one for each thread. Small units touch only the beginning of each row.
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Scratch {
+    pub(crate) working: Working,
+    /// A unit whose last piece is short, with that piece filled up with zeros: the kernels read and write whole
+    /// pieces.
+    pub(crate) filled_up: [u8; MOST_BYTES],
+}
+
+/// What the implementations use.
+#[derive(Clone)]
+#[repr(C, align(64))]
+pub(crate) struct Working {
     /// Where each hash was seen last: the low 16 bits of the hash, and the number of the word.
     pub(crate) hashes: [u32; MOST_HASHES],
     /// The codes of all words so far, after as many that stand for the words before the unit.
@@ -68,7 +78,13 @@ pub(crate) const MOST_FORM: usize = 1 + 16 + 2 * LINES + LINES + WORDS / 2 + WOR
 impl Scratch {
     /// New working memory.
     pub const fn new() -> Self {
-        Scratch {
+        Scratch { working: Working::new(), filled_up: [0; MOST_BYTES] }
+    }
+}
+
+impl Working {
+    const fn new() -> Self {
+        Working {
             hashes: [0; MOST_HASHES],
             codes: [0; 2 * MOST_WORDS],
             piece: Rows {
@@ -107,12 +123,40 @@ impl Scratch {
     }
 }
 
+impl Scratch {
+    /// Runs `f` with the unit, its last piece filled up with zeros, and its length before that.
+    pub(crate) fn filled_up<R>(&mut self, unit: &[u8], f: impl FnOnce(&[u8], usize, &mut Working) -> R) -> R {
+        let (len, whole) = (unit.len(), unit.len().next_multiple_of(PIECE));
+        if len == whole {
+            return f(unit, len, &mut self.working);
+        }
+        self.filled_up[..len].copy_from_slice(unit);
+        self.filled_up[len..whole].fill(0);
+        f(&self.filled_up[..whole], len, &mut self.working)
+    }
+
+    /// Runs `f` with room for the unit, for its last piece as for a whole one, and with its length.
+    pub(crate) fn with_room<E>(
+        &mut self,
+        unit: &mut [u8],
+        f: impl FnOnce(&mut [u8], usize, &mut Working) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (len, whole) = (unit.len(), unit.len().next_multiple_of(PIECE));
+        if len == whole {
+            return f(unit, len, &mut self.working);
+        }
+        f(&mut self.filled_up[..whole], len, &mut self.working)?;
+        unit.copy_from_slice(&self.filled_up[..len]);
+        Ok(())
+    }
+}
+
 #[cfg(feature = "training")]
 impl Scratch {
     /// How often each symbol of each family occurred in pieces that [`reference`](crate::reference) compressed
     /// with [`Effort::Dense`](crate::Effort::Dense) since the last call.
     pub fn take_counts(&mut self) -> [[u32; 256]; 9] {
-        core::mem::replace(&mut self.dense.counts, [[0; 256]; 9])
+        core::mem::replace(&mut self.working.dense.counts, [[0; 256]; 9])
     }
 }
 

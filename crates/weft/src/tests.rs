@@ -121,6 +121,10 @@ fn what_was_compressed_is_restored() {
                     let short = reference::compress(&unit, &mut exact[..size - 1], effort, &mut scratch);
                     // A piece may be stored instead, if that fits.
                     assert!(short.is_none_or(|short| short < size), "{len} bytes, {effort:?}");
+                    for path in paths() {
+                        let again = compress(path, &unit, &mut exact[..size - 1], effort, &mut scratch);
+                        assert_eq!(again, short, "{len} bytes, {effort:?}, {path:?}");
+                    }
                 }
             }
         }
@@ -133,7 +137,13 @@ fn damaged_input_is_refused_or_becomes_other_bytes() {
     // More for a soak, best with a sanitizer.
     let rounds = std::env::var("WEFT_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(3000);
     for round in 0..rounds {
-        let len = [PIECE, 4 * PIECE, MOST_BYTES, 1000][random.below(if round % 50 == 0 { 4 } else { 2 })];
+        let len = match round % 50 {
+            0 => MOST_BYTES,
+            1..10 => 1 + random.below(PIECE),
+            10..20 => 1 + random.below(4 * PIECE),
+            20..30 => 4 * PIECE,
+            _ => PIECE,
+        };
         let unit = heap_like(&mut random, len);
         let mut form = vec![0; bound(len)];
         let size =

@@ -4,11 +4,12 @@ use super::half::Half;
 use super::kernel;
 use super::steps::*;
 use super::wide::Wide;
+use crate::Malformed;
 use crate::format::{
     FIRST_DISTANCES, LEAST_DISTANCE, LINE, LINE_WORDS, LINES, PIECE, WORD, WORDS, ZERO, head, most_distance,
 };
+use crate::scratch::Working;
 use crate::scratch::{MOST_FORM, Rows, SLACK};
-use crate::{Malformed, Scratch};
 
 /// Zeros, and the first line of the unit behind them: references of the unit's beginning.
 #[repr(align(64))]
@@ -23,26 +24,39 @@ pub(super) struct State {
     pub(super) w: usize,
 }
 
-/// As [`reference::decompress`](crate::reference::decompress), for a unit of whole pieces.
+/// As [`reference::decompress`](crate::reference::decompress), for a unit of `len` bytes, with room for whole pieces.
 #[kernel]
-pub(crate) fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result<(), Malformed> {
-    debug_assert!(unit.len().is_multiple_of(PIECE));
+pub(crate) fn decompress(
+    from: &[u8],
+    unit: &mut [u8],
+    len: usize,
+    scratch: &mut Working,
+) -> Result<(), Malformed> {
+    debug_assert!(unit.len() == len.next_multiple_of(PIECE));
     let words = unit.len() / WORD;
     scratch.codes[..words].fill(ZERO);
     let mut state = State { words, distances: FIRST_DISTANCES, w: 0 };
     let mut rest = from;
     for first in (0..words).step_by(WORDS) {
-        let (&kind, form) = rest.split_first().ok_or(Malformed)?;
-        let last = if first + WORDS == words { head::LAST } else { 0 };
-        rest = match kind ^ last {
+        let (&kind, mut form) = rest.split_first().ok_or(Malformed)?;
+        let mut kind = kind ^ if first + WORDS == words { head::LAST } else { 0 };
+        let piece_len = PIECE.min(len - first * WORD);
+        if piece_len < PIECE {
+            let (length, behind) = form.split_first_chunk().ok_or(Malformed)?;
+            if usize::from(u16::from_le_bytes(*length)) != piece_len {
+                return Err(Malformed);
+            }
+            (kind, form) = (kind ^ head::SHORT, behind);
+        }
+        rest = match kind {
             head::STORED => {
-                let (piece, rest) = form.split_at_checked(PIECE).ok_or(Malformed)?;
-                unit[first * WORD..][..PIECE].copy_from_slice(piece);
+                let (piece, rest) = form.split_at_checked(piece_len).ok_or(Malformed)?;
+                unit[first * WORD..][..piece_len].copy_from_slice(piece);
                 scratch.codes[words + first..][..WORDS].fill(ZERO);
                 rest
             }
             head::PLAIN | head::PACKED => {
-                let len = state.piece(kind ^ last, first, form, unit, scratch)?;
+                let len = state.piece(kind, first, form, unit, scratch)?;
                 &form[len..]
             }
             head::DENSE => {
@@ -101,9 +115,9 @@ impl State {
         first: usize,
         form: &[u8],
         unit: &mut [u8],
-        scratch: &mut Scratch,
+        scratch: &mut Working,
     ) -> Result<usize, Malformed> {
-        let Scratch { codes, piece: rows, .. } = scratch;
+        let Working { codes, piece: rows, .. } = scratch;
         let mut parts = Parts::new(form, MOST_FORM, SLACK, rows);
         let codes = &mut codes[..self.words + first + WORDS];
         self.distances_and_codes(&mut parts, first, rows, codes)?;

@@ -5,12 +5,13 @@ use super::kernel;
 use super::pack::{pack, write_packed};
 use super::steps::*;
 use super::wide::Wide;
+use crate::Effort;
 use crate::format::{
     FIRST_DISTANCES, LINE, LINE_WORDS, LINES, MASKS, PIECE, RAW, WORD, WORDS, ZERO, head, predicted_from,
 };
 use crate::reference::hash_bits;
+use crate::scratch::Working;
 use crate::scratch::{Rows, SLACK};
-use crate::{Effort, Scratch};
 
 /// A line, and as many zeros before it: references of the unit's beginning.
 #[repr(align(64))]
@@ -19,6 +20,8 @@ struct Beginning([u8; 2 * LINE + SLACK]);
 /// What goes on from piece to piece.
 pub(super) struct State<'u> {
     pub(super) unit: &'u [u8],
+    /// Bytes of the unit before it was filled up.
+    len: usize,
     /// Words of the unit.
     pub(super) words: usize,
     hash_bits: u32,
@@ -28,10 +31,17 @@ pub(super) struct State<'u> {
     beginning: Beginning,
 }
 
-/// As [`reference::compress`](crate::reference::compress), for a unit of whole pieces.
+/// As [`reference::compress`](crate::reference::compress), for a unit of `len` bytes that was filled up with zeros
+/// to whole pieces.
 #[kernel]
-pub(crate) fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut Scratch) -> Option<usize> {
-    debug_assert!(unit.len().is_multiple_of(PIECE));
+pub(crate) fn compress(
+    unit: &[u8],
+    len: usize,
+    to: &mut [u8],
+    effort: Effort,
+    scratch: &mut Working,
+) -> Option<usize> {
+    debug_assert!(unit.len() == len.next_multiple_of(PIECE));
     let words = unit.len() / WORD;
     let hash_bits = hash_bits(words);
     scratch.hashes[..1 << hash_bits].fill(0);
@@ -43,13 +53,12 @@ pub(crate) fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut
     if effort == Effort::Dense {
         scratch.dense.places.fill(0);
     }
-    let mut state = State { unit, words, hash_bits, distances: FIRST_DISTANCES, w: 0, beginning };
-    let mut len = 0;
+    let mut state = State { unit, len, words, hash_bits, distances: FIRST_DISTANCES, w: 0, beginning };
+    let mut used = 0;
     for first in (0..words).step_by(WORDS) {
         let (distances, w) = (state.distances, state.w);
-        let room = &mut to[len..];
-        let last = if first + WORDS == words { head::LAST } else { 0 };
-        len += match effort {
+        let room = &mut to[used..];
+        used += match effort {
             Effort::Fastest => state.piece::<0>(first, scratch, room),
             Effort::Fast => state.piece::<1>(first, scratch, room),
             Effort::Packed => state.piece::<2>(first, scratch, room),
@@ -61,23 +70,52 @@ pub(crate) fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut
                 scratch.dense.places.fill(0);
             }
             scratch.codes[words + first..][..WORDS].fill(ZERO);
-            room.get_mut(..1 + PIECE)?.split_first_mut().map(|(kind, stored)| {
-                *kind = head::STORED | last;
-                stored.copy_from_slice(&unit[first * WORD..][..PIECE]);
-                1 + PIECE
-            })
+            let head = state.head(first);
+            let (bytes, stored) = room.get_mut(..head.len + head.piece)?.split_at_mut(head.len);
+            bytes.copy_from_slice(&head.bytes(head::STORED)[..head.len]);
+            stored.copy_from_slice(&unit[first * WORD..][..head.piece]);
+            Some(head.len + head.piece)
         })?;
     }
-    Some(len)
+    Some(used)
+}
+
+/// How a piece begins.
+pub(super) struct Head {
+    /// What is added to its kind.
+    flags: u8,
+    /// Bytes of the piece.
+    pub(super) piece: usize,
+    /// Bytes of the head, with the piece's length if that follows.
+    pub(super) len: usize,
+}
+
+impl Head {
+    /// The head of a piece of this kind; `len` of these bytes.
+    #[inline(always)]
+    pub(super) fn bytes(&self, kind: u8) -> [u8; 3] {
+        let [low, high] = (self.piece as u16).to_le_bytes();
+        [kind | self.flags, low, high]
+    }
 }
 
 impl State<'_> {
+    /// The head of the piece that begins at word `first`.
+    #[inline(always)]
+    pub(super) fn head(&self, first: usize) -> Head {
+        let is_last = first + WORDS == self.words;
+        let piece = PIECE.min(self.len - first * WORD);
+        let short = if piece < PIECE { head::SHORT } else { 0 };
+        let last = if is_last { head::LAST } else { 0 };
+        Head { flags: short | last, piece, len: if piece < PIECE { 3 } else { 1 } }
+    }
+
     /// Writes the piece that begins at word `first`; `None` if it does not shrink, or there is no room.
     #[kernel]
     fn piece<const EFFORT: u8>(
         &mut self,
         first: usize,
-        scratch: &mut Scratch,
+        scratch: &mut Working,
         to: &mut [u8],
     ) -> Option<usize> {
         for lines in (0..LINES).step_by(8) {
@@ -94,8 +132,8 @@ impl State<'_> {
         let parts = collect(piece, &mut scratch.piece, &scratch.codes[..codes + WORDS], codes);
         let packed = if EFFORT >= 2 { pack(&mut scratch.piece, parts.literals) } else { None };
 
-        let last = if first + WORDS == self.words { head::LAST } else { 0 };
-        let before = 1 + 2 * (LINES / 8) + distances + LINES + parts.codes.div_ceil(2) + parts.own;
+        let head = self.head(first);
+        let before = head.len + 2 * (LINES / 8) + distances + LINES + parts.codes.div_ceil(2) + parts.own;
         let total = before
             + match &packed {
                 None => parts.literals,
@@ -104,16 +142,17 @@ impl State<'_> {
                         - packed.common
                 }
             };
-        if total > PIECE || total > to.len() {
+        if total >= head.len + head.piece || total > to.len() {
             return None;
         }
-        // SAFETY: that many bytes follow, and each part has them.
+        // SAFETY: that many bytes follow, more than three, and each part has them.
         unsafe {
             let rows = &mut scratch.piece;
             pack_halves(rows.codes.as_mut_ptr(), parts.codes, rows.halves.as_mut_ptr());
             let mut out = to.as_mut_ptr();
-            out.write(if packed.is_some() { head::PACKED } else { head::PLAIN } | last);
-            out = put(out.add(1), bits.as_ptr().cast(), 2 * (LINES / 8));
+            let kind = if packed.is_some() { head::PACKED } else { head::PLAIN };
+            out.cast::<[u8; 3]>().write(head.bytes(kind));
+            out = put(out.add(head.len), bits.as_ptr().cast(), 2 * (LINES / 8));
             out = put(out, rows.distances.as_ptr(), distances);
             out = put(out, rows.flags.as_ptr(), LINES);
             out = put(out, rows.halves.as_ptr(), parts.codes.div_ceil(2));
@@ -128,7 +167,7 @@ impl State<'_> {
 
     /// Pass 1: hashes each word of eight lines, and finds out where its hash was seen last.
     #[kernel]
-    fn hash(&self, first: usize, lines: usize, scratch: &mut Scratch) {
+    fn hash(&self, first: usize, lines: usize, scratch: &mut Working) {
         let (rows, table) = (&mut scratch.piece, scratch.hashes.as_mut_ptr());
         let from = &self.unit[(first + lines * LINE_WORDS) * WORD..][..8 * LINE];
         let eight = Wide::widen32(Half::of(EIGHT));

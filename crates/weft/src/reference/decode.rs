@@ -1,12 +1,13 @@
 //! From the compressed form back to the unit.
 
 use super::dense::{self, Reader};
+use crate::Malformed;
 use crate::dense::family;
 use crate::format::{
     FIRST_DISTANCES, FROM_ZERO, LEAST_DISTANCE, LINE_WORDS, LINES, MASKS, MOST_BYTES, OWN_REFERENCE,
     OWN_ZERO, PIECE, WORD, WORDS, ZERO, head, most_distance, predicted_from,
 };
-use crate::{Malformed, Scratch};
+use crate::scratch::{Scratch, Working};
 
 /// Restores a unit of the length of `unit` from its compressed form. What `unit` holds after an error is not
 /// specified.
@@ -18,6 +19,7 @@ use crate::{Malformed, Scratch};
 /// If the unit is longer than [`MOST_BYTES`](crate::MOST_BYTES).
 pub fn decompress(from: &[u8], unit: &mut [u8], scratch: &mut Scratch) -> Result<(), Malformed> {
     assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
+    let scratch = &mut scratch.working;
     let words = unit.len().div_ceil(WORD).next_multiple_of(WORDS);
     scratch.codes[..words].fill(ZERO);
     let mut state = State { words, distances: FIRST_DISTANCES, w: 0 };
@@ -107,7 +109,7 @@ impl State {
         first: usize,
         unit: &mut [u8],
         input: &mut In<'_>,
-        scratch: &mut Scratch,
+        scratch: &mut Working,
     ) -> Result<(), Malformed> {
         let before = input.0.len();
         let bits = [input.take(LINES / 8)?, input.take(LINES / 8)?];
@@ -118,7 +120,7 @@ impl State {
         }
         let begin = self.words + first;
         codes(&mut dense, begin, &distances, input, scratch)?;
-        let Scratch { codes, piece: rows, dense: dense_rows, .. } = scratch;
+        let Working { codes, piece: rows, dense: dense_rows, .. } = scratch;
         let codes = &codes[begin..][..WORDS];
         let masks = masks(&mut dense, codes, input)?;
         let (of_reference, of_w) = dense::counts(&masks, |word| from_zero(codes[word]));
@@ -197,7 +199,7 @@ fn codes(
     begin: usize,
     distances: &[usize; LINES],
     input: &mut In<'_>,
-    scratch: &mut Scratch,
+    scratch: &mut Working,
 ) -> Result<(), Malformed> {
     let (mut flags, mut pairs) = ([0; LINES], [0; WORDS / 2]);
     symbols(dense, family::FLAGS, &mut flags, input)?;

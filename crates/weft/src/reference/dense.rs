@@ -2,12 +2,13 @@
 
 use super::decode::In;
 use super::encode::Out;
+use crate::Malformed;
 use crate::dense::{
     FAMILIES, Header, MIDDLE, NO_TABLE, Rows, STREAMS, WIDE, choose, family, matches,
     tables::{CODES, MOST_BITS, SYMBOLS, TABLES, code, codes_at},
 };
 use crate::format::{LINES, WORDS};
-use crate::{Malformed, Scratch};
+use crate::scratch::Working;
 
 /// The parts whose symbols an encoder has collected, but for those of the matches.
 pub(super) struct Parts<'p> {
@@ -102,7 +103,7 @@ impl<const BYTES: usize> Streams<'_, BYTES> {
     }
 }
 
-/// A dense piece that is being read. Its parts are in `Scratch::dense` as they become known.
+/// A dense piece that is being read. Its parts are in `Working::dense` as they become known.
 pub(super) struct Reader<'i> {
     /// For each stream its bytes, and how many of its bits were read.
     streams: [(&'i [u8], usize); STREAMS],
@@ -247,6 +248,6 @@ pub(super) fn counts(masks: &[u8; WORDS], from_zero: impl Fn(usize) -> bool) -> 
 }
 
 /// Forgets the places of part W, for a unit, or since a piece is stored instead.
-pub(super) fn forget(scratch: &mut Scratch) {
+pub(super) fn forget(scratch: &mut Working) {
     scratch.dense.places.fill(0);
 }

@@ -3,11 +3,12 @@
 use super::dense;
 use super::literals::{is_common, is_worth, table};
 use super::search::{Change, Search, Unit};
+use crate::Effort;
 use crate::format::{
     FROM_ZERO, LINE_WORDS, LINES, MASKS, MOST_BYTES, OWN_REFERENCE, OWN_ZERO, PIECE, RAW, WORD, WORDS, ZERO,
     class, head, predicted_from,
 };
-use crate::{Effort, Scratch};
+use crate::scratch::{Scratch, Working};
 
 /// Compresses `unit` into the beginning of `to`, and returns the length; `None` if it would not fit.
 ///
@@ -15,6 +16,7 @@ use crate::{Effort, Scratch};
 /// If the unit is longer than [`MOST_BYTES`](crate::MOST_BYTES).
 pub fn compress(unit: &[u8], to: &mut [u8], effort: Effort, scratch: &mut Scratch) -> Option<usize> {
     assert!(unit.len() <= MOST_BYTES, "a unit of {} bytes is too long", unit.len());
+    let scratch = &mut scratch.working;
     let words = unit.len().div_ceil(WORD).next_multiple_of(WORDS);
     scratch.codes[..words].fill(ZERO);
     let search = Search::new(effort, words, scratch);
@@ -102,7 +104,7 @@ impl<const MOST: usize> Row<MOST> {
 
 impl Encoder<'_> {
     /// Writes the piece of `len` bytes that begins at word `first`.
-    fn piece(&mut self, first: usize, len: usize, scratch: &mut Scratch) -> Option<()> {
+    fn piece(&mut self, first: usize, len: usize, scratch: &mut Working) -> Option<()> {
         let (mut bits, mut distances) = ([[0u8; LINES / 8]; 2], Row::<{ 2 * LINES }>::new());
         let (mut flags, mut codes, mut masks) = ([0; LINES], Row::<WORDS>::new(), Row::<WORDS>::new());
         let is_dense = self.effort == Effort::Dense;

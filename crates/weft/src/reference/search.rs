@@ -6,7 +6,7 @@
 
 use crate::Effort;
 use crate::format::{FIRST_DISTANCES, LEAST_DISTANCE, LINE, LINE_WORDS, WORD, most_distance};
-use crate::scratch::Scratch;
+use crate::scratch::Working;
 
 /// A unit that is being compressed, as words.
 pub(super) struct Unit<'u>(pub &'u [u8]);
@@ -61,14 +61,14 @@ pub(crate) fn hash_bits(words: usize) -> u32 {
 }
 
 impl Search {
-    pub(super) fn new(effort: Effort, words: usize, scratch: &mut Scratch) -> Self {
+    pub(super) fn new(effort: Effort, words: usize, scratch: &mut Working) -> Self {
         let bits = hash_bits(words);
         scratch.hashes[..1 << bits].fill(0);
         Search { effort, bits, most: most_distance(words), distances: FIRST_DISTANCES }
     }
 
     /// The distance of the line that begins at word `first`.
-    pub(super) fn line(&mut self, unit: &Unit<'_>, first: usize, scratch: &mut Scratch) -> Change {
+    pub(super) fn line(&mut self, unit: &Unit<'_>, first: usize, scratch: &mut Working) -> Change {
         let proposed = self.proposed(unit, first, scratch);
         let [now, before] = self.distances;
         let score = |distance: usize, bonus: u32| (agreement(unit, first, distance) + bonus, distance);
@@ -97,7 +97,7 @@ impl Search {
     }
 
     /// The three largest distances at which the line's words that are not zero were seen.
-    fn proposed(&self, unit: &Unit<'_>, first: usize, scratch: &mut Scratch) -> [Option<usize>; 3] {
+    fn proposed(&self, unit: &Unit<'_>, first: usize, scratch: &mut Working) -> [Option<usize>; 3] {
         let mut found = [0; LINE_WORDS];
         for (word, found) in (first..).zip(&mut found) {
             let value = unit.word(word as isize);

@@ -9,13 +9,14 @@ use super::super::steps::*;
 use super::super::wide::Wide;
 use super::streams::Streams;
 use super::{Words, ones_of_lines};
+use crate::Malformed;
 use crate::dense::{
     FAMILIES, MIDDLE, MOST_STREAM, NO_TABLE, Rows, STREAMS, WIDE, family, matches,
     tables::{MOST_BITS, SYMBOLS, TABLES},
 };
 use crate::format::{LINE, LINES, PIECE, WORD, WORDS};
+use crate::scratch::Working;
 use crate::scratch::{self, MOST_FORM, SLACK};
-use crate::{Malformed, Scratch};
 
 impl State {
     /// Restores the dense piece that begins at word `first`; returns the length of its form.
@@ -25,9 +26,9 @@ impl State {
         first: usize,
         form: &[u8],
         unit: &mut [u8],
-        scratch: &mut Scratch,
+        scratch: &mut Working,
     ) -> Result<usize, Malformed> {
-        let Scratch { codes, piece: rows, dense, .. } = scratch;
+        let Working { codes, piece: rows, dense, .. } = scratch;
         // A longer form would have been stored.
         let mut parts = Parts::new(form, PIECE - 1, BEHIND, rows);
         let bits = self.bits(&mut parts)?;

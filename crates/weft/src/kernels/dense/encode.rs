@@ -7,13 +7,13 @@ use super::super::steps::*;
 use super::super::wide::Wide;
 use super::Words;
 use super::streams::write_stream;
-use crate::Scratch;
 use crate::dense::{
     FAMILIES, Header, MOST_STREAM, MOST_SYMBOLS, NO_TABLE, Rows, STREAMS, family, is_plain, matches,
     tables::{LENGTHS, NO_CODE, codes_at},
 };
 use crate::format::{LINES, PIECE, WORD, WORDS, head};
 use crate::scratch::SLACK;
+use crate::scratch::Working;
 
 /// The lengths of parts.
 #[derive(Default)]
@@ -34,12 +34,12 @@ impl State<'_> {
         first: usize,
         bits: [u64; 2],
         distances: usize,
-        scratch: &mut Scratch,
+        scratch: &mut Working,
         to: &mut [u8],
     ) -> Option<usize> {
         let codes_begin = self.words + first;
         let len = self.collect_dense(first, scratch, codes_begin);
-        let Scratch { piece: rows, dense, .. } = scratch;
+        let Working { piece: rows, dense, .. } = scratch;
         // SAFETY: as many codes, and slack behind both rows.
         unsafe { pack_halves(rows.codes.as_mut_ptr(), len.codes, rows.halves.as_mut_ptr()) };
         let (begin, end) = (self.w, self.w + len.w);
@@ -64,17 +64,17 @@ impl State<'_> {
         let matches_len = if found.matches > 0 { found.more + found.matches } else { 0 };
         let plain = || coded[5..].iter().filter(|(family, ..)| tables[*family] == NO_TABLE);
         let plain_len = plain().map(|(.., count)| count).sum::<usize>();
-        let before_streams = 1 + 2 * (LINES / 8) + header.get().len() + matches_len + distances;
+        let head = self.head(first);
+        let before_streams = head.len + 2 * (LINES / 8) + header.get().len() + matches_len + distances;
         let total = before_streams + sizes.iter().sum::<usize>() + plain_len;
-        if total > PIECE || total > to.len() {
+        if total >= head.len + head.piece || total > to.len() {
             return None;
         }
-        let last = if first + WORDS == self.words { head::LAST } else { 0 };
-        // SAFETY: `total` bytes follow, and each part has them.
+        // SAFETY: `total` bytes follow, more than three, and each part has them.
         unsafe {
             let mut out = to.as_mut_ptr();
-            out.write(head::DENSE | last);
-            out = put(out.add(1), bits.as_ptr().cast(), 2 * (LINES / 8));
+            out.cast::<[u8; 3]>().write(head.bytes(head::DENSE));
+            out = put(out.add(head.len), bits.as_ptr().cast(), 2 * (LINES / 8));
             out = put(out, header.get().as_ptr(), header.get().len());
             if found.matches > 0 {
                 out = put(out, found_rows.more.as_ptr(), found.more);
@@ -94,8 +94,8 @@ impl State<'_> {
 
     /// Collects the symbols of all parts: as `collect` of other efforts, but literals go to four parts.
     #[kernel]
-    fn collect_dense(&self, first: usize, scratch: &mut Scratch, codes_begin: usize) -> Lengths {
-        let Scratch { codes, piece: rows, dense, .. } = scratch;
+    fn collect_dense(&self, first: usize, scratch: &mut Working, codes_begin: usize) -> Lengths {
+        let Working { codes, piece: rows, dense, .. } = scratch;
         let codes = &codes[..codes_begin + WORDS];
         let mut words = Words::new();
         for at in (0..WORDS).step_by(32) {
