@@ -22,6 +22,7 @@ pub(crate) mod matches;
 pub(crate) mod tables;
 
 use crate::format::{LINES, MOST_BYTES, PIECE, WORDS};
+use crate::reference::{Idea, is_left_out};
 use crate::scratch::SLACK;
 use matches::{Found, MOST_MATCHES, MOST_MORE, PLACES};
 
@@ -74,7 +75,12 @@ pub(crate) fn choose(family: usize, symbols: &[u8]) -> u8 {
         }
         count += 1;
     }
-    let (best, &least) = bits.iter().enumerate().min_by_key(|&(_, bits)| bits).unwrap_or((0, &0));
+    let tables = match () {
+        () if is_left_out(Idea::Tables) => 1,
+        () if is_left_out(Idea::MoreTables) => 8,
+        () => tables::TABLES,
+    };
+    let (best, &least) = bits[..tables].iter().enumerate().min_by_key(|&(_, bits)| bits).unwrap_or((0, &0));
     if is_plain(family, count, usize::from(least)) { NO_TABLE } else { best as u8 }
 }
 

@@ -2,6 +2,7 @@
 
 use super::decode::In;
 use super::encode::Out;
+use super::ideas::{Idea, is_left_out};
 use crate::Malformed;
 use crate::dense::{
     FAMILIES, Header, MIDDLE, NO_TABLE, Rows, STREAMS, WIDE, choose, family, matches,
@@ -29,7 +30,11 @@ pub(super) fn write(parts: &Parts<'_>, scratch: &mut Rows, out: &mut Out<'_>) ->
     #[cfg(feature = "training")]
     let counts = &mut scratch.counts;
     let Rows { r0, r1, r2, matches: rows, places, w, all_w, streams: bytes, .. } = scratch;
-    let found = matches::find(&all_w[..parts.end], parts.begin, places, rows, w);
+    // No matches are found in a part that is too short.
+    let shorter = if is_left_out(Idea::Matches) { parts.begin } else { parts.end };
+    let mut found = matches::find(&all_w[..shorter], parts.begin, places, rows, w);
+    w[found.literals..][..parts.end - shorter].copy_from_slice(&all_w[shorter..parts.end]);
+    found.literals += parts.end - shorter;
     let [r0_len, r1_len, r2_len] = parts.of_reference;
     // In the order of the streams.
     let coded = [

@@ -1,6 +1,7 @@
 //! From a unit to its compressed form.
 
 use super::dense;
+use super::ideas::{Idea, is_left_out};
 use super::literals::{is_common, is_worth, table};
 use super::search::{Change, Search, Unit};
 use crate::Effort;
@@ -141,13 +142,14 @@ impl Encoder<'_> {
                 if code == OWN_ZERO || code == OWN_REFERENCE {
                     masks.push(mask);
                 }
-                let is_of_reference = FROM_ZERO >> code & 1 == 0;
+                let is_of_reference = FROM_ZERO >> code & 1 == 0 && !is_left_out(Idea::Parts);
                 let bytes = value.to_le_bytes().into_iter().zip(reference.to_le_bytes()).enumerate();
                 for (byte, (literal, of)) in bytes.filter(|(byte, _)| mask >> byte & 1 != 0) {
                     if is_dense && is_of_reference {
                         let dense = &mut scratch.dense;
                         let part: [&mut [u8]; 3] = [&mut dense.r0, &mut dense.r1, &mut dense.r2];
                         let number = byte.min(2);
+                        let of = if is_left_out(Idea::Differences) { 0 } else { of };
                         part[number][of_reference[number]] = literal.wrapping_sub(of);
                         of_reference[number] += 1;
                     } else if is_dense {
@@ -159,7 +161,8 @@ impl Encoder<'_> {
                     }
                 }
                 scratch.codes[self.words + at] = code;
-                if code != scratch.codes[self.words + at - predicted_from(distance)] {
+                let predicted = scratch.codes[self.words + at - predicted_from(distance)];
+                if code != if is_left_out(Idea::Prediction) { ZERO } else { predicted } {
                     *flags |= 1 << word;
                     codes.push(code);
                 }
@@ -187,7 +190,11 @@ impl Encoder<'_> {
             return dense::write(&parts, &mut scratch.dense, &mut self.out);
         }
         let literals = &scratch.piece.literals[..literals];
-        let common = if self.effort >= Effort::Packed { Some(table(literals)) } else { None };
+        let common = if self.effort >= Effort::Packed && !is_left_out(Idea::Packing) {
+            Some(table(literals))
+        } else {
+            None
+        };
         let count = |table: &[u8; 16]| literals.iter().filter(|&&literal| is_common(table, literal)).count();
         let packed = common.filter(|table| is_worth(literals.len(), count(table)));
 
@@ -240,7 +247,8 @@ fn code(value: u64, reference: u64) -> (u8, u8) {
             RAW => Some((0, code, 0xff)),
             _ => {
                 let mask = MASKS[usize::from(code)];
-                (needed & !mask == 0).then_some((saved(mask, 0), code, mask))
+                let is_there = mask == 0 || !is_left_out(Idea::Masks);
+                (is_there && needed & !mask == 0).then_some((saved(mask, 0), code, mask))
             }
         }
     });

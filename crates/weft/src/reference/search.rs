@@ -4,6 +4,7 @@
 //! their upper bytes more often than in the lower ones. The hashes of a line's words propose distances. The
 //! line takes the one at which most of its bytes that are not zero agree.
 
+use super::ideas::{Idea, is_left_out};
 use crate::Effort;
 use crate::format::{FIRST_DISTANCES, LEAST_DISTANCE, LINE, LINE_WORDS, WORD, most_distance};
 use crate::scratch::Working;
@@ -70,10 +71,14 @@ impl Search {
     /// The distance of the line that begins at word `first`.
     pub(super) fn line(&mut self, unit: &Unit<'_>, first: usize, scratch: &mut Working) -> Change {
         let proposed = self.proposed(unit, first, scratch);
+        if is_left_out(Idea::Distances) {
+            return Change::Same;
+        }
         let [now, before] = self.distances;
         let score = |distance: usize, bonus: u32| (agreement(unit, first, distance) + bonus, distance);
         let usable = |distance: Option<usize>| distance.map_or(8, least);
-        let best = match self.effort {
+        let effort = if is_left_out(Idea::Candidates) { Effort::Fastest } else { self.effort };
+        let best = match effort {
             Effort::Fastest => proposed[0].map_or(now, least),
             Effort::Fast => {
                 let [one, two, _] = proposed.map(usable);
@@ -82,7 +87,8 @@ impl Search {
             Effort::Packed | Effort::Dense => {
                 let [one, two, three] = proposed.map(usable);
                 // One that lies before the unit would agree with nothing.
-                let before = if before <= first + LINE_WORDS { before } else { 8 };
+                let is_usable = before <= first + LINE_WORDS && !is_left_out(Idea::Back);
+                let before = if is_usable { before } else { 8 };
                 [score(one, 0), score(two, 0), score(now, 1), score(three, 0), score(before, 0)]
                     .into_iter()
                     .max()
@@ -93,7 +99,7 @@ impl Search {
             return Change::Same;
         }
         self.distances = [best, now];
-        if best == before { Change::Back } else { Change::To(best) }
+        if best == before && !is_left_out(Idea::Back) { Change::Back } else { Change::To(best) }
     }
 
     /// The three largest distances at which the line's words that are not zero were seen.
