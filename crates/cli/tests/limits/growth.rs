@@ -28,7 +28,7 @@ const POPULATE: &str = include_str!("c/populate.c");
 /// memory.
 const ANEW: &str = include_str!("c/anew.c");
 
-/// A thread of memfold starts slowly while another thread of the program gets memory.
+/// Threads of memfold start slowly, or hardly run later, while a thread of the program gets memory.
 const LATE: &str = include_str!("c/late.c");
 
 /// Gets memory in the way that `argv[1]` names.
@@ -77,7 +77,25 @@ fn every_thread_waits_until_paging_has_begun() {
     for bytes in [1 << 20, 256 << 10, 4096] {
         holds(
             64 * MIB,
-            start(&["--limit", "64M", "--"], &[late.to_str().unwrap(), "160", &bytes.to_string()]),
+            start(
+                &["--limit", "64M", "--"],
+                &[late.to_str().unwrap(), "160", &bytes.to_string(), "slow start"],
+            ),
+        );
+    }
+}
+
+/// While the threads of memfold get no CPU, no thread of the program takes more memory than there was room when
+/// they looked last.
+#[test]
+fn memory_counts_while_nobody_looks() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(late) = compile(here.path(), "late", LATE, &["-pthread"]) else { return };
+    for bytes in ["262144", "4096", "4096", "4096", "512"] {
+        holds(
+            64 * MIB,
+            start(&["--limit", "64M", "--"], &[late.to_str().unwrap(), "160", bytes, "slow later"]),
         );
     }
 }

@@ -29,6 +29,9 @@ pub struct Reclaim {
     pub watches_growth: AtomicBool,
     /// Memory obtained since the keeper's last look, in bytes.
     pub unseen_growth: AtomicUsize,
+    /// When the keeper means to have looked again. If it has not, because it gets no CPU, threads add what they get
+    /// to the debt themselves.
+    pub due_ns: AtomicU64,
     /// Bytes of large requests since the keeper's last look.
     pub much: AtomicUsize,
     /// No more can be evicted, but stored pages can be made denser: growth waits for that.
@@ -85,6 +88,7 @@ impl Reclaim {
             vain: AtomicU32::new(u32::MAX),
             watches_growth: AtomicBool::new(false),
             unseen_growth: AtomicUsize::new(0),
+            due_ns: AtomicU64::new(0),
             much: AtomicUsize::new(0),
             squeeze: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),

@@ -1,7 +1,8 @@
-/* Has a quarter of `argv[1]` MiB, in blocks of `argv[2]` bytes. One thread gets memory, for which a thread of
-   memfold must start. It starts slowly: it has the lowest priority, like the thread that got the memory, and
-   shares its CPU with one that never rests. Meanwhile another thread fills the rest. After half a second all
-   threads get the usual priority. */
+/* Has a quarter of `argv[1]` MiB, in blocks of `argv[2]` bytes. One thread gets memory, for which threads of
+   memfold must start. They hardly run: they have the lowest priority and share a CPU with threads that never rest.
+   With "slow start" as `argv[3]` it is so from the start, since they have the priority of the thread that got the
+   memory; with "slow later" from when they have begun. Meanwhile another thread fills the rest. After half a second
+   all threads get the usual priority. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <pthread.h>
@@ -9,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 static uint64_t **blocks;
 static size_t wanted, words;
@@ -43,6 +45,26 @@ static void fill(size_t from, size_t to)
         blocks[block] = at;
     }
 }
+/* Calls `f` for each thread but the first. */
+static void others(void (*f)(int thread))
+{
+    DIR *tasks = opendir("/proc/self/task");
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;)
+        if (task->d_name[0] != '.' && atoi(task->d_name) != getpid())
+            f(atoi(task->d_name));
+    closedir(tasks);
+}
+static cpu_set_t shared;
+static void lower(int thread)
+{
+    set_policy(thread, SCHED_IDLE);
+    if (sched_setaffinity(thread, sizeof shared, &shared) != 0)
+        perror("sched_setaffinity"), exit(1);
+}
+static void raise_again(int thread)
+{
+    set_policy(thread, SCHED_OTHER);
+}
 static void *spin(void *unused)
 {
     while (!__atomic_load_n(&may_rest, __ATOMIC_RELAXED))
@@ -63,35 +85,44 @@ static void *high(void *unused)
 }
 int main(int argc, char **argv)
 {
-    pthread_t one, other, spinner;
+    enum { SPINNERS = 4 };
+    pthread_t one, other, spinners[SPINNERS];
     cpu_set_t cpus;
     int first = 0, last = 0;
-    if (argc != 3 || sched_getaffinity(0, sizeof cpus, &cpus) != 0)
+    if (argc != 4 || sched_getaffinity(0, sizeof cpus, &cpus) != 0)
         return 2;
     for (int cpu = CPU_SETSIZE - 1; cpu >= 0; cpu--)
         if (CPU_ISSET(cpu, &cpus))
             last = last > cpu ? last : cpu, first = cpu;
+    int starts_slowly = strcmp(argv[3], "slow start") == 0;
     words = strtoull(argv[2], NULL, 0) / sizeof(uint64_t);
     wanted = (strtoull(argv[1], NULL, 0) << 20) / sizeof(uint64_t) / words;
     blocks = calloc(wanted + 1, sizeof *blocks);
     fill(0, wanted / 4);
-    bind_to(first);
-    pthread_create(&one, NULL, low, NULL);
-    while (!__atomic_load_n(&began, __ATOMIC_RELAXED))
-        usleep(100);
-    pthread_create(&spinner, NULL, spin, NULL);
+    if (starts_slowly) {
+        bind_to(first);
+        pthread_create(&one, NULL, low, NULL);
+        while (!__atomic_load_n(&began, __ATOMIC_RELAXED))
+            usleep(100);
+    } else {
+        blocks[wanted] = malloc(32 << 20);
+        usleep(100000);
+        CPU_SET(first, &shared);
+        others(lower);
+        bind_to(first);
+    }
+    for (int i = 0; i < (starts_slowly ? 1 : SPINNERS); i++)
+        pthread_create(&spinners[i], NULL, spin, NULL);
     usleep(20000);
     bind_to(last);
     pthread_create(&other, NULL, high, NULL);
     usleep(500000);
-    DIR *tasks = opendir("/proc/self/task");
-    for (struct dirent *task; (task = readdir(tasks)) != NULL;)
-        if (task->d_name[0] != '.')
-            set_policy(atoi(task->d_name), SCHED_OTHER);
-    closedir(tasks);
+    others(raise_again);
     __atomic_store_n(&may_rest, 1, __ATOMIC_RELAXED);
-    pthread_join(spinner, NULL);
-    pthread_join(one, NULL);
+    for (int i = 0; i < (starts_slowly ? 1 : SPINNERS); i++)
+        pthread_join(spinners[i], NULL);
+    if (starts_slowly)
+        pthread_join(one, NULL);
     pthread_join(other, NULL);
     for (size_t block = 0; block < wanted; block++)
         for (size_t i = 0; i < words; i++)

@@ -171,14 +171,19 @@ fn got_near_limit(at: usize, bytes: usize) {
     if bytes >= LARGE && was_watched(at, bytes) {
         return;
     }
-    let unseen = RUNTIME.reclaim.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
-    let margin = RUNTIME.reclaim.margin.load(Relaxed);
-    if (unseen as i64) < margin / 8 || !is_paging() {
+    let reclaim = &RUNTIME.reclaim;
+    let unseen = reclaim.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
+    if (unseen as i64) < reclaim.margin.load(Relaxed) / 8 || !is_paging() {
         return;
     }
-    if bytes < LARGE && RUNTIME.reclaim.debt.load(Relaxed) <= 0 {
-        RUNTIME.reclaim.unseen_growth.store(0, Relaxed);
-        return;
+    if bytes < LARGE {
+        let unseen = reclaim.unseen_growth.swap(0, AcqRel);
+        if sys::now_ns() > reclaim.due_ns.load(Relaxed) {
+            reclaim.change_debt(unseen as i64);
+        }
+        if reclaim.debt.load(Relaxed) <= 0 {
+            return;
+        }
     }
     keeping_errno(|| {
         watch(at, bytes);

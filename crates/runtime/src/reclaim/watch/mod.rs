@@ -69,6 +69,8 @@ struct ReclaimThread {
     spare: Spare,
     listed_ns: u64,
     published_ns: u64,
+    /// By how much looks have been late recently, in ns.
+    late_ns: u64,
     /// When the supervisor was last looked for.
     server_seen_ns: u64,
     /// Bytes evicted in this round, and when it began.
@@ -175,6 +177,7 @@ impl ReclaimThread {
             spare: Spare::default(),
             listed_ns: 0,
             published_ns: 0,
+            late_ns: 0,
             server_seen_ns: 0,
             round_bytes: 0,
             round_ns: sys::now_ns(),
@@ -223,6 +226,7 @@ impl ReclaimThread {
             credentials::adopt();
             desk::serve(self.maps, || self.watch_growth());
             let wait = self.tick();
+            self.be_back_in(wait);
             door::let_go();
             let gives_way = self.retire_if_far();
             let paging = runtime.is_paging();

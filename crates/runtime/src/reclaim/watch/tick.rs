@@ -14,6 +14,10 @@ use crate::spill::posts::LOOK_NS;
 
 /// Interval at which the store's contents are counted, in ns: that takes longer than a tick should.
 const PUBLISH_NS: u64 = 10_000_000;
+/// A look is late if it comes more than this after its time, in ns.
+const DELAY: u64 = 1_000_000;
+/// With each look, what is known of delays shrinks by this fraction.
+const DELAY_FADES: u64 = 64;
 /// Maximum number of processes for which room to grow is reserved.
 const GROWING: usize = 4;
 /// After a round in vain, growth by this fraction of the incompressible pages is worth another round: a round
@@ -84,6 +88,7 @@ impl ReclaimThread {
             return SLOWEST_LOOK;
         };
         let now = sys::now_ns();
+        self.note_delay(now);
         self.attend_to_others(now);
         let look = Look::new(now, own, runtime.shared());
         runtime.reclaim.alone.store(look.sharers == 1, Relaxed);
@@ -227,11 +232,27 @@ impl ReclaimThread {
         }
     }
 
+    /// Says when the next look is due, for threads that get memory meanwhile.
+    pub(super) fn be_back_in(&self, wait: u64) {
+        self.runtime.reclaim.due_ns.store(sys::now_ns() + wait + DELAY, Relaxed);
+    }
+
+    /// Remembers how late this look is. A busy machine, or a low priority, has delayed it, and is likely to do so
+    /// again.
+    fn note_delay(&mut self, now: u64) {
+        let due = self.runtime.reclaim.due_ns.load(Relaxed);
+        let late = if due == 0 { 0 } else { now.saturating_sub(due) };
+        self.late_ns = late.max(self.late_ns - self.late_ns / DELAY_FADES);
+    }
+
     /// Registers new memory if the limit is near; not earlier, because faults on registered memory are slower
     /// than faults on fresh memory.
     fn watch_growth_if_near(&mut self, look: &Look, turn: bool) {
         let near = look.over > -(room(look.limit) as i64);
-        self.runtime.reclaim.watches_growth.store(near, Relaxed);
+        // To count memory costs less, so threads do that earlier if this thread may be late.
+        let meanwhile = (self.late_ns / 1_000_000).saturating_mul(near::GROWTH_PER_MS);
+        let counts = look.over > -(room(look.limit).saturating_add(meanwhile).min(look.limit) as i64);
+        self.runtime.reclaim.watches_growth.store(counts, Relaxed);
         // Listing the mappings takes a while. The more room is left, the more growth this waits for.
         let grown = look.own > self.watched_resident + look.margin / 2 + (-look.over).max(0) as u64 / 8;
         if near && grown && !turn && look.now - self.listed_ns > FASTEST_LOOK {
