@@ -206,8 +206,8 @@ PAGES := /var/tmp/memfold-pages
 TRAIN := cargo run --release --quiet -p memfold-weft --features training --example train --
 .PHONY: codec-tables
 codec-tables: setup ## tables of codes for weft:4 from the heaps of some fifty programs, and what they are worth: half an hour (root; installs these programs)
-	@scripts/setup.sh packages $$($(PYTHON) bench/tables/capture.py --packages)
-	$(PYTHON) -B bench/tables/capture.py $(PAGES)
+	@scripts/setup.sh packages $$($(PYTHON) bench/codecs/capture.py --packages)
+	$(PYTHON) -B bench/codecs/capture.py $(PAGES)
 	$(TRAIN) --folds $(PAGES)/*
 	$(TRAIN) $(TARGET)/tables.txt $(PAGES)/*
 
