@@ -14,8 +14,8 @@ pub(crate) const SLACK: usize = 64;
 #[repr(C, align(64))]
 pub struct Scratch {
     pub(crate) working: Working,
-    /// A unit whose last piece is short, with that piece filled up with zeros: the kernels read and write whole
-    /// pieces.
+    /// A unit whose last piece is short, since the kernels read and write whole pieces: before compression that piece
+    /// is filled up with zeros; after decompression the beginning is the unit.
     pub(crate) filled_up: [u8; MOST_BYTES],
 }
 

@@ -1,7 +1,7 @@
 //! Tests of all implementations.
 
+use std::vec;
 use std::vec::Vec;
-use std::{format, vec};
 
 use crate::format::PIECE;
 use crate::{Effort, MOST_BYTES, Path, Scratch, bound, compress, decompress, reference};
@@ -176,15 +176,46 @@ fn damaged_input_is_refused_or_becomes_other_bytes() {
 #[test]
 fn what_follows_the_form_is_refused() {
     let mut scratch = Scratch::new();
-    let unit = heap_like(&mut Random(3), PIECE);
-    let mut form = vec![0; PIECE + 1];
-    let size = reference::compress(&unit, &mut form, Effort::Fast, &mut scratch).unwrap();
-    let mut again = vec![0; PIECE];
-    for wrong in [&form[..size + 1], &form[..size - 1], &[]] {
-        assert!(
-            reference::decompress(wrong, &mut again, &mut scratch).is_err(),
-            "{}",
-            format!("{} bytes", wrong.len())
-        );
+    for (len, effort, path) in [PIECE, 1000, 5000]
+        .into_iter()
+        .flat_map(|len| Effort::ALL.map(|effort| (len, effort)))
+        .flat_map(|(len, effort)| paths().into_iter().map(move |path| (len, effort, path)))
+    {
+        let unit = heap_like(&mut Random(3), len);
+        let mut form = vec![0; bound(len) + 1];
+        let size = compress(path, &unit, &mut form, effort, &mut scratch).unwrap();
+        let mut again = vec![0; len];
+        for wrong in [&form[..size + 1], &form[..size - 1], &[]] {
+            let result = decompress(path, wrong, &mut again, &mut scratch);
+            assert!(result.is_err(), "{} bytes instead of {size}, {effort:?}, {path:?}", wrong.len());
+        }
     }
+}
+
+/// A page's form that claims to be that of a shorter unit: what lies behind its end means nothing, or the form is
+/// refused, whatever the scratch was used for before.
+#[test]
+fn forms_may_describe_more_than_the_unit() {
+    let (mut random, mut scratch) = (Random(4), Scratch::new());
+    let mut restored = 0;
+    for round in 0..300 {
+        let page = heap_like(&mut random, PIECE);
+        let mut form = vec![0; bound(PIECE)];
+        let effort = Effort::ALL[round % 4];
+        let size = reference::compress(&page, &mut form, effort, &mut scratch).unwrap();
+        let len = 1 + random.below(PIECE - 1);
+        let [low, high] = (len as u16).to_le_bytes();
+        let mut short = vec![form[0] | 4, low, high];
+        short.extend(&form[1..size]);
+        let mut right = vec![0; len];
+        let result = reference::decompress(&short, &mut right, &mut scratch);
+        restored += usize::from(result.is_ok());
+        assert!(result.is_err() || right == page[..len]);
+        for path in paths() {
+            let mut again = vec![0xff; len];
+            assert_eq!(decompress(path, &short, &mut again, &mut scratch), result, "{path:?}");
+            assert!(result.is_err() || again == right, "{path:?}");
+        }
+    }
+    assert!(restored > 200, "{restored}");
 }

@@ -57,23 +57,17 @@ pub(crate) const WIDE: u8 = 1;
 pub(crate) const MIDDLE: usize = 128;
 
 /// One in so many bytes of a part must be saved, or its Huffman code is not worth the decoder's time.
-const LEAST_SAVED: usize = 8;
+const LEAST_SAVED: usize = 16;
 /// The same for part W.
-const LEAST_SAVED_W: usize = 16;
+const LEAST_SAVED_W: usize = 32;
 
-/// The table for these symbols: the one with the shortest codes for a sample of them, among equals the first.
+/// The table for these symbols: the one with the shortest codes for them, among equals the first.
 pub(crate) fn choose(family: usize, symbols: &[u8]) -> u8 {
-    let step = match family {
-        family::FLAGS | family::CODES | family::MASKS | family::TOKENS => 1,
-        _ => 2,
-    };
     let mut bits = [0u16; tables::TABLES];
-    let mut count = 0;
-    for &symbol in symbols.iter().step_by(step) {
+    for &symbol in symbols {
         for (bits, &length) in bits.iter_mut().zip(&tables::LENGTHS[family][usize::from(symbol)]) {
             *bits += u16::from(length);
         }
-        count += 1;
     }
     let tables = match () {
         () if is_left_out(Idea::Tables) => 1,
@@ -81,7 +75,7 @@ pub(crate) fn choose(family: usize, symbols: &[u8]) -> u8 {
         () => tables::TABLES,
     };
     let (best, &least) = bits[..tables].iter().enumerate().min_by_key(|&(_, bits)| bits).unwrap_or((0, &0));
-    if is_plain(family, count, usize::from(least)) { NO_TABLE } else { best as u8 }
+    if is_plain(family, symbols.len(), usize::from(least)) { NO_TABLE } else { best as u8 }
 }
 
 /// Whether a part is stored plain, of which `count` symbols take `bits`.

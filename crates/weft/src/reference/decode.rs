@@ -134,7 +134,7 @@ impl State {
             });
         };
         dense.literals(of_reference, [self.w, of_w], input, dense_rows)?;
-        // It would have been stored.
+        // The format has no longer ones: a whole piece would have been stored.
         if before - input.0.len() >= PIECE {
             return Err(Malformed);
         }
@@ -262,7 +262,7 @@ fn words(
             let reference = if is_of_zero || distance > at {
                 0
             } else {
-                // A reference never lies behind the end of a shorter unit, since it lies before the word.
+                // Behind the end of a short unit nothing is kept, and only bytes behind the end depend on it.
                 unit.get((at - distance) * WORD + byte).copied().unwrap_or(0)
             };
             let from = match (masks[word] >> byte & 1 != 0, is_of_zero) {

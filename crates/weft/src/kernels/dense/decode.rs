@@ -29,7 +29,7 @@ impl State {
         scratch: &mut Working,
     ) -> Result<usize, Malformed> {
         let Working { codes, piece: rows, dense, .. } = scratch;
-        // A longer form would have been stored.
+        // The format has no longer ones: a whole piece would have been stored.
         let mut parts = Parts::new(form, PIECE - 1, BEHIND, rows);
         let bits = self.bits(&mut parts)?;
         let header = Header::take(&mut parts)?;

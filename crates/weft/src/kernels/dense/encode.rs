@@ -223,25 +223,17 @@ unsafe fn code(
 #[inline]
 #[kernel]
 unsafe fn choose(family: usize, symbols: *const u8, count: usize) -> u8 {
-    let step = match family {
-        family::FLAGS | family::CODES | family::MASKS | family::TOKENS => 1,
-        _ => 2,
-    };
     let lengths = LENGTHS[family].as_ptr();
     // SAFETY: the caller upholds the contract; the table has a row of sixteen lengths for each symbol.
     let lengths =
         |at: usize| unsafe { Wide::widen16(Half::load(lengths.add(symbols.add(at).read().into()).cast())) };
     let (mut one, mut other) = (Wide::zeros(), Wide::zeros());
-    let (mut at, mut sampled) = (0, 0);
-    while at + step < count {
+    for at in (0..count - count % 2).step_by(2) {
         one = one.add16(lengths(at));
-        other = other.add16(lengths(at + step));
-        at += 2 * step;
-        sampled += 2;
+        other = other.add16(lengths(at + 1));
     }
-    if at < count {
-        one = one.add16(lengths(at));
-        sampled += 1;
+    if count % 2 == 1 {
+        one = one.add16(lengths(count - 1));
     }
     // The sixteenth is no table. Among equals the first is taken, so the lower half goes first.
     let bits = one.add16(other);
@@ -250,7 +242,7 @@ unsafe fn choose(family: usize, symbols: *const u8, count: usize) -> u8 {
     let (bits, table) =
         if low & 0xffff <= high & 0xffff { (low, low >> 16) } else { (high, 8 + (high >> 16)) };
     let least = (bits & 0xffff) as usize;
-    if is_plain(family, sampled, least) { NO_TABLE } else { table as u8 }
+    if is_plain(family, count, least) { NO_TABLE } else { table as u8 }
 }
 
 #[cfg(test)]
