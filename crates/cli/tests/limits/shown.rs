@@ -102,8 +102,9 @@ fn below_a_cgroups_limit_programs_see_what_fits_in_compressed() {
     );
     let said = inside(&group, &[MEMFOLD, "run", "--", python, "-c", &program]);
     let numbers: Vec<u64> = said.out.split_whitespace().map(|number| number.parse().unwrap()).collect();
-    // Twice what is free, less 1/16, below the limit.
-    assert!((300..=480).contains(&numbers[0]) && numbers[1] == numbers[0], "{}{}", said.out, said.err);
+    // Twice what is free, less 1/16, below the limit; and a step, a sixteenth of that reserve, by which the limit that
+    // follows tries whether there is more.
+    assert!((300..=482).contains(&numbers[0]) && numbers[1] == numbers[0], "{}{}", said.out, said.err);
     assert!(numbers[2] < 100, "{}", said.out);
     let said = inside(&group, &[MEMFOLD, "run", "--show", "off", "--", python, "-c", &program]);
     assert!(said.out.contains(" 256\n"), "{}{}", said.out, said.err);

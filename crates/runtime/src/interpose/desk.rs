@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering::*};
 use crate::kernel::maps;
 use crate::kernel::sys::{self, Fd};
 use crate::memory::lock::Lock;
+use crate::memory::patience::Patience;
 use crate::process::door;
 use crate::runtime::{RUNTIME, Runtime};
 
@@ -22,7 +23,7 @@ const ASKED: u32 = 1;
 const SERVING: u32 = 2;
 const DONE: u32 = 3;
 
-/// Maximum wait for the keeper, in ns. It answers within microseconds, or much later on a busy machine. While
+/// Maximum wait for the keeper, in ns, without time in which the process is stopped. It answers within microseconds, or much later on a busy machine. While
 /// a fork holds it up, no thread waits for it.
 const PATIENCE: u64 = 30_000_000_000;
 
@@ -78,7 +79,7 @@ fn ask(start: usize, end: usize) -> bool {
 }
 
 fn wait() -> bool {
-    let begin = sys::now_ns();
+    let mut patience = Patience::new(PATIENCE);
     loop {
         RUNTIME.threads.keeper.ring();
         match STATE.load(Acquire) {
@@ -94,9 +95,7 @@ fn wait() -> bool {
         // requesting thread holds. A keeper that has ended evicts nothing either, and does not answer.
         let ended = RUNTIME.process.stopped.load(Acquire) || !door::has_keeper();
         let held_up = RUNTIME.threads.keeper_paused.load(SeqCst) || ended;
-        if (held_up || sys::now_ns() - begin > PATIENCE)
-            && STATE.compare_exchange(ASKED, IDLE, AcqRel, Relaxed).is_ok()
-        {
+        if (held_up || patience.is_over()) && STATE.compare_exchange(ASKED, IDLE, AcqRel, Relaxed).is_ok() {
             return held_up;
         }
     }

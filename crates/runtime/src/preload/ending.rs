@@ -32,8 +32,8 @@ const KEYS: usize = 32;
 const MOST: usize = 2048;
 /// The lock of one of glibc's mutexes, relative to its place in the list.
 const LOCK_AT: isize = -32;
-/// How long to wait for an eviction that is under way, in ns.
-const WAITS: u64 = 100_000_000;
+/// How long to wait for an eviction that is under way, in ns: on a busy machine its thread may get no CPU for long.
+const WAITS: u64 = 10_000_000_000;
 
 /// No key was made so far.
 const UNKNOWN: usize = usize::MAX;

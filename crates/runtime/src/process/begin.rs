@@ -18,6 +18,7 @@ use memfold_shared::page::{call, flags, state};
 
 use crate::kernel::sys;
 use crate::kernel::{maps, sched};
+use crate::memory::patience::Patience;
 use crate::process::Process;
 use crate::process::door;
 use crate::runtime::Runtime;
@@ -28,8 +29,9 @@ const LOOKS_NS: u64 = 500_000_000;
 const LOOKS_BUSY_NS: u64 = 10 * LOOKS_NS;
 /// A request of at least this many bytes could exceed the limit before the next look.
 pub const MUCH: usize = 1 << 20;
-/// Maximum time that a program waits for paging to begin, in ns.
-const START_NS: u64 = 1_000_000_000;
+/// Maximum time that a program waits for paging to begin, in ns, without time in which it is stopped: with a low
+/// priority on a busy machine, the keeper may need seconds to start.
+const START_NS: u64 = 10_000_000_000;
 
 fn cpus() -> u64 {
     sched::allowed_cpus().iter().map(|word| u64::from(word.count_ones())).sum()
@@ -225,7 +227,7 @@ impl Runtime {
 
     /// Waits until paging has begun if it must begin at once, because the limit is small or near.
     fn wait_for_start(&self) {
-        let (shared, begin) = (self.shared(), sys::now_ns());
+        let shared = self.shared();
         let far = shared.tree_resident() + near::start_room(cpus()) <= shared.limit_bytes.load(Relaxed);
         if far && !self.process.paging_wanted.load(Relaxed) {
             return;
@@ -234,7 +236,8 @@ impl Runtime {
         // A fork holds the keeper up, and may itself wait for a lock that this thread holds.
         let may_begin =
             || self.process.state() < state::PAGING && door::has_keeper() && !self.forks.is_under_way();
-        while may_begin() && sys::now_ns() - begin < START_NS {
+        let mut patience = Patience::new(START_NS);
+        while may_begin() && !patience.is_over() {
             let seen = self.reclaim.room.now();
             self.reclaim.room.wait(seen, 100_000);
         }

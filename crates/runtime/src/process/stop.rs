@@ -13,12 +13,16 @@ use crate::kernel::maps;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Fd, PAGE, advice};
 use crate::kernel::uffd::Touch;
+use crate::memory::patience::Patience;
 use crate::pages::events::order::Fault;
 use crate::pages::table::State;
 use crate::process::Process;
 use crate::process::door;
 use crate::process::threads::WORKERS;
 use crate::runtime::Runtime;
+
+/// How long to go on restoring pages before the runtime stops, in ns.
+const PATIENCE_NS: u64 = 30_000_000_000;
 
 impl Process {
     /// Without a keeper nothing is evicted, so it is enough to ensure that there never is one.
@@ -138,9 +142,11 @@ impl Runtime {
             self.fail("no memory is left to restore evicted pages");
         };
         handler.is_keepers = true;
-        // Mappings may move meanwhile, so this repeats until a round finds nothing.
+        // Mappings may move meanwhile, and another thread that holds a page may have to wait for a CPU, so this
+        // repeats until a round finds nothing.
         let mut left = (0, State::Empty);
-        for _ in 0..1000 {
+        let mut patience = Patience::new(PATIENCE_NS);
+        while !patience.is_over() {
             let mut found = false;
             self.pages.table.for_each_block(0, END, |base, block| {
                 if block.evicted.load(Relaxed) == 0 {
@@ -157,6 +163,7 @@ impl Runtime {
             if !found {
                 return;
             }
+            sched::yield_now();
         }
         self.fail_at("an evicted page could not be restored before the runtime had to stop", left.0, left.1);
     }

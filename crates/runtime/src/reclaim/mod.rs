@@ -27,9 +27,12 @@ pub struct Reclaim {
     pub vain: AtomicU32,
     /// The limit is near: a thread that gets much memory at once tells the keeper.
     pub watches_growth: AtomicBool,
+    /// The limit is not near, but might be passed before the keeper looks again: threads count what they get in small
+    /// pieces.
+    pub counts_growth: AtomicBool,
     /// Memory obtained since the keeper's last look, in bytes.
     pub unseen_growth: AtomicUsize,
-    /// When the keeper means to have looked again. If it has not, because it gets no CPU, threads add what they get
+    /// When the keeper means to have looked again; 0 if it has not looked yet. If it is late, because it gets no CPU, threads add what they get
     /// to the debt themselves.
     pub due_ns: AtomicU64,
     /// Bytes of large requests since the keeper's last look.
@@ -87,6 +90,7 @@ impl Reclaim {
             given_back: AtomicU32::new(0),
             vain: AtomicU32::new(u32::MAX),
             watches_growth: AtomicBool::new(false),
+            counts_growth: AtomicBool::new(false),
             unseen_growth: AtomicUsize::new(0),
             due_ns: AtomicU64::new(0),
             much: AtomicUsize::new(0),
@@ -140,6 +144,7 @@ impl Reclaim {
     /// In a forked child: it owes nothing, and it is not known yet what it can give back.
     pub fn after_fork(&self) {
         self.debt.store(0, Relaxed);
+        self.due_ns.store(0, Relaxed);
         for said in [&self.exhausted, &self.hopeless, &self.squeeze, &self.keeps_all, &self.waits_its_turn] {
             said.store(false, Relaxed);
         }

@@ -113,14 +113,19 @@ fn got(at: usize, bytes: usize) {
     if at == 0 {
         return;
     }
+    let seen = |block: &Block| !block.stale.load(Relaxed);
+    let is_new = || !RUNTIME.pages.table.block(at).is_some_and(seen);
     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
-        let seen = |block: &Block| !block.stale.load(Relaxed);
         // For a request of a block or more, the table's block describes only the first part.
-        if bytes >= BLOCK || !RUNTIME.pages.table.block(at).is_some_and(seen) {
+        if bytes >= BLOCK || is_new() {
             got_near_limit(at, bytes);
         }
     } else if bytes >= MUCH {
         got_much(at, bytes);
+    } else if RUNTIME.reclaim.counts_growth.load(Relaxed) {
+        if is_new() {
+            got_far(at, bytes);
+        }
     } else if RUNTIME.process.call() != call::FAR {
         got_unwatched(at, bytes);
     }
@@ -171,24 +176,39 @@ fn got_near_limit(at: usize, bytes: usize) {
     if bytes >= LARGE && was_watched(at, bytes) {
         return;
     }
+    if is_much_unseen(bytes) && (bytes >= LARGE || owes_with_unseen()) {
+        keeping_errno(|| {
+            watch(at, bytes);
+            wait_for_room();
+        });
+    }
+}
+
+/// The same for less than `MUCH` where the limit is not near.
+#[cold]
+fn got_far(at: usize, bytes: usize) {
+    if is_much_unseen(bytes) && owes_with_unseen() {
+        keeping_errno(|| {
+            watch(at, bytes);
+            wait_for_room();
+        });
+    }
+}
+
+/// Counts a request, and says whether there were many since that was looked at last.
+fn is_much_unseen(bytes: usize) -> bool {
+    let unseen = RUNTIME.reclaim.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
+    unseen as i64 >= RUNTIME.reclaim.margin.load(Relaxed) / 8 && is_paging()
+}
+
+/// Adds the requests that were counted to the debt if the keeper is late. Returns whether the process owes memory.
+fn owes_with_unseen() -> bool {
     let reclaim = &RUNTIME.reclaim;
-    let unseen = reclaim.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
-    if (unseen as i64) < reclaim.margin.load(Relaxed) / 8 || !is_paging() {
-        return;
+    let (unseen, due) = (reclaim.unseen_growth.swap(0, AcqRel), reclaim.due_ns.load(Relaxed));
+    if due != 0 && sys::now_ns() > due {
+        reclaim.change_debt(unseen as i64);
     }
-    if bytes < LARGE {
-        let unseen = reclaim.unseen_growth.swap(0, AcqRel);
-        if sys::now_ns() > reclaim.due_ns.load(Relaxed) {
-            reclaim.change_debt(unseen as i64);
-        }
-        if reclaim.debt.load(Relaxed) <= 0 {
-            return;
-        }
-    }
-    keeping_errno(|| {
-        watch(at, bytes);
-        wait_for_room();
-    });
+    reclaim.debt.load(Relaxed) > 0
 }
 
 fn wait_for_room() {
@@ -216,6 +236,8 @@ fn mapped(at: usize, bytes: usize, is_reserved: bool) {
         got_near_limit(at, bytes);
     } else if bytes >= MUCH && (!is_reserved || RUNTIME.process.call() != call::FAR || is_paging()) {
         got_much(at, bytes);
+    } else if RUNTIME.reclaim.counts_growth.load(Relaxed) {
+        got_far(at, bytes);
     } else if RUNTIME.process.call() != call::FAR {
         got_unwatched(at, bytes);
     }

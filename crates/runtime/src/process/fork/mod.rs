@@ -213,6 +213,7 @@ impl Runtime {
     fn begin_own_life(&self, paging: bool) -> u32 {
         if !paging {
             self.reclaim.watches_growth.store(false, Relaxed);
+            self.reclaim.counts_growth.store(false, Relaxed);
             self.process.paging_wanted.store(false, Relaxed);
         }
         self.pages.after_fork();
@@ -246,6 +247,7 @@ impl Runtime {
         self.threads.compressors.store(0, Relaxed);
         self.threads.handlers.store(0, Relaxed);
         self.reclaim.watches_growth.store(false, Relaxed);
+        self.reclaim.counts_growth.store(false, Relaxed);
     }
 
     /// The child has its slot: ensures that a keeper serves what the parent had evicted, or restores it.

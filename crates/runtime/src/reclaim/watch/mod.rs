@@ -71,6 +71,7 @@ struct ReclaimThread {
     published_ns: u64,
     /// By how much looks have been late recently, in ns.
     late_ns: u64,
+    looked_ns: u64,
     /// When the supervisor was last looked for.
     server_seen_ns: u64,
     /// Bytes evicted in this round, and when it began.
@@ -125,6 +126,7 @@ pub extern "C" fn keeper(_: usize) -> ! {
     // From now on this thread watches the process instead of the supervisor. It leaves `call` as it is until its
     // first look, so that threads that get memory meanwhile wait.
     RUNTIME.slot().keeper.store(1, Release);
+    RUNTIME.reclaim.due_ns.store(0, Relaxed);
     if RUNTIME.prepare_keeper().is_err() {
         RUNTIME.fail("no memory is left for the thread that watches this process");
     }
@@ -178,6 +180,7 @@ impl ReclaimThread {
             listed_ns: 0,
             published_ns: 0,
             late_ns: 0,
+            looked_ns: 0,
             server_seen_ns: 0,
             round_bytes: 0,
             round_ns: sys::now_ns(),

@@ -136,6 +136,7 @@ impl Runtime {
     /// paging had never begun.
     fn stop_paging(&'static self, maps: Fd) {
         self.reclaim.watches_growth.store(false, Relaxed);
+        self.reclaim.counts_growth.store(false, Relaxed);
         self.process.paging_wanted.store(false, Relaxed);
         // From here on no thread waits for the keeper (`desk.rs`), or for room.
         self.reclaim.exhausted.store(true, Relaxed);

@@ -18,6 +18,8 @@ const PUBLISH_NS: u64 = 10_000_000;
 const DELAY: u64 = 1_000_000;
 /// With each look, what is known of delays shrinks by this fraction.
 const DELAY_FADES: u64 = 64;
+/// A process may be stopped for hours, which says nothing about the next delay, in ns.
+const LONGEST_DELAY: u64 = 100_000_000;
 /// Maximum number of processes for which room to grow is reserved.
 const GROWING: usize = 4;
 /// After a round in vain, growth by this fraction of the incompressible pages is worth another round: a round
@@ -38,6 +40,8 @@ pub(super) struct Look {
     /// Resident memory of this process, and of the tree.
     own: u64,
     tree: u64,
+    /// The debt just before.
+    counted: i64,
     limit: u64,
     margin: u64,
     /// By how much the tree exceeds the goal; negative if it does not.
@@ -48,16 +52,17 @@ pub(super) struct Look {
 }
 
 impl Look {
-    fn new(now: u64, own: u64, shared: &Shared) -> Self {
+    fn new(now: u64, own: u64, counted: i64, shared: &Shared) -> Self {
         let limit = shared.limit_bytes.load(Relaxed).min(page::LARGEST_LIMIT);
         let margin = (limit / 64).clamp(1 << 20, 8 << 20);
-        let tree = shared.tree_resident();
+        // Where processes share memory the tree's is an estimate, which lags behind.
+        let tree = shared.tree_resident().max(own);
         let paranoid = shared.flags.load(Relaxed) & page::flags::PARANOID != 0;
         // Each growing process may exceed the goal by a margin before it waits.
         let sharers = shared.larger_than(limit / 16).max(1);
         let headroom = margin * sharers.min(GROWING) as u64;
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
-        Look { now, own, tree, limit, margin, over, sharers, paranoid }
+        Look { now, own, counted, tree, limit, margin, over, sharers, paranoid }
     }
 
     /// This process's part of what the tree has to free.
@@ -82,15 +87,16 @@ impl ReclaimThread {
     /// Looks at how much is resident, and acts on it. Returns how long to sleep, in ns.
     pub(super) fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
+        // What other threads count while this one reads what is resident stays counted.
+        let (now, counted) = (sys::now_ns(), runtime.reclaim.debt.load(Acquire));
         let Some(own) = self.resident() else {
             // Without a size paging never begins, so no thread may wait for it.
             runtime.slot().call.store(call::FAR, Relaxed);
             return SLOWEST_LOOK;
         };
-        let now = sys::now_ns();
         self.note_delay(now);
         self.attend_to_others(now);
-        let look = Look::new(now, own, runtime.shared());
+        let look = Look::new(now, own, counted, runtime.shared());
         runtime.reclaim.alone.store(look.sharers == 1, Relaxed);
         let paging = runtime.is_paging();
         let early = near::start_room(self.cpus) as i64;
@@ -116,8 +122,9 @@ impl ReclaimThread {
     pub(super) fn owe(&self, look: &Look) {
         let reclaim = &self.runtime.reclaim;
         reclaim.margin.store(look.margin as i64, Relaxed);
-        reclaim.change_debt(look.share() - reclaim.debt.load(Acquire));
+        reclaim.change_debt(look.share() - look.counted);
         reclaim.watches_growth.store(true, Relaxed);
+        reclaim.counts_growth.store(true, Relaxed);
     }
 
     /// Tells threads that get memory whether they are to count it. While the process pages,
@@ -197,8 +204,7 @@ impl ReclaimThread {
         let turn = runtime.reclaim.keeps_all.load(Relaxed) && !runtime.reclaim.waits_its_turn.load(Relaxed);
         let share = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
         runtime.reclaim.margin.store(look.margin as i64, Relaxed);
-        let before = runtime.reclaim.debt.load(Acquire);
-        runtime.reclaim.change_debt(share - before);
+        runtime.reclaim.change_debt(share - look.counted);
         if share <= look.margin as i64 {
             self.hopeless_rounds = 0;
             runtime.reclaim.hopeless.store(false, Relaxed);
@@ -234,15 +240,16 @@ impl ReclaimThread {
 
     /// Says when the next look is due, for threads that get memory meanwhile.
     pub(super) fn be_back_in(&self, wait: u64) {
-        self.runtime.reclaim.due_ns.store(sys::now_ns() + wait + DELAY, Relaxed);
+        self.runtime.reclaim.due_ns.store(self.looked_ns + wait + DELAY, Relaxed);
     }
 
     /// Remembers how late this look is. A busy machine, or a low priority, has delayed it, and is likely to do so
     /// again.
     fn note_delay(&mut self, now: u64) {
         let due = self.runtime.reclaim.due_ns.load(Relaxed);
-        let late = if due == 0 { 0 } else { now.saturating_sub(due) };
+        let late = if due == 0 { 0 } else { now.saturating_sub(due).min(LONGEST_DELAY) };
         self.late_ns = late.max(self.late_ns - self.late_ns / DELAY_FADES);
+        self.looked_ns = now;
     }
 
     /// Registers new memory if the limit is near; not earlier, because faults on registered memory are slower
@@ -252,7 +259,8 @@ impl ReclaimThread {
         // To count memory costs less, so threads do that earlier if this thread may be late.
         let meanwhile = (self.late_ns / 1_000_000).saturating_mul(near::GROWTH_PER_MS);
         let counts = look.over > -(room(look.limit).saturating_add(meanwhile).min(look.limit) as i64);
-        self.runtime.reclaim.watches_growth.store(counts, Relaxed);
+        self.runtime.reclaim.watches_growth.store(near, Relaxed);
+        self.runtime.reclaim.counts_growth.store(counts, Relaxed);
         // Listing the mappings takes a while. The more room is left, the more growth this waits for.
         let grown = look.own > self.watched_resident + look.margin / 2 + (-look.over).max(0) as u64 / 8;
         if near && grown && !turn && look.now - self.listed_ns > FASTEST_LOOK {
