@@ -1,6 +1,8 @@
-/* Compresses and restores the pages of files with codecs that are not in memfold, beside lz4 and weft. One process,
- * all codecs in turn, several rounds. Prints a line for each file and codec: bytes, compressed bytes, and the least CPU
- * time of a round to compress and to restore, in ns. Called by newer.py. */
+/* Compresses and restores the pages of files with codecs that are not in memfold, beside lz4, zstd and weft. One
+ * process, all codecs in turn, several rounds. A page that does not shrink is copied. Prints a line for each file and
+ * codec: bytes, compressed bytes, and the least CPU time of a round to compress and to restore, in ns. Called by
+ * newer.py. */
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +20,7 @@
 extern "C" {
 #include <zxc.h>
 }
+#include <zstd.h>
 
 using bytes = std::vector<unsigned char>;
 /* Returns the compressed size, or 0. */
@@ -61,6 +64,14 @@ static std::vector<codec> codecs()
     all.push_back({"lzav:hi", [](auto from, size_t len, auto to, size_t room) -> size_t {
         return lzav_compress_hi(from, to, len, room);
     }, lzav_restore});
+    static ZSTD_CCtx *zstd = ZSTD_createCCtx();
+    static ZSTD_DCtx *unzstd = ZSTD_createDCtx();
+    all.push_back({"zstd:1", [](auto from, size_t len, auto to, size_t room) -> size_t {
+        size_t size = ZSTD_compressCCtx(zstd, to, room, from, len, 1);
+        return ZSTD_isError(size) ? 0 : size;
+    }, [](auto from, size_t size, auto to, size_t len) {
+        return ZSTD_decompressDCtx(unzstd, to, len, from, size) == len;
+    }});
     static zxc_dctx *dctx = zxc_create_dctx();
     for (int level : {1, 3, 5}) {
         static zxc_compress_opts_t options[8];
@@ -106,42 +117,42 @@ int main(int argc, char **argv)
             data.insert(data.end(), buffer, buffer + got);
         fclose(file);
         size_t pages = data.size() / unit;
+        if (pages == 0 || unit > 65536)
+            return fprintf(stderr, "%s: give units of at most 64 KiB, and files that have one\n", argv[number]), 1;
         auto all = codecs();
         std::vector<uint64_t> to_compress(all.size(), UINT64_MAX), to_restore(all.size(), UINT64_MAX);
         std::vector<size_t> stored(all.size());
-        bytes form(2 * unit + SLACK), again(unit + SLACK), forms;
+        bytes forms(pages * 2 * unit + SLACK), again(pages * unit + SLACK);
+        std::vector<size_t> sizes(pages);
         for (int round = 0; round < rounds; round++)
             for (size_t one = 0; one < all.size(); one++) {
-                std::vector<size_t> sizes(pages);
-                forms.clear();
-                stored[one] = 0;
-                uint64_t spent = 0;
+                const codec &of = all[one];
+                unsigned char *to = forms.data();
+                uint64_t begin = cpu_ns();
                 for (size_t page = 0; page < pages; page++) {
                     const unsigned char *from = &data[page * unit];
-                    uint64_t begin = cpu_ns();
-                    size_t size = all[one].compress(from, unit, form.data(), form.size());
-                    spent += cpu_ns() - begin;
-                    /* What does not shrink is stored as it is. */
-                    sizes[page] = size >= unit ? 0 : size;
-                    stored[one] += sizes[page] ? sizes[page] : unit;
-                    forms.insert(forms.end(), form.begin(), form.begin() + sizes[page]);
+                    sizes[page] = of.compress(from, unit, to, forms.data() + forms.size() - to);
+                    if (sizes[page] == 0 || sizes[page] >= unit) {
+                        memcpy(to, from, unit);
+                        sizes[page] = unit;
+                    }
+                    to += sizes[page];
                 }
-                if (spent < to_compress[one])
-                    to_compress[one] = spent;
-                spent = 0;
-                forms.resize(forms.size() + SLACK);
+                to_compress[one] = std::min(to_compress[one], cpu_ns() - begin);
+                stored[one] = to - forms.data();
+                bool right = true;
                 const unsigned char *at = forms.data();
+                begin = cpu_ns();
                 for (size_t page = 0; page < pages; at += sizes[page++]) {
-                    if (sizes[page] == 0)
-                        continue;
-                    uint64_t begin = cpu_ns();
-                    bool right = all[one].restore(at, sizes[page], again.data(), unit);
-                    spent += cpu_ns() - begin;
-                    if (!right || memcmp(again.data(), &data[page * unit], unit) != 0)
-                        return fprintf(stderr, "%s: wrong bytes\n", all[one].name.c_str()), 1;
+                    unsigned char *back = &again[page * unit];
+                    if (sizes[page] == unit)
+                        memcpy(back, at, unit);
+                    else
+                        right &= of.restore(at, sizes[page], back, unit);
                 }
-                if (spent < to_restore[one])
-                    to_restore[one] = spent;
+                to_restore[one] = std::min(to_restore[one], cpu_ns() - begin);
+                if (!right || memcmp(again.data(), data.data(), pages * unit) != 0)
+                    return fprintf(stderr, "%s: wrong bytes\n", of.name.c_str()), 1;
             }
         for (size_t one = 0; one < all.size(); one++)
             printf("%s\t%s\t%zu\t%zu\t%llu\t%llu\n", argv[number], all[one].name.c_str(), pages * unit, stored[one],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Pages compressed by newer codecs of others (LZAV, zxc, misa77), beside lz4 and weft.
+"""Pages compressed by newer codecs of others (LZAV, zxc, misa77), beside lz4, zstd and weft.
 
 Their sources are fetched (they are not part of this repository) and built with what their projects recommend. All
 codecs run in one process, in turn. Prints the harmonic mean of the files' ratios, and how many times as fast as lz4
@@ -7,7 +7,7 @@ each is, by CPU time over all files.
 
 usage: bench/codecs/newer.py [--unit 4096] [--rounds 5] [--sources DIR] [--lib target/release/lib] FILE...
 
-Needs git, cmake, g++, liblz4-dev, and `make capi`.
+Needs git, cmake, g++, liblz4-dev, libzstd-dev, and `make capi`.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def build(sources, lib):
         place = sources / name
         if not place.exists():
             run("git", "clone", "--quiet", address, place)
-            run("git", "-C", place, "checkout", "--quiet", commit)
+        run("git", "-C", place, "checkout", "--quiet", commit)
     for name, target in [("zxc", "zxc_lib"), ("misa77", "misa77")]:
         place = sources / name / "build"
         run("cmake", "-S", sources / name, "-B", place, "-DCMAKE_BUILD_TYPE=Release")
@@ -45,14 +45,14 @@ def build(sources, lib):
     program = sources / "newer"
     includes = [sources / "lzav", sources / "zxc" / "include", sources / "misa77" / "include", ROOT / "crates/capi/include"]
     run("g++", "-std=c++20", "-O3", "-o", program, HERE / "newer.cc", *(f"-I{place}" for place in includes),
-        *libraries, lib / "libmemfold.a", "-llz4", "-pthread", "-ldl", "-lm")
+        *libraries, lib / "libmemfold.a", "-llz4", "-lzstd", "-pthread", "-ldl", "-lm")
     return program
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--unit", type=int, default=4096, help="bytes that are compressed at a time")
-    parser.add_argument("--rounds", type=int, default=5, help="the fastest of so many counts")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the fastest counts")
     parser.add_argument("--sources", type=Path, default=ROOT / "target" / "newer", help="where the sources are kept")
     parser.add_argument("--lib", type=Path, default=ROOT / "target" / "release" / "lib", help="where libmemfold is")
     parser.add_argument("files", nargs="+", metavar="FILE")
