@@ -71,6 +71,10 @@ pub unsafe fn remap(given: [usize; 5], remap: impl Fn([usize; 5]) -> usize) -> u
             leaving::note(old, old.saturating_add(whole(old_bytes)));
         }
         let whole_here = wanted.restore();
+        if flags & DONTUNMAP != 0 {
+            // The keeper and room may have been waited for longer than a move is remembered.
+            leaving::note(old, old.saturating_add(whole(old_bytes)));
+        }
         RUNTIME.pages.moving.fetch_add(1, SeqCst);
         // SAFETY: the caller upholds the contract.
         let at = unsafe { wanted.carry_out(now) };

@@ -5,9 +5,11 @@
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
+use super::credentials;
 use crate::interpose::next::{Next, errno, is_managed_here, set_errno};
 use crate::kernel::sched;
 use crate::kernel::sys::{self, Errno};
+use crate::memory::patience::Patience;
 use crate::process::door;
 use crate::runtime::RUNTIME;
 
@@ -18,8 +20,10 @@ const CLONE_THREAD: usize = 0x1_0000;
 const CLONE_NEWNS: usize = 0x2_0000;
 const CLONE_NEWUSER: usize = 0x1000_0000;
 const USERS: Errno = Errno(87);
-/// A thread that ends is gone after this time, in ns.
+/// A thread that ends is gone after this time, in ns ...
 const LEAVE_NS: u64 = 100_000_000;
+/// ... or, on a busy machine, when it has got a CPU, which is waited for no longer than this.
+const LONGEST_NS: u64 = 10_000_000_000;
 
 #[cfg(target_arch = "x86_64")]
 mod nr {
@@ -57,11 +61,13 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
         "the program changes its namespaces, which the kernel allows only in single-threaded processes",
     );
     // The runtime's threads have announced their end; the kernel counts them until they are gone.
-    let begin = sys::now_ns();
+    let (mut usual, mut longest) = (Patience::new(LEAVE_NS), Patience::new(LONGEST_NS));
     loop {
+        // If none is left, threads of the program are the reason.
+        let was_last = usual.is_over() && (credentials::count() == 0 || longest.is_over());
         set_errno(before.0);
         let again = change() as c_int;
-        if again == 0 || errno() != refusal || sys::now_ns() - begin > LEAVE_NS {
+        if again == 0 || errno() != refusal || was_last {
             return again;
         }
         sched::yield_now();
