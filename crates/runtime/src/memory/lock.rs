@@ -25,6 +25,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicU32, Ordering::*};
 
 use crate::kernel::{sched, sys};
+use crate::memory::patience::Patience;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -64,12 +65,11 @@ impl<T> Lock<T> {
         (self.word.swap(WAITED_FOR, Acquire) == FREE).then(|| Guard { lock: self })
     }
 
-    /// Waits until the thread that holds the lock now has released it, or for this long. Takes nothing, so the
-    /// calling thread may have memory that can be evicted.
-    pub fn wait_for_holder(&self, timeout_ns: u64) {
-        let until = sys::now_ns() + timeout_ns;
+    /// Waits until the thread that holds the lock now has released it, or until the patience is over. Takes
+    /// nothing, so the calling thread may have memory that can be evicted.
+    pub fn wait_for_holder(&self, patience: &mut Patience) {
         for round in 0u64.. {
-            if self.word.load(Acquire) == FREE || sys::now_ns() >= until {
+            if self.word.load(Acquire) == FREE || patience.is_over() {
                 return;
             }
             if round < 200 {

@@ -21,6 +21,7 @@ use super::dlsym;
 use super::threads::{known_control_block, thread_pointer};
 use crate::kernel::addresses::END;
 use crate::kernel::sys::PAGE;
+use crate::memory::patience::Patience;
 use crate::process::here;
 use crate::runtime::{RUNTIME, Runtime};
 
@@ -32,7 +33,8 @@ const KEYS: usize = 32;
 const MOST: usize = 2048;
 /// The lock of one of glibc's mutexes, relative to its place in the list.
 const LOCK_AT: isize = -32;
-/// How long to wait for an eviction that is under way, in ns: on a busy machine its thread may get no CPU for long.
+/// How long an ending thread waits for evictions that are under way, in ns: on a busy machine their threads may get no
+/// CPU for long.
 const WAITS: u64 = 10_000_000_000;
 
 /// No key was made so far.
@@ -117,23 +119,24 @@ impl Runtime {
         // SAFETY: the head lies in the control block of the calling thread.
         let [mut entry, offset, pending] =
             [0, 8, 16].map(|at| unsafe { core::ptr::read_volatile((head + at) as *const usize) });
+        let mut patience = Patience::new(WAITS);
         for _ in 0..MOST {
             // The lowest bit says that the mutex inherits priorities.
             let at = entry & !1;
-            if at == head || !self.restore_mutex(at, offset) {
+            if at == head || !self.restore_mutex(at, offset, &mut patience) {
                 break;
             }
             // SAFETY: this word is readable.
             entry = unsafe { core::ptr::read_volatile(at as *const usize) };
         }
         if pending != 0 {
-            self.restore_mutex(pending & !1, offset);
+            self.restore_mutex(pending & !1, offset, &mut patience);
         }
     }
 
     /// Restores the mutex whose place in the list is `at`, and keeps it from being evicted. False if there is
     /// none: the program has unmapped it.
-    fn restore_mutex(&self, at: usize, offset: usize) -> bool {
+    fn restore_mutex(&self, at: usize, offset: usize, patience: &mut Patience) -> bool {
         let lock = at.wrapping_add(offset);
         if !at.is_multiple_of(8) || at.max(lock) >= END || at.abs_diff(lock) > PAGE {
             return false;
@@ -143,7 +146,7 @@ impl Runtime {
             return false;
         }
         // An eviction that has chosen these pages before holds this lock.
-        self.pages.order.wait_for_holder(WAITS);
+        self.pages.order.wait_for_holder(patience);
         self.restore_for_writes(from, to)
     }
 }

@@ -163,7 +163,7 @@ impl Runtime {
             if !found {
                 return;
             }
-            sched::yield_now();
+            sched::sleep(20_000);
         }
         self.fail_at("an evicted page could not be restored before the runtime had to stop", left.0, left.1);
     }

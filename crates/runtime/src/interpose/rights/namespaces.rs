@@ -70,7 +70,7 @@ fn try_alone(change: impl Fn() -> isize, minds_threads: impl FnOnce() -> bool) -
         if again == 0 || errno() != refusal || was_last {
             return again;
         }
-        sched::yield_now();
+        sched::sleep(20_000);
     }
 }
 

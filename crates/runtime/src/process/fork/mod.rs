@@ -80,7 +80,8 @@ pub fn prepare(touch: impl Fn()) {
     runtime.forks.has_forked.store(true, Relaxed);
     runtime.spill.fork.store(0, Relaxed);
     if !runtime.is_paging() {
-        runtime.forks.about_to_fork.fetch_sub(1, SeqCst);
+        // Until the fork is over, paging cannot begin: no thread waits for that.
+        runtime.forks.is_plain.store(true, Relaxed);
         hold_common_locks();
         return;
     }
@@ -141,6 +142,9 @@ pub fn parent() {
         runtime.pages.standby.all_shared();
         runtime.wake_handlers();
         runtime.forks.end_pause();
+    }
+    if runtime.forks.is_plain.swap(false, Relaxed) {
+        runtime.forks.about_to_fork.fetch_sub(1, SeqCst);
     }
     let mask = runtime.forks.fork_mask.load(Relaxed);
     here::set_prepared(false);

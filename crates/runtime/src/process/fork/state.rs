@@ -21,6 +21,8 @@ pub struct Forks {
     pub pause: AtomicU32,
     /// Number of threads that are about to set `pause`.
     pub about_to_fork: AtomicU32,
+    /// The fork under way is of a process that does not page; it stays in `about_to_fork` until its end.
+    pub is_plain: AtomicBool,
     /// Holds children back until they have all of their memory.
     pub gate: Gate,
     /// In a forked child: its keeper is to take over the pages that the parent had evicted, whichever thread
@@ -41,6 +43,7 @@ impl Forks {
             fork_mask: AtomicU64::new(0),
             pause: AtomicU32::new(0),
             about_to_fork: AtomicU32::new(0),
+            is_plain: AtomicBool::new(false),
             gate: Gate::new(),
             inherits: AtomicBool::new(false),
             child_ready: AtomicU32::new(0),
@@ -56,6 +59,7 @@ impl Forks {
     pub fn after_fork(&self) {
         self.pause.store(0, Relaxed);
         self.about_to_fork.store(0, Relaxed);
+        self.is_plain.store(false, Relaxed);
         self.gate.after_fork();
     }
 }

@@ -71,7 +71,9 @@ struct ReclaimThread {
     published_ns: u64,
     /// By how much looks have been late recently, in ns.
     late_ns: u64,
+    /// When this thread looked last, and when it should be back.
     looked_ns: u64,
+    back_ns: u64,
     /// When the supervisor was last looked for.
     server_seen_ns: u64,
     /// Bytes evicted in this round, and when it began.
@@ -181,6 +183,7 @@ impl ReclaimThread {
             published_ns: 0,
             late_ns: 0,
             looked_ns: 0,
+            back_ns: 0,
             server_seen_ns: 0,
             round_bytes: 0,
             round_ns: sys::now_ns(),

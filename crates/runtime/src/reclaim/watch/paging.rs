@@ -44,13 +44,14 @@ impl ReclaimThread {
             runtime.mark_registered(self.maps);
             runtime.process.set_state(state::PAGING);
             // The first look protects shared pages, before the child goes on.
-            self.tick();
+            let wait = self.tick();
+            self.be_back_in(wait);
         }
         runtime.tell_child(1);
     }
 
     /// Opens the userfaultfd and starts the threads.
-    pub(super) fn start_paging(&mut self, look: &Look) {
+    pub(super) fn start_paging(&mut self, look: &mut Look) {
         let runtime = self.runtime;
         if self.told {
             return;

@@ -87,8 +87,7 @@ impl ReclaimThread {
     /// Looks at how much is resident, and acts on it. Returns how long to sleep, in ns.
     pub(super) fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
-        // What other threads count while this one reads what is resident stays counted.
-        let (now, counted) = (sys::now_ns(), runtime.reclaim.debt.load(Acquire));
+        let (now, before) = (sys::now_ns(), runtime.reclaim.debt.load(Acquire));
         let Some(own) = self.resident() else {
             // Without a size paging never begins, so no thread may wait for it.
             runtime.slot().call.store(call::FAR, Relaxed);
@@ -96,7 +95,9 @@ impl ReclaimThread {
         };
         self.note_delay(now);
         self.attend_to_others(now);
-        let look = Look::new(now, own, counted, runtime.shared());
+        // What other threads have counted or freed meanwhile may be in `own` already or not. If in doubt, more is owed.
+        let counted = before.min(runtime.reclaim.debt.load(Acquire));
+        let mut look = Look::new(now, own, counted, runtime.shared());
         runtime.reclaim.alone.store(look.sharers == 1, Relaxed);
         let paging = runtime.is_paging();
         let early = near::start_room(self.cpus) as i64;
@@ -104,7 +105,7 @@ impl ReclaimThread {
         let wanted = proactive || runtime.process.paging_wanted.load(Relaxed);
         let could_copy = runtime.forks.has_forked.load(Relaxed) && runtime.shared().copies_could_exceed();
         if (look.over > -early || wanted || could_copy) && !paging {
-            self.start_paging(&look);
+            self.start_paging(&mut look);
         }
         self.tell_how_near(&look);
         if runtime.is_paging() {
@@ -119,10 +120,12 @@ impl ReclaimThread {
 
     /// Called just before paging begins. From then on, threads that get memory count it and wait for room, even if
     /// this thread gets no CPU until much later.
-    pub(super) fn owe(&self, look: &Look) {
+    pub(super) fn owe(&self, look: &mut Look) {
         let reclaim = &self.runtime.reclaim;
+        reclaim.due_ns.store(look.now + DELAY, Relaxed);
         reclaim.margin.store(look.margin as i64, Relaxed);
         reclaim.change_debt(look.share() - look.counted);
+        look.counted = look.share();
         reclaim.watches_growth.store(true, Relaxed);
         reclaim.counts_growth.store(true, Relaxed);
     }
@@ -239,15 +242,15 @@ impl ReclaimThread {
     }
 
     /// Says when the next look is due, for threads that get memory meanwhile.
-    pub(super) fn be_back_in(&self, wait: u64) {
+    pub(super) fn be_back_in(&mut self, wait: u64) {
         self.runtime.reclaim.due_ns.store(self.looked_ns + wait + DELAY, Relaxed);
+        self.back_ns = sys::now_ns() + wait + DELAY;
     }
 
     /// Remembers how late this look is. A busy machine, or a low priority, has delayed it, and is likely to do so
     /// again.
     fn note_delay(&mut self, now: u64) {
-        let due = self.runtime.reclaim.due_ns.load(Relaxed);
-        let late = if due == 0 { 0 } else { now.saturating_sub(due).min(LONGEST_DELAY) };
+        let late = if self.back_ns == 0 { 0 } else { now.saturating_sub(self.back_ns).min(LONGEST_DELAY) };
         self.late_ns = late.max(self.late_ns - self.late_ns / DELAY_FADES);
         self.looked_ns = now;
     }
