@@ -86,7 +86,7 @@ pub fn prepare(touch: impl Fn()) {
         return;
     }
     runtime.forks.pause.store(1, SeqCst);
-    runtime.forks.about_to_fork.fetch_sub(1, SeqCst);
+    runtime.forks.no_longer_about_to();
     runtime.threads.keeper.ring();
     runtime.reclaim.work.ring();
     loop {
@@ -144,7 +144,7 @@ pub fn parent() {
         runtime.forks.end_pause();
     }
     if runtime.forks.is_plain.swap(false, Relaxed) {
-        runtime.forks.about_to_fork.fetch_sub(1, SeqCst);
+        runtime.forks.no_longer_about_to();
     }
     let mask = runtime.forks.fork_mask.load(Relaxed);
     here::set_prepared(false);

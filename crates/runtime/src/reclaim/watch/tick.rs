@@ -93,10 +93,10 @@ impl ReclaimThread {
             runtime.slot().call.store(call::FAR, Relaxed);
             return SLOWEST_LOOK;
         };
-        self.note_delay(now);
-        self.attend_to_others(now);
         // What other threads have counted or freed meanwhile may be in `own` already or not. If in doubt, more is owed.
         let counted = before.min(runtime.reclaim.debt.load(Acquire));
+        self.note_delay(now);
+        self.attend_to_others(now);
         let mut look = Look::new(now, own, counted, runtime.shared());
         runtime.reclaim.alone.store(look.sharers == 1, Relaxed);
         let paging = runtime.is_paging();
