@@ -1,8 +1,7 @@
 //! Prints what each idea of the encoders is worth: `ablation UNIT FILE...` compresses units of that many bytes
 //! with all ideas, and then without each of them.
 
-use memfold_weft::reference::{self, Idea, leave_out};
-use memfold_weft::{Effort, Scratch};
+use memfold_weft::{Effort, Idea, Scratch, leave_out, reference};
 
 /// The efforts that are examined.
 const EFFORTS: [Effort; 2] = [Effort::Packed, Effort::Dense];

@@ -56,6 +56,7 @@ mod operations;
 mod avx2;
 mod dense;
 mod format;
+mod ideas;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod path;
@@ -67,6 +68,8 @@ mod sse;
 mod tests;
 
 pub use format::MOST_BYTES;
+#[cfg(feature = "training")]
+pub use ideas::{Idea, leave_out};
 use path::Kind;
 pub use path::Path;
 pub use scratch::Scratch;

@@ -14,8 +14,8 @@ pub(crate) const SLACK: usize = 64;
 #[repr(C, align(64))]
 pub struct Scratch {
     pub(crate) working: Working,
-    /// A unit whose last piece is short, since the kernels read and write whole pieces: before compression that piece
-    /// is filled up with zeros; after decompression the beginning is the unit.
+    /// A copy of a unit whose last piece is short, because the kernels read and write whole pieces. Before
+    /// compression that piece is filled up with zeros.
     pub(crate) filled_up: [u8; MOST_BYTES],
 }
 

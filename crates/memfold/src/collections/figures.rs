@@ -27,8 +27,14 @@ fn report(what: &str, heap: &Heap, most: f64) {
     assert!(payload < most, "{what}: {payload} compressed bytes an element");
 }
 
+/// With another codec than the default, for a comparison, if `CODEC` names one.
 fn heap() -> Heap {
-    Heap::new(Options::new().limit(Limit::Blocks(8))).unwrap()
+    let options = Options::new().limit(Limit::Blocks(8));
+    Heap::new(match std::env::var("CODEC") {
+        Ok(name) => options.codec(&name),
+        Err(_) => options,
+    })
+    .unwrap()
 }
 
 /// Sizes and names like those of files.

@@ -22,7 +22,7 @@ pub(crate) mod matches;
 pub(crate) mod tables;
 
 use crate::format::{LINES, MOST_BYTES, PIECE, WORDS};
-use crate::reference::{Idea, is_left_out};
+use crate::ideas::{Idea, is_left_out};
 use crate::scratch::SLACK;
 use matches::{Found, MOST_MATCHES, MOST_MORE, PLACES};
 

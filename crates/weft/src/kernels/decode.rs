@@ -8,8 +8,7 @@ use crate::Malformed;
 use crate::format::{
     FIRST_DISTANCES, LEAST_DISTANCE, LINE, LINE_WORDS, LINES, PIECE, WORD, WORDS, ZERO, head, most_distance,
 };
-use crate::scratch::Working;
-use crate::scratch::{MOST_FORM, Rows, SLACK};
+use crate::scratch::{MOST_FORM, Rows, SLACK, Working};
 
 /// Zeros, and the first line of the unit behind them: references of the unit's beginning.
 #[repr(align(64))]
@@ -24,7 +23,8 @@ pub(super) struct State {
     pub(super) w: usize,
 }
 
-/// As [`reference::decompress`](crate::reference::decompress), for a unit of `len` bytes, with room for whole pieces.
+/// As [`reference::decompress`](crate::reference::decompress), for a unit of `len` bytes. `unit` has room for
+/// whole pieces.
 #[kernel]
 pub(crate) fn decompress(
     from: &[u8],

@@ -2,13 +2,13 @@
 
 use super::decode::In;
 use super::encode::Out;
-use super::ideas::{Idea, is_left_out};
 use crate::Malformed;
 use crate::dense::{
     FAMILIES, Header, MIDDLE, NO_TABLE, Rows, STREAMS, WIDE, choose, family, matches,
     tables::{CODES, MOST_BITS, SYMBOLS, TABLES, code, codes_at},
 };
 use crate::format::{LINES, WORDS};
+use crate::ideas::{Idea, is_left_out};
 use crate::scratch::Working;
 
 /// The parts whose symbols an encoder has collected, but for those of the matches.

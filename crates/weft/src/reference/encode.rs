@@ -1,7 +1,6 @@
 //! From a unit to its compressed form.
 
 use super::dense;
-use super::ideas::{Idea, is_left_out};
 use super::literals::{is_common, is_worth, table};
 use super::search::{Change, Search, Unit};
 use crate::Effort;
@@ -9,6 +8,7 @@ use crate::format::{
     FROM_ZERO, LINE_WORDS, LINES, MASKS, MOST_BYTES, OWN_REFERENCE, OWN_ZERO, PIECE, RAW, WORD, WORDS, ZERO,
     class, head, predicted_from,
 };
+use crate::ideas::{Idea, is_left_out};
 use crate::scratch::{Scratch, Working};
 
 /// Compresses `unit` into the beginning of `to`, and returns the length; `None` if it would not fit.

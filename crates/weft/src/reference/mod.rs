@@ -2,21 +2,15 @@
 //!
 //! Nothing here is written for speed. An encoder works piece by piece: it looks for each line's distance
 //! (`search`), chooses the codes of its words, and writes the parts (`encode`, `dense`). The decoder reads
-//! the same parts in the same order (`decode`). `ideas` lists what an experiment can leave out.
+//! the same parts in the same order (`decode`).
 
 mod decode;
 mod dense;
 mod encode;
-mod ideas;
 mod literals;
 mod search;
 
 pub use decode::decompress;
 pub use encode::compress;
-#[cfg(not(feature = "training"))]
-pub(crate) use ideas::Idea;
-pub(crate) use ideas::is_left_out;
-#[cfg(feature = "training")]
-pub use ideas::{Idea, leave_out};
 pub(crate) use literals::is_worth;
 pub(crate) use search::hash_bits;

@@ -4,9 +4,9 @@
 //! their upper bytes more often than in the lower ones. The hashes of a line's words propose distances. The
 //! line takes the one at which most of its bytes that are not zero agree.
 
-use super::ideas::{Idea, is_left_out};
 use crate::Effort;
 use crate::format::{FIRST_DISTANCES, LEAST_DISTANCE, LINE, LINE_WORDS, WORD, most_distance};
+use crate::ideas::{Idea, is_left_out};
 use crate::scratch::Working;
 
 /// A unit that is being compressed, as words.

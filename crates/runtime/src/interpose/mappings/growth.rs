@@ -176,18 +176,21 @@ fn got_near_limit(at: usize, bytes: usize) {
     if bytes >= LARGE && was_watched(at, bytes) {
         return;
     }
-    if is_much_unseen(bytes) && (bytes >= LARGE || owes_with_unseen()) {
-        keeping_errno(|| {
-            watch(at, bytes);
-            wait_for_room();
-        });
-    }
+    count(at, bytes, bytes >= LARGE);
 }
 
 /// The same for less than `MUCH` where the limit is not near.
 #[cold]
 fn got_far(at: usize, bytes: usize) {
-    if is_much_unseen(bytes) && owes_with_unseen() {
+    count(at, bytes, false);
+}
+
+/// Counts a request. If many were counted, and `always` or if the process owes memory, has new mappings registered
+/// and waits for room.
+fn count(at: usize, bytes: usize, always: bool) {
+    let unseen = RUNTIME.reclaim.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
+    let is_much = unseen as i64 >= RUNTIME.reclaim.margin.load(Relaxed) / 8;
+    if is_much && is_paging() && (always || owes_with_unseen()) {
         keeping_errno(|| {
             watch(at, bytes);
             wait_for_room();
@@ -195,13 +198,7 @@ fn got_far(at: usize, bytes: usize) {
     }
 }
 
-/// Counts a request, and says whether there were many since that was looked at last.
-fn is_much_unseen(bytes: usize) -> bool {
-    let unseen = RUNTIME.reclaim.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
-    unseen as i64 >= RUNTIME.reclaim.margin.load(Relaxed) / 8 && is_paging()
-}
-
-/// Adds the requests that were counted to the debt if the keeper is late. Returns whether the process owes memory.
+/// If the keeper is late, adds the requests counted so far to the debt. Returns whether the process owes memory.
 fn owes_with_unseen() -> bool {
     let reclaim = &RUNTIME.reclaim;
     let (unseen, due) = (reclaim.unseen_growth.swap(0, AcqRel), reclaim.due_ns.load(Relaxed));

@@ -93,7 +93,8 @@ impl ReclaimThread {
             runtime.slot().call.store(call::FAR, Relaxed);
             return SLOWEST_LOOK;
         };
-        // What other threads have counted or freed meanwhile may be in `own` already or not. If in doubt, more is owed.
+        // While the size was read, other threads may have changed the debt, and the size may include that or not.
+        // The smaller value makes this process owe more rather than less.
         let counted = before.min(runtime.reclaim.debt.load(Acquire));
         self.note_delay(now);
         self.attend_to_others(now);
@@ -259,7 +260,7 @@ impl ReclaimThread {
     /// than faults on fresh memory.
     fn watch_growth_if_near(&mut self, look: &Look, turn: bool) {
         let near = look.over > -(room(look.limit) as i64);
-        // To count memory costs less, so threads do that earlier if this thread may be late.
+        // Counting costs less than registering, so threads begin to count earlier if this thread may be late.
         let meanwhile = (self.late_ns / 1_000_000).saturating_mul(near::GROWTH_PER_MS);
         let counts = look.over > -(room(look.limit).saturating_add(meanwhile).min(look.limit) as i64);
         self.runtime.reclaim.watches_growth.store(near, Relaxed);

@@ -1,6 +1,6 @@
-//! What the encoders do, idea by idea, so that an experiment can leave one out and see what it is worth
-//! (`examples/ablation.rs`). Only builds with the feature `training` can leave anything out; what they make
-//! then is not always a form that can be read, only its size means something.
+//! The ideas behind the encoders. `examples/ablation.rs` measures how much larger forms become without each of
+//! them. Only the reference encoder of a build with the feature `training` can leave one out. The result may not
+//! be readable; only its size means anything.
 
 /// An idea of the encoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub enum Idea {
     Matches,
     /// A piece chooses among several tables for each family. Otherwise it has the first.
     Tables,
-    /// A piece chooses among fifteen of them. Otherwise among the first eight, which are trained on fewer programs.
+    /// There are fifteen of them. Otherwise eight, which were trained on fewer programs.
     MoreTables,
 }
 
