@@ -1,5 +1,5 @@
-//! Prints what each idea of the encoders is worth: `ablation UNIT FILE...` compresses units of that many bytes
-//! with all ideas, and then without each of them.
+//! Prints what each idea of the encoders is worth: `ablation UNIT FILE...` compresses units of that many
+//! bytes with all ideas, and then without each of them.
 
 use memfold_weft::{Effort, Idea, Scratch, leave_out, reference};
 

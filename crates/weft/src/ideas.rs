@@ -1,6 +1,6 @@
-//! The ideas behind the encoders. `examples/ablation.rs` measures how much larger forms become without each of
-//! them. Only the reference encoder of a build with the feature `training` can leave one out. The result may not
-//! be readable; only its size means anything.
+//! The ideas behind the encoders. `examples/ablation.rs` measures how much larger forms become without each
+//! of them. Only the reference encoder of a build with the feature `training` can leave one out. The result
+//! may not be readable; only its size means anything.
 
 /// An idea of the encoders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -192,8 +192,8 @@ fn what_follows_the_form_is_refused() {
     }
 }
 
-/// A page's form that claims to be that of a shorter unit: what lies behind its end means nothing, or the form is
-/// refused, whatever the scratch was used for before.
+/// A page's form that claims to be that of a shorter unit: what lies behind its end means nothing, or the
+/// form is refused, whatever the scratch was used for before.
 #[test]
 fn forms_may_describe_more_than_the_unit() {
     let (mut random, mut scratch) = (Random(4), Scratch::new());

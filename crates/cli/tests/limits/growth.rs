@@ -85,8 +85,8 @@ fn every_thread_waits_until_paging_has_begun() {
     }
 }
 
-/// While the threads of memfold get no CPU, no thread of the program takes more memory than there was room when
-/// they looked last.
+/// While the threads of memfold get no CPU, no thread of the program takes more memory than there was room
+/// when they looked last.
 #[test]
 fn memory_counts_while_nobody_looks() {
     let _alone = alone();

@@ -102,8 +102,8 @@ fn below_a_cgroups_limit_programs_see_what_fits_in_compressed() {
     );
     let said = inside(&group, &[MEMFOLD, "run", "--", python, "-c", &program]);
     let numbers: Vec<u64> = said.out.split_whitespace().map(|number| number.parse().unwrap()).collect();
-    // Twice what is free, less a reserve of 1/16, below the limit. A limit that follows goes up by a step beyond that,
-    // 1/16 of the reserve, to see whether there is more (`follow.rs`).
+    // Twice what is free, less a reserve of 1/16, below the limit. A limit that follows goes up by a step
+    // beyond that, 1/16 of the reserve, to see whether there is more (`follow.rs`).
     assert!((300..=482).contains(&numbers[0]) && numbers[1] == numbers[0], "{}{}", said.out, said.err);
     assert!(numbers[2] < 100, "{}", said.out);
     let said = inside(&group, &[MEMFOLD, "run", "--show", "off", "--", python, "-c", &program]);

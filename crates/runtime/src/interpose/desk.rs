@@ -23,8 +23,8 @@ const ASKED: u32 = 1;
 const SERVING: u32 = 2;
 const DONE: u32 = 3;
 
-/// Maximum wait for the keeper, in ns; time during which the process is stopped does not count. It answers within
-/// microseconds, or much later on a busy machine. While a fork holds it up, no thread waits for it.
+/// Maximum wait for the keeper, in ns; time during which the process is stopped does not count. It answers
+/// within microseconds, or much later on a busy machine. While a fork holds it up, no thread waits for it.
 const PATIENCE: u64 = 30_000_000_000;
 
 static DESK: Lock<()> = Lock::new(());

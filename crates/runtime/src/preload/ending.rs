@@ -33,8 +33,8 @@ const KEYS: usize = 32;
 const MOST: usize = 2048;
 /// The lock of one of glibc's mutexes, relative to its place in the list.
 const LOCK_AT: isize = -32;
-/// How long an ending thread waits for evictions that are under way, in ns. On a busy machine, the threads that evict
-/// may have to wait long for a CPU.
+/// How long an ending thread waits for evictions that are under way, in ns. On a busy machine, the threads
+/// that evict may have to wait long for a CPU.
 const WAITS: u64 = 10_000_000_000;
 
 /// No key was made so far.

@@ -29,8 +29,8 @@ const LOOKS_NS: u64 = 500_000_000;
 const LOOKS_BUSY_NS: u64 = 10 * LOOKS_NS;
 /// A request of at least this many bytes could exceed the limit before the next look.
 pub const MUCH: usize = 1 << 20;
-/// Maximum time that a program waits for paging to begin, in ns, without time in which it is stopped: with a low
-/// priority on a busy machine, the keeper may need seconds to start.
+/// Maximum time that a program waits for paging to begin, in ns; time during which it is stopped does not
+/// count. On a busy machine, a keeper with a low priority may need seconds to start.
 const START_NS: u64 = 10_000_000_000;
 
 fn cpus() -> u64 {

@@ -142,8 +142,8 @@ impl Runtime {
             self.fail("no memory is left to restore evicted pages");
         };
         handler.is_keepers = true;
-        // Mappings may move meanwhile, and another thread that holds a page may have to wait for a CPU, so this
-        // repeats until a round finds nothing.
+        // Mappings may move meanwhile, and another thread that holds a page may have to wait for a CPU, so
+        // this repeats until a round finds nothing.
         let mut left = (0, State::Empty);
         let mut patience = Patience::new(PATIENCE_NS);
         while !patience.is_over() {

@@ -27,13 +27,13 @@ pub struct Reclaim {
     pub vain: AtomicU32,
     /// The limit is near: a thread that gets much memory at once tells the keeper.
     pub watches_growth: AtomicBool,
-    /// The limit might be exceeded before the keeper looks again: threads count the memory that they get in small
-    /// pieces.
+    /// The limit might be exceeded before the keeper looks again: threads count the memory that they get in
+    /// small pieces.
     pub counts_growth: AtomicBool,
     /// Memory obtained since the keeper's last look, in bytes.
     pub unseen_growth: AtomicUsize,
-    /// When the keeper means to have looked again; 0 if it has not looked yet. While it is late, threads add the
-    /// memory that they get to the debt themselves.
+    /// When the keeper means to have looked again; 0 if it has not looked yet. While it is late, threads add
+    /// the memory that they get to the debt themselves.
     pub due_ns: AtomicU64,
     /// Bytes of large requests since the keeper's last look.
     pub much: AtomicUsize,

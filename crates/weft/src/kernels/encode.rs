@@ -31,8 +31,8 @@ pub(super) struct State<'u> {
     beginning: Beginning,
 }
 
-/// As [`reference::compress`](crate::reference::compress), for a unit of `len` bytes. `unit` is filled up with
-/// zeros to whole pieces.
+/// As [`reference::compress`](crate::reference::compress), for a unit of `len` bytes. `unit` is filled up
+/// with zeros to whole pieces.
 #[kernel]
 pub(crate) fn compress(
     unit: &[u8],

@@ -185,8 +185,8 @@ fn got_far(at: usize, bytes: usize) {
     count(at, bytes, false);
 }
 
-/// Counts a request. If many were counted, and `always` or if the process owes memory, has new mappings registered
-/// and waits for room.
+/// Counts a request. If many were counted, and `always` or if the process owes memory, has new mappings
+/// registered and waits for room.
 fn count(at: usize, bytes: usize, always: bool) {
     let unseen = RUNTIME.reclaim.unseen_growth.fetch_add(bytes, AcqRel) + bytes;
     let is_much = unseen as i64 >= RUNTIME.reclaim.margin.load(Relaxed) / 8;
@@ -198,7 +198,8 @@ fn count(at: usize, bytes: usize, always: bool) {
     }
 }
 
-/// If the keeper is late, adds the requests counted so far to the debt. Returns whether the process owes memory.
+/// If the keeper is late, adds the requests counted so far to the debt. Returns whether the process owes
+/// memory.
 fn owes_with_unseen() -> bool {
     let reclaim = &RUNTIME.reclaim;
     let (unseen, due) = (reclaim.unseen_growth.swap(0, AcqRel), reclaim.due_ns.load(Relaxed));

@@ -55,7 +55,8 @@ impl Forks {
         self.pause.load(Relaxed) != 0 || self.about_to_fork.load(Relaxed) != 0
     }
 
-    /// One thread less is about to fork. If a signal handler has forked meanwhile, its child counts from zero.
+    /// One thread less is about to fork. If a signal handler has forked meanwhile, its child counts from
+    /// zero.
     pub fn no_longer_about_to(&self) {
         let _ = self.about_to_fork.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
     }

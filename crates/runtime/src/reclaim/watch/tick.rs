@@ -93,8 +93,8 @@ impl ReclaimThread {
             runtime.slot().call.store(call::FAR, Relaxed);
             return SLOWEST_LOOK;
         };
-        // While the size was read, other threads may have changed the debt, and the size may include that or not.
-        // The smaller value makes this process owe more rather than less.
+        // While the size was read, other threads may have changed the debt, and the size may include that or
+        // not. The smaller value makes this process owe more rather than less.
         let counted = before.min(runtime.reclaim.debt.load(Acquire));
         self.note_delay(now);
         self.attend_to_others(now);
@@ -248,8 +248,8 @@ impl ReclaimThread {
         self.back_ns = sys::now_ns() + wait + DELAY;
     }
 
-    /// Remembers how late this look is. A busy machine, or a low priority, has delayed it, and is likely to do so
-    /// again.
+    /// Remembers how late this look is. A busy machine, or a low priority, has delayed it, and is likely to
+    /// do so again.
     fn note_delay(&mut self, now: u64) {
         let late = if self.back_ns == 0 { 0 } else { now.saturating_sub(self.back_ns).min(LONGEST_DELAY) };
         self.late_ns = late.max(self.late_ns - self.late_ns / DELAY_FADES);
