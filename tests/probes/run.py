@@ -118,12 +118,24 @@ def begin_tracing(arguments, log):
     raise Failure(f"bpftrace {arguments} did not begin: {log.read_text()}")
 
 
+def catches(process, which):
+    """Whether a process has a handler for a signal."""
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+    except OSError:
+        return False
+    return bool(int(re.search(r"^SigCgt:\s+(\w+)", status, re.M)[1], 16) >> (which - 1) & 1)
+
+
 def end_tracing(tracer):
-    """Ends bpftrace, which then prints its counts. It may miss a signal that arrives just before it waits."""
-    for _ in range(60):
-        tracer.send_signal(signal.SIGINT)
+    """Ends bpftrace, which then prints its counts. It may miss a signal that arrives just before it waits, so
+    it is told again. It prints without a handler, so that one more signal would kill it there: on a busy
+    machine that takes longer than a second."""
+    for _ in range(24):
+        if catches(tracer, signal.SIGINT):
+            tracer.send_signal(signal.SIGINT)
         try:
-            tracer.wait(1)
+            tracer.wait(5)
             return
         except subprocess.TimeoutExpired:
             pass
