@@ -21,6 +21,8 @@ pub struct Stat {
     pub parent: i32,
     /// Page faults since it started that needed no disk. Every first write to a page shared by fork is one.
     pub faults: u64,
+    /// CPU time that it has used, in ticks.
+    pub ticks: u64,
     /// Threads.
     pub threads: u32,
     /// When it started, in ticks since boot. Together with the id, this identifies a process until the next
@@ -73,13 +75,14 @@ fn parse_stat(bytes: &[u8]) -> Option<Stat> {
     let after_name = bytes.iter().rposition(|b| *b == b')')? + 2;
     let text = std::str::from_utf8(bytes.get(after_name..)?).ok()?;
     let image = Image::default();
-    let mut stat = Stat { state: 0, parent: 0, faults: 0, threads: 0, start_time: 0, image };
+    let mut stat = Stat { state: 0, parent: 0, faults: 0, ticks: 0, threads: 0, start_time: 0, image };
     let mut last = 0;
     for (field, word) in (3..=28).zip(text.split_ascii_whitespace()) {
         match field {
             3 => stat.state = *word.as_bytes().first()?,
             4 => stat.parent = word.parse().ok()?,
             10 => stat.faults = word.parse().ok()?,
+            14 | 15 => stat.ticks += word.parse::<u64>().ok()?,
             20 => stat.threads = word.parse().ok()?,
             22 => stat.start_time = word.parse().ok()?,
             26 => stat.image.code = word.parse().ok()?,
@@ -340,7 +343,10 @@ mod tests {
         let line = b"12 (a) R 1 (b) S 7 12 12 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 9 0 4711 100 200 300 94000 95000 140000 0 0\n";
         let stat = parse_stat(line).unwrap();
         let image = Image { stack: 140_000, code: 94_000 };
-        assert_eq!(stat, Stat { state: b'S', parent: 7, faults: 1, threads: 9, start_time: 4711, image });
+        assert_eq!(
+            stat,
+            Stat { state: b'S', parent: 7, faults: 1, ticks: 5 + 6, threads: 9, start_time: 4711, image }
+        );
         assert_eq!(parse_stat(b"12 (a) S 7 12"), None);
         assert_eq!(parse_stat(b""), None);
     }

@@ -32,7 +32,7 @@ impl Supervisor<'_> {
             service.sweep();
         }
         let before = self.sum_of_gauges();
-        let copied = self.shared.copied.load(Relaxed);
+        let (copied, freed) = (self.shared.copied.load(Relaxed), self.shared.freed.load(Relaxed));
         if let Some(records) = &mut self.records {
             records.drain(self.shared, now, false);
         }
@@ -72,6 +72,8 @@ impl Supervisor<'_> {
             None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
         };
         shared.resident_correction.store(correction, Relaxed);
+        // What the lookout frees meanwhile may have been counted, so it is not taken into account.
+        shared.freed_seen.store(freed + self.tree.take_freed(), Relaxed);
         shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
         self.pids.tell(now, &shared.tasks_wanted);

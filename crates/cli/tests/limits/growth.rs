@@ -34,7 +34,8 @@ const LATE: &str = include_str!("c/late.c");
 /// Gets memory in the way that `argv[1]` names.
 const WAYS: &str = include_str!("c/ways.c");
 
-/// Makes a file of this many MiB, and reads it back with as few system calls as the kernel allows.
+/// Makes a file of `argv[1]` MiB, and reads it back with as few system calls as the kernel allows. With one
+/// more argument, it first touches a third of the memory for it and sleeps for `argv[2]` seconds.
 const READ: &str = include_str!("c/read.c");
 
 fn program(directory: &Path) -> Option<String> {
@@ -140,6 +141,15 @@ fn a_file_that_is_read_at_once() {
         let options = ["--limit", &format!("{limit}M"), "--"];
         holds(limit * MIB, start(&options, &[read.to_str().unwrap(), &(limit + 80).to_string()]));
     }
+}
+
+/// The process pages since it mapped the memory, and is far from its limit for long: it goes on paging.
+#[test]
+fn a_file_that_is_read_at_once_into_memory_mapped_long_before() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(read) = compile(here.path(), "read", READ, &["-w"]) else { return };
+    holds(400 * MIB, start(&["--limit", "400M", "--"], &[read.to_str().unwrap(), "480", "4"]));
 }
 
 /// When forked processes write to shared pages, the kernel copies them without a notification.

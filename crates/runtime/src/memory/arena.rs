@@ -18,6 +18,7 @@ use crate::kernel::rlimit;
 use crate::kernel::sched;
 use crate::kernel::sys::{self, PAGE, advice, prot};
 use crate::memory::lock::Lock;
+use crate::memory::patience::Patience;
 
 /// Maximum number of reserved pieces.
 const PIECES: usize = 64;
@@ -25,7 +26,10 @@ const PIECES: usize = 64;
 const FIRST_PIECE: usize = 8 << 20;
 const LARGE_PIECE: usize = 64 << 30;
 /// See [`Arena::wait_while_growing`].
-const GROWING_NS: u64 = 20_000_000;
+const GROWING_NS: u64 = 1_000_000_000;
+/// Number of looks without a sleep between them, and the sleep, in ns.
+const QUICK_LOOKS: usize = 50;
+const PAUSE_NS: u64 = 50_000;
 /// A piece takes this fraction of limited address space.
 const LIMITED: usize = 32;
 /// Memory is made usable in steps of this size.
@@ -151,9 +155,14 @@ impl Arena {
     /// Waits until no piece is being mapped that [`Arena::overlaps`] does not know yet. The wait is bounded:
     /// the thread that maps one may be a thread of the program that waits for a page.
     pub fn wait_while_growing(&self) {
-        let begin = sys::now_ns();
-        while self.growing.load(SeqCst) != 0 && sys::now_ns() - begin < GROWING_NS {
-            sched::yield_now();
+        if self.growing.load(SeqCst) == 0 {
+            return;
+        }
+        let mut patience = Patience::new(GROWING_NS);
+        let mut looks = 0;
+        while self.growing.load(SeqCst) != 0 && !patience.is_over() {
+            looks += 1;
+            if looks < QUICK_LOOKS { sched::yield_now() } else { sched::sleep(PAUSE_NS) }
         }
     }
 

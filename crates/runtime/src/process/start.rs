@@ -31,7 +31,7 @@ impl Runtime {
             shared
                 .live_slots()
                 .filter(|slot| sys::is_gone(slot.pid.load(Relaxed)))
-                .for_each(|slot| shared.free_slot(slot));
+                .for_each(|slot| _ = shared.free_slot(slot));
             shared.take_slot(pid)
         });
         slot.inspect(|slot| {

@@ -7,7 +7,7 @@
 //!  maker  │ clock hand                │ compressors       │ compressors              │ tier, within its patience
 //! ```
 //!
-//! The keeper decides when there is no hope (`exhausted`, `hopeless`: `watch`), and waiting threads check
+//! The keeper decides when there is no hope (`unpayable`, `hopeless`: `watch`), and waiting threads check
 //! that. A tier has its patience (`--spill-patience`): if it has taken nothing for that long although data
 //! were to be spilled, it does not count as hope until it takes a batch again.
 //!
@@ -49,9 +49,7 @@ impl Waiting {
         if given_back != self.given_back || runtime.can_spill() {
             *self = Waiting::new(runtime);
         }
-        runtime.reclaim.exhausted.load(Relaxed)
-            || runtime.reclaim.hopeless.load(Relaxed)
-            || self.patience.is_over()
+        runtime.reclaim.is_exhausted() || runtime.reclaim.hopeless.load(Relaxed) || self.patience.is_over()
     }
 }
 

@@ -41,8 +41,10 @@ pub struct Reclaim {
     pub squeeze: AtomicBool,
     /// All that can be evicted was, again and again, and the limit is still far exceeded.
     pub hopeless: AtomicBool,
-    /// Nothing is left to evict.
-    pub exhausted: AtomicBool,
+    /// Waiting for room is in vain while the debt is at most this: nothing was left to evict when the keeper
+    /// looked. What threads get beyond that is worth another look, however late that comes. `i64::MIN`: it is
+    /// not in vain; `i64::MAX`: it is, whatever comes.
+    pub unpayable: AtomicI64,
     /// Compressors sleep here.
     pub work: EventCount,
     /// Handlers that wait for room sleep here.
@@ -96,7 +98,7 @@ impl Reclaim {
             much: AtomicUsize::new(0),
             squeeze: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
-            exhausted: AtomicBool::new(false),
+            unpayable: AtomicI64::new(i64::MIN),
             work: EventCount::new(),
             room: EventCount::new(),
             standby_goal: AtomicUsize::new(0),
@@ -127,6 +129,18 @@ impl Reclaim {
         self.debt.load(Relaxed) > 2 * self.margin.load(Relaxed)
     }
 
+    /// Whether nothing is left that could be evicted for the present debt.
+    pub fn is_exhausted(&self) -> bool {
+        self.debt.load(Relaxed) <= self.unpayable.load(Relaxed)
+    }
+
+    /// Sets `unpayable`, and wakes the threads that need not wait any more.
+    pub fn set_unpayable(&self, bytes: i64) {
+        if self.unpayable.swap(bytes, Relaxed) < bytes {
+            self.room.ring();
+        }
+    }
+
     /// Changes the debt and wakes the threads that wait for its change.
     pub fn change_debt(&self, bytes: i64) {
         let before = self.debt.fetch_add(bytes, AcqRel);
@@ -145,7 +159,8 @@ impl Reclaim {
     pub fn after_fork(&self) {
         self.debt.store(0, Relaxed);
         self.due_ns.store(0, Relaxed);
-        for said in [&self.exhausted, &self.hopeless, &self.squeeze, &self.keeps_all, &self.waits_its_turn] {
+        self.unpayable.store(i64::MIN, Relaxed);
+        for said in [&self.hopeless, &self.squeeze, &self.keeps_all, &self.waits_its_turn] {
             said.store(false, Relaxed);
         }
     }

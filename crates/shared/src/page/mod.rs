@@ -46,7 +46,7 @@ pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`], of [`crate::spill::Area`] and of [`crate::door::Door`].
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 /// Maximum number of processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Space for the name of a codec, including its terminator.
@@ -141,6 +141,8 @@ pub struct Shared {
     pub got: AtomicU64,
     /// Memory that ended processes held, in bytes; only grows (supervisor writes).
     pub freed: AtomicU64,
+    /// The part of `freed` that `resident_correction` takes into account (supervisor writes).
+    pub freed_seen: AtomicU64,
     /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
     pub freed_lately: AtomicU64,
     /// How scarce tasks are in the tree (`pids.max`, `ulimit -u`): 0 if they are not, otherwise a level of

@@ -13,9 +13,17 @@ impl Shared {
     pub fn tree_resident(&self) -> u64 {
         let most = self.tree_resident_unshared();
         let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
-        let corrected = most.saturating_add_signed(self.resident_correction.load(Relaxed));
+        let corrected = most.saturating_add_signed(self.correction());
         // Not every copy that was allowed is made.
         corrected.saturating_add(copied).min(corrected.max(most))
+    }
+
+    /// The correction that the supervisor has published, without what processes shared that have ended since.
+    /// Others still have those pages, so with the whole correction the tree would look too small.
+    fn correction(&self) -> i64 {
+        let correction = self.resident_correction.load(Relaxed);
+        let ended = self.freed.load(Relaxed).saturating_sub(self.freed_seen.load(Relaxed));
+        if correction < 0 { correction.saturating_add_unsigned(ended).min(0) } else { correction }
     }
 
     /// A lower bound of the tree's resident memory: `tree_resident` counts pages as copied that may still be
@@ -80,18 +88,22 @@ impl Shared {
         Some(free)
     }
 
-    /// Adds the counters of an ended process to the totals and frees its slot.
-    pub fn free_slot(&self, slot: &Slot) {
+    /// Adds the counters of an ended process to the totals and frees its slot. Returns the memory that it
+    /// held.
+    pub fn free_slot(&self, slot: &Slot) -> u64 {
         slot.counters.drain_into(&self.ended);
-        self.note_freed(slot);
+        let held = self.note_freed(slot);
         slot.reset_gauges();
         slot.filters.store(0, Relaxed);
         slot.pid.store(0, Release);
+        held
     }
 
-    /// Counts the memory of a process that has ended as free.
-    pub fn note_freed(&self, slot: &Slot) {
-        self.freed.fetch_add(slot.resident.swap(0, Relaxed), Relaxed);
+    /// Counts the memory of a process that has ended as free. Returns how much it is.
+    pub fn note_freed(&self, slot: &Slot) -> u64 {
+        let held = slot.resident.swap(0, Relaxed);
+        self.freed.fetch_add(held, Relaxed);
+        held
     }
 
     /// Raises the peaks to the present values of the slots.
@@ -111,5 +123,35 @@ impl Shared {
         if self.peak_evicted.fetch_max(evicted, Relaxed) < evicted {
             self.payload_at_peak.store(payload, Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::boxed::Box;
+
+    use super::*;
+
+    /// A parent and its child share 90 of 100 bytes; until the next correction, what the child held is taken
+    /// for what it shared.
+    #[test]
+    fn pages_that_an_ended_process_shared_are_still_there() {
+        // SAFETY: a page of zeros is a page of counters.
+        let shared: Box<Shared> = unsafe { Box::new_zeroed().assume_init() };
+        let (parent, child) = (shared.take_slot(1).unwrap(), shared.take_slot(2).unwrap());
+        parent.resident.store(100, Relaxed);
+        child.resident.store(100, Relaxed);
+        shared.resident_correction.store(-90, Relaxed);
+        assert_eq!(shared.tree_resident(), 110);
+        assert_eq!(shared.free_slot(child), 100);
+        assert_eq!(shared.tree_resident(), 100);
+        // The next correction knows of it.
+        shared.resident_correction.store(0, Relaxed);
+        shared.freed_seen.store(100, Relaxed);
+        assert_eq!(shared.tree_resident(), 100);
+        // A correction that adds is not changed by an end.
+        shared.resident_correction.store(30, Relaxed);
+        shared.note_freed(parent);
+        assert_eq!(shared.tree_resident(), 30);
     }
 }

@@ -42,6 +42,8 @@ struct Member {
     image: Image,
     /// When it was first seen with this image.
     since: Instant,
+    /// The CPU time that it had used by then, in ticks.
+    ticks: u64,
     /// Its id in its own namespace.
     inner_pid: i32,
     managed: bool,
@@ -90,6 +92,8 @@ pub struct Tree {
     pub not_of_it: Option<i32>,
     /// Processes that have ended, and their counters, if a report is wanted.
     pub ended: Option<Vec<(u32, Sums)>>,
+    /// See `take_freed`.
+    freed: u64,
     /// Information for the lookout, if there is one.
     pub known: Option<Arc<Known>>,
 }
@@ -114,6 +118,7 @@ impl Tree {
             unmanaged_count: 0,
             not_of_it: None,
             ended: None,
+            freed: 0,
             known: None,
         }
     }
@@ -145,7 +150,7 @@ impl Tree {
                 }
                 Some(bytes) if bytes > 0 => {}
                 _ if process::has_ended(pid) => {
-                    free(self.shared, slot, &mut self.ended);
+                    self.freed += free(self.shared, slot, &mut self.ended);
                     self.forks.ended(pid, now);
                 }
                 _ => {}
@@ -156,6 +161,11 @@ impl Tree {
         }
         self.forks.erode(self.shared.unshared.load(Relaxed), now);
         Resident { known: managed.sum(), least: managed.least(), new }
+    }
+
+    /// The memory of the slots that this has freed since the last call, in bytes.
+    pub fn take_freed(&mut self) -> u64 {
+        std::mem::take(&mut self.freed)
     }
 
     /// Treats members that have got a slot since the last scan as managed. Otherwise their earlier memory
@@ -211,12 +221,12 @@ impl Tree {
     }
 }
 
-/// Frees the slot of a process that has ended.
-fn free(shared: &Shared, slot: &Slot, ended: &mut Option<Vec<(u32, Sums)>>) {
+/// Frees the slot of a process that has ended. Returns the memory that it held.
+fn free(shared: &Shared, slot: &Slot, ended: &mut Option<Vec<(u32, Sums)>>) -> u64 {
     if let Some(ended) = ended {
         ended.push((slot.pid.load(Relaxed), processes::sums(&slot.counters)));
     }
-    shared.free_slot(slot);
+    shared.free_slot(slot)
 }
 
 /// Whether a process with this image still runs the program that took the slot.
@@ -231,7 +241,10 @@ mod tests {
     use std::time::Duration;
 
     use memfold_shared::page::SLOTS;
+    use nix::sys::signal::{Signal, kill};
+    use nix::unistd::Pid;
 
+    use super::scan::LONG_GRACE;
     use super::*;
     use crate::settings::Settings;
     use crate::settings::shared_page::SharedPage;
@@ -277,6 +290,42 @@ mod tests {
         child.wait().unwrap();
     }
 
+    /// On a busy machine, "cannot be managed" was said of programs that had not come to load the library yet.
+    #[test]
+    fn a_process_that_has_had_no_cpu_yet_is_not_reported() {
+        let page = SharedPage::new(&Settings::example()).unwrap();
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        let pid = child.id() as i32;
+        let wait_until = |wanted: u8| {
+            while process::stat(pid).unwrap().state != wanted {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let send = |pid: i32, signal| kill(Pid::from_raw(pid), signal).unwrap();
+        let mut tree = Tree::new(page.page);
+        let mut reports = |after: Duration| {
+            tree.see(pid, Instant::now());
+            tree.judge(Instant::now() + after).len()
+        };
+        send(pid, Signal::SIGSTOP);
+        wait_until(b'T');
+        assert_eq!(reports(Duration::from_secs(5)), 0);
+        send(pid, Signal::SIGCONT);
+        wait_until(b'S');
+        assert_eq!(reports(Duration::from_millis(100)), 0);
+        assert_eq!(reports(Duration::from_secs(5)), 1);
+        assert_eq!(reports(Duration::from_secs(5)), 0);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // One that stays without a CPU is reported in the end.
+        let mut child = Command::new("sleep").arg("100").spawn().unwrap();
+        send(child.id() as i32, Signal::SIGSTOP);
+        tree.see(child.id() as i32, Instant::now());
+        assert_eq!(tree.judge(Instant::now() + LONG_GRACE).len(), 1);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     /// The advice for another reason was harmful: to remove memfold's library from the environment.
     #[test]
     fn a_full_table_is_named_as_the_reason() {
@@ -286,7 +335,7 @@ mod tests {
         (0..SLOTS as u32 - 1).for_each(|at| assert!(page.page.take_slot(5_000_000 + at).is_some()));
         for is_full in [false, true] {
             tree.see(child.id() as i32, Instant::now());
-            let news = tree.judge(Instant::now() + Duration::from_secs(5));
+            let news = tree.judge(Instant::now() + LONG_GRACE);
             assert_eq!((news.len(), news[0].why.contains("1024 processes")), (1, is_full), "{}", news[0].why);
             tree.members.clear();
             let _ = page.page.take_slot(6_000_000);

@@ -18,6 +18,10 @@ const _: () = assert!(SLOTS == 1024);
 
 /// How long a member may be without a slot before it is reported.
 const GRACE: Duration = Duration::from_secs(1);
+/// The same for one that may not have had the CPU time yet that loading the library takes; and that time, in
+/// ticks.
+pub(super) const LONG_GRACE: Duration = Duration::from_secs(30);
+const LOADED_TICKS: u64 = 10;
 /// Scans may take 1/SCAN_SHARE of the time, or 1/FORCED_SCAN_SHARE if there are new processes.
 const SCAN_SHARE: u32 = 200;
 const FORCED_SCAN_SHARE: u32 = 30;
@@ -80,7 +84,7 @@ impl Tree {
     fn free_unknown(&mut self) {
         for slot in self.shared.live_slots() {
             if self.member_of(slot).is_none() && process::has_ended(slot.pid.load(Relaxed) as i32) {
-                free(self.shared, slot, &mut self.ended);
+                self.freed += free(self.shared, slot, &mut self.ended);
             }
         }
     }
@@ -132,6 +136,7 @@ impl Tree {
             start_time: stat.start_time,
             image: stat.image,
             since: now,
+            ticks: stat.ticks,
             inner_pid: pid,
             managed: false,
             told: false,
@@ -143,8 +148,7 @@ impl Tree {
                 known.seen = true;
                 known.parent = stat.parent;
                 if known.image != stat.image {
-                    known.image = stat.image;
-                    known.since = now;
+                    (known.image, known.since, known.ticks) = (stat.image, now, stat.ticks);
                 }
             }
             _ => {
@@ -166,8 +170,9 @@ impl Tree {
                 forget_gauges(slot);
             }
             member.borrowed = !member.managed && self.borrows(pid, &member);
-            let old = now.duration_since(member.since) >= GRACE;
-            if !member.managed && !member.borrowed && old && !member.told {
+            let age = now.duration_since(member.since);
+            let is_old = || age >= LONG_GRACE || age >= GRACE && !may_be_starting(pid, &member);
+            if !member.managed && !member.borrowed && !member.told && is_old() {
                 member.told = true;
                 self.unmanaged_count += 1;
                 let is_copy = |parent: &Member| parent.managed && parent.image == member.image;
@@ -229,6 +234,14 @@ impl Tree {
         pids.sort_unstable();
         pids
     }
+}
+
+/// Whether a member may not have come to load the library yet: it waits for a CPU or a disk, or is stopped, and
+/// has used next to no CPU time since it runs this image. One that sleeps has loaded what it loads.
+fn may_be_starting(pid: i32, member: &Member) -> bool {
+    process::stat(pid).is_some_and(|stat| {
+        matches!(stat.state, b'R' | b'D' | b'T' | b't') && stat.ticks < member.ticks + LOADED_TICKS
+    })
 }
 
 /// Clears the gauges of a process that has executed another program. If that program only loads the library

@@ -1,6 +1,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 int main(int argc, char **argv)
 {
@@ -12,6 +13,10 @@ int main(int argc, char **argv)
         if (pwrite(fileno(file), &page, 8, page * 4096 + 2040) != 8)
             return puts("no room for the file"), 2;
     char *at = malloc(bytes);
+    if (argc > 2) {
+        memset(at, 1, bytes / 3);
+        sleep(atoi(argv[2]));
+    }
     for (ssize_t got; done < bytes && (got = pread(fileno(file), at + done, bytes - done, done)) > 0; done += got) {
     }
     for (size_t page = 0; page < bytes / 4096; page++)

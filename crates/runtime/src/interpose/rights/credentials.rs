@@ -19,6 +19,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 use crate::kernel::sys::{self, PAGE, Result, nr};
 use crate::memory::lock::{Guard, Lock};
+use crate::memory::patience::Patience;
 use crate::runtime::RUNTIME;
 
 /// Maximum number of runtime threads.
@@ -244,7 +245,7 @@ pub fn publish() {
 }
 
 fn wait_for_all() {
-    let begin = sys::now_ns();
+    let mut patience = Patience::new(PATIENCE);
     loop {
         let late = LATE.load(Acquire);
         if late == 0 {
@@ -255,11 +256,11 @@ fn wait_for_all() {
         RUNTIME.spill.asked.ring();
         RUNTIME.wake_handlers();
         let _ = sys::futex_wait(&LATE, late, Some(CALL_AGAIN), false);
-        let waited = sys::now_ns() - begin;
-        if waited > 5 * CALL_AGAIN {
+        let is_over = patience.is_over();
+        if patience.waited() > 5 * CALL_AGAIN {
             forget_dead();
         }
-        if waited > PATIENCE {
+        if is_over {
             RUNTIME.say("a thread of memfold is late to take on the program's new identity");
             return;
         }

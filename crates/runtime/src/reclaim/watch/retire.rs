@@ -20,6 +20,8 @@ use crate::kernel::addresses::END;
 use crate::kernel::maps;
 use crate::kernel::sys::{self, Errno, Fd};
 use crate::memory::lock::Guard;
+#[cfg(feature = "preload")]
+use crate::memory::patience::Patience;
 use crate::pages::table::Block;
 use crate::process::door;
 use crate::process::limits;
@@ -86,6 +88,10 @@ impl ReclaimThread {
         if now - self.far_ns < wait || !runtime.process.is_watched() {
             return false;
         }
+        if !gives_way && self.could_exceed_at_once(limit.saturating_sub(tree), limit) {
+            self.far_ns = now;
+            return false;
+        }
         self.far_ns = now.saturating_sub(wait) + AGAIN_NS;
         // A child made meanwhile would inherit a half-finished state.
         let Some(no_fork) = runtime.process.life.try_lock() else { return gives_way };
@@ -101,6 +107,13 @@ impl ReclaimThread {
         }
         runtime.threads.stoppable.fetch_sub(1, AcqRel);
         self.leave(no_fork)
+    }
+
+    /// Whether the memory that the program has mapped and not touched yet exceeds the `room` left. A system
+    /// call can fill it, and no thread that is in such a call could start the keeper.
+    fn could_exceed_at_once(&self, room: u64, limit: u64) -> bool {
+        let untouched = maps::untouched_bytes(self.statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
+        near::could_exceed_at_once(untouched, room, limit)
     }
 
     /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. From then on the
@@ -139,8 +152,7 @@ impl Runtime {
         self.reclaim.counts_growth.store(false, Relaxed);
         self.process.paging_wanted.store(false, Relaxed);
         // From here on no thread waits for the keeper (`desk.rs`), or for room.
-        self.reclaim.exhausted.store(true, Relaxed);
-        self.reclaim.room.ring();
+        self.reclaim.set_unpayable(i64::MAX);
         self.end_compressors();
         let mut buffer = [0u8; 8192];
         let _ = maps::for_each(maps, &mut buffer, |mapping| {
@@ -164,7 +176,7 @@ impl Runtime {
         self.pages.changes.fetch_add(1, Relaxed);
         self.process.set_state(state::WATCHING);
         self.reclaim.debt.store(0, Relaxed);
-        self.reclaim.exhausted.store(false, Relaxed);
+        self.reclaim.set_unpayable(i64::MIN);
         self.reclaim.squeeze.store(false, Relaxed);
         self.reclaim.keeps_all.store(false, Relaxed);
         self.reclaim.waits_its_turn.store(false, Relaxed);
@@ -176,7 +188,8 @@ impl Runtime {
 /// of the smallest processes. For a thread of the program that starts a thread or a process.
 ///
 /// The kernel returns the same error for other reasons, and a try may be expensive or have side effects. So
-/// it is retried only after the kernel has granted a task that ends at once.
+/// it is retried only after the kernel has granted a task that ends at once. It waits as long as threads end:
+/// on a busy machine each of them may take long.
 #[cfg(feature = "preload")]
 pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T) -> bool) -> T {
     const LOOK_NS: u64 = 5_000_000;
@@ -191,7 +204,9 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
     if !is_refused(&result) || !crate::process::here::is_managed() || runtime.process.stopped.load(Acquire) {
         return result;
     }
-    let (begin, shared, mut last) = (sys::now_ns(), runtime.shared(), 0);
+    let (shared, mut last) = (runtime.shared(), 0);
+    let (mut patience, mut all, mut tasks_then) =
+        (Patience::new(LONGEST_NS), Patience::new(u64::MAX), u32::MAX);
     loop {
         match thread::try_task() {
             Err(Errno::AGAIN) => {}
@@ -206,21 +221,29 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
             }
             _ => return result,
         }
-        let waited = sys::now_ns() - begin;
-        let has_tasks =
-            |slot: &Slot| slot.keeper.load(Acquire) != 0 && slot.state.load(Relaxed) != state::STOPPED;
-        let helps = runtime.may_do_without() && shared.live_slots().any(has_tasks);
+        // Without a door, a process could not get its threads back: it keeps them.
+        let may_end = |slot: &&Slot| {
+            slot.keeper.load(Acquire) != 0
+                && slot.state.load(Relaxed) != state::STOPPED
+                && slot.door.load(Relaxed) != 0
+        };
+        let tasks = shared.live_slots().filter(may_end).map(|slot| slot.tasks.load(Relaxed)).sum();
+        if tasks < tasks_then {
+            (patience, tasks_then) = (Patience::new(LONGEST_NS), tasks);
+        }
+        let helps = runtime.may_do_without() && tasks > 0;
         last += u32::from(!helps);
-        if last >= LAST_LOOKS || waited > LONGEST_NS {
+        if last >= LAST_LOOKS || patience.is_over() {
             return result;
         }
         if helps {
-            let level = (1 + waited / LEVEL_NS).min(TASK_LEVELS.into());
+            let level = (1 + all.waited() / LEVEL_NS).min(TASK_LEVELS.into());
             shared.tasks_wanted.fetch_max(level as u32, Relaxed);
             runtime.threads.keeper.ring();
             runtime.reclaim.work.ring();
         }
         let seen = runtime.reclaim.room.now();
         runtime.reclaim.room.wait(seen, LOOK_NS);
+        all.is_over();
     }
 }

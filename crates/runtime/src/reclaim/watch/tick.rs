@@ -203,13 +203,13 @@ impl ReclaimThread {
             runtime.slot().counters.full_looks.fetch_add(1, Relaxed);
         }
         self.end_if_full(full && look.is_far_over() && !squeeze && !look.paranoid);
-        self.say_whether_in_vain(look, share, can_shrink);
         // A process that has its turn owes nothing.
         let turn = runtime.reclaim.keeps_all.load(Relaxed) && !runtime.reclaim.waits_its_turn.load(Relaxed);
-        let share = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
+        let owed = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
         runtime.reclaim.margin.store(look.margin as i64, Relaxed);
-        runtime.reclaim.change_debt(share - look.counted);
-        if share <= look.margin as i64 {
+        runtime.reclaim.change_debt(owed - look.counted);
+        self.say_whether_in_vain(look, (share, owed), can_shrink);
+        if owed <= look.margin as i64 {
             self.hopeless_rounds = 0;
             runtime.reclaim.hopeless.store(false, Relaxed);
         }
@@ -219,15 +219,19 @@ impl ReclaimThread {
 
     /// After a round that found nothing, another one begins once there are new pages to evict.
     fn search_again_if_grown(&mut self, look: &Look) {
-        let more = (look.margin / 4).max(self.spare.kept() / SEARCHED);
-        if self.fruitless && self.takable() > self.fruitless_takable + more {
+        if self.fruitless && self.takable() > self.fruitless_takable + self.worth_a_round(look.margin) {
             self.fruitless = false;
             self.next_round_ns = 0;
         }
     }
 
-    /// Tells the threads that wait for room whether there will be any.
-    fn say_whether_in_vain(&self, look: &Look, share: i64, can_shrink: bool) {
+    /// The growth after a round in vain that is worth another one.
+    pub(super) fn worth_a_round(&self, margin: u64) -> u64 {
+        (margin / 4).max(self.spare.kept() / SEARCHED)
+    }
+
+    /// Tells the threads that wait for room whether there will be any; `owed` is what this process owes now.
+    fn say_whether_in_vain(&self, look: &Look, (share, owed): (i64, i64), can_shrink: bool) {
         let runtime = self.runtime;
         // While there are pages to spill or to densify, waiting for room is not in vain. This must hold
         // between two looks, too, or a millisecond's growth slips through.
@@ -236,10 +240,17 @@ impl ReclaimThread {
         // an answer.
         let waited_for = share > look.margin as i64 || runtime.reclaim.waits_its_turn.load(Relaxed);
         let in_vain = nothing_left && !can_shrink && waited_for;
-        let exhausted = look.paranoid || runtime.stored.full.load(Relaxed) || in_vain;
-        if runtime.reclaim.exhausted.swap(exhausted, Relaxed) != exhausted {
-            runtime.reclaim.room.ring();
-        }
+        runtime.reclaim.set_unpayable(if look.paranoid || runtime.stored.full.load(Relaxed) {
+            i64::MAX
+        } else if in_vain {
+            // After that much growth another round is worth it, and threads wait for it even if this thread is
+            // late. The margin is what they may obtain between two looks in time.
+            let grown = self.takable().saturating_sub(self.fruitless_takable);
+            let free = self.worth_a_round(look.margin).saturating_sub(grown) + look.margin;
+            owed.saturating_add(free as i64)
+        } else {
+            i64::MIN
+        });
     }
 
     /// Says when the next look is due, for threads that get memory meanwhile.

@@ -94,7 +94,7 @@ fn a_slot_that_is_used_again_begins_anew() {
     assert_eq!(next(page), [(10, 0.0), (11, 0.0)]);
     // Process 10 ends, and 12 gets its slot. Process 11 ends, and a new process gets its slot and its id.
     let slots: Vec<&Slot> = page.live_slots().collect();
-    slots.iter().for_each(|slot| page.free_slot(slot));
+    slots.iter().for_each(|slot| _ = page.free_slot(slot));
     count(page.take_slot(12).unwrap(), 30);
     count(page.take_slot(11).unwrap(), 70);
     assert_eq!(next(page), [(12, 30.0), (11, 70.0)]);
