@@ -1,7 +1,7 @@
 //! One look at the tree: measures its resident memory, publishes corrections for its processes, and records
 //! the results.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use memfold_shared::page::{self, Slot};
@@ -32,7 +32,7 @@ impl Supervisor<'_> {
             service.sweep();
         }
         let before = self.sum_of_gauges();
-        let (copied, freed) = (self.shared.copied.load(Relaxed), self.shared.freed.load(Relaxed));
+        let (copied, left) = (self.shared.copied.load(Relaxed), self.shared.left.load(Acquire));
         if let Some(records) = &mut self.records {
             records.drain(self.shared, now, false);
         }
@@ -72,8 +72,9 @@ impl Supervisor<'_> {
             None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
         };
         shared.resident_correction.store(correction, Relaxed);
-        // What the lookout frees meanwhile may have been counted, so it is not taken into account.
-        shared.freed_seen.store(freed + self.tree.take_freed(), Relaxed);
+        // Whether processes that others have seen leave meanwhile are in the correction is not known: they count
+        // as shared until the next one.
+        shared.left_seen.store(left + self.tree.take_left(), Release);
         shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
         self.pids.tell(now, &shared.tasks_wanted);

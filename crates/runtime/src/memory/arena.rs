@@ -26,7 +26,7 @@ const PIECES: usize = 64;
 const FIRST_PIECE: usize = 8 << 20;
 const LARGE_PIECE: usize = 64 << 30;
 /// See [`Arena::wait_while_growing`].
-const GROWING_NS: u64 = 1_000_000_000;
+const GROWING_NS: u64 = 100_000_000;
 /// Number of looks without a sleep between them, and the sleep, in ns.
 const QUICK_LOOKS: usize = 50;
 const PAUSE_NS: u64 = 50_000;
@@ -153,7 +153,8 @@ impl Arena {
     }
 
     /// Waits until no piece is being mapped that [`Arena::overlaps`] does not know yet. The wait is bounded:
-    /// the thread that maps one may be a thread of the program that waits for a page.
+    /// the thread that maps one may be a thread of the program that waits for a page, and the caller may hold
+    /// the order lock, without which no page is brought back.
     pub fn wait_while_growing(&self) {
         if self.growing.load(SeqCst) == 0 {
             return;

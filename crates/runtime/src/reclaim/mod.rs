@@ -129,14 +129,16 @@ impl Reclaim {
         self.debt.load(Relaxed) > 2 * self.margin.load(Relaxed)
     }
 
-    /// Whether nothing is left that could be evicted for the present debt.
+    /// Whether waiting for room is in vain at the present debt.
     pub fn is_exhausted(&self) -> bool {
         self.debt.load(Relaxed) <= self.unpayable.load(Relaxed)
     }
 
     /// Sets `unpayable`, and wakes the threads that need not wait any more.
     pub fn set_unpayable(&self, bytes: i64) {
-        if self.unpayable.swap(bytes, Relaxed) < bytes {
+        let before = self.is_exhausted();
+        self.unpayable.store(bytes, Relaxed);
+        if !before && self.is_exhausted() {
             self.room.ring();
         }
     }

@@ -52,6 +52,11 @@ pub struct Slot {
     pub standby: AtomicU64,
     /// Uncompressed size of spilled data, in bytes.
     pub spilled: AtomicU64,
+    /// 1 if it shares memory with other processes since a fork, as far as is known (supervisor writes).
+    pub shares: AtomicU32,
+    /// Memory that the process has requested in larger pieces since it began, unless it only reserved it
+    /// (`MAP_NORESERVE`), in bytes: one system call may fill that much, as far as it is untouched.
+    pub asked: AtomicU64,
     /// One of [`call`] (supervisor writes).
     pub call: AtomicU32,
     /// 1 once the process has a keeper, which watches it from inside.
@@ -78,6 +83,8 @@ impl Slot {
         self.tasks.store(0, Relaxed);
         self.call.store(call::FAR, Relaxed);
         self.inherited.store(0, Relaxed);
+        self.shares.store(0, Relaxed);
+        self.asked.store(0, Relaxed);
         for gauge in
             [&self.resident, &self.evicted, &self.payload, &self.overhead, &self.standby, &self.spilled]
         {

@@ -11,26 +11,30 @@ const COPIES_ROOM: u64 = 24 << 20;
 impl Shared {
     /// The tree's resident memory, as last reported by the processes, in bytes.
     pub fn tree_resident(&self) -> u64 {
-        let most = self.tree_resident_unshared();
-        let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
-        let corrected = most.saturating_add_signed(self.correction());
-        // Not every copy that was allowed is made.
-        corrected.saturating_add(copied).min(corrected.max(most))
-    }
-
-    /// The correction that the supervisor has published, without what processes shared that have ended since.
-    /// Others still have those pages, so with the whole correction the tree would look too small.
-    fn correction(&self) -> i64 {
-        let correction = self.resident_correction.load(Relaxed);
-        let ended = self.freed.load(Relaxed).saturating_sub(self.freed_seen.load(Relaxed));
-        if correction < 0 { correction.saturating_add_unsigned(ended).min(0) } else { correction }
+        self.resident_and_left().0
     }
 
     /// A lower bound of the tree's resident memory: `tree_resident` counts pages as copied that may still be
-    /// shared.
+    /// shared, and all memory of processes that have ended as shared.
     pub fn tree_resident_certain(&self) -> u64 {
         let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
-        self.tree_resident().saturating_sub(self.doubt.load(Relaxed) + copied)
+        let (resident, left) = self.resident_and_left();
+        resident.saturating_sub(self.doubt.load(Relaxed) + copied + left)
+    }
+
+    /// The tree's resident memory, and the part of it that counts because a process that shared memory has left
+    /// since the last correction. With the whole correction the tree would look too small until the next one:
+    /// the others still have what was shared.
+    fn resident_and_left(&self) -> (u64, u64) {
+        // In this order: a correction that is older than `left_seen` would be too large.
+        let seen = self.left_seen.load(Acquire);
+        let correction = self.resident_correction.load(Relaxed);
+        let most = self.tree_resident_unshared();
+        let left = self.left.load(Acquire).saturating_sub(seen).min(correction.min(0).unsigned_abs());
+        let copied = self.copied.load(Relaxed).saturating_sub(self.copied_seen.load(Relaxed));
+        let corrected = most.saturating_add_signed(correction.saturating_add_unsigned(left));
+        // Not every copy that was allowed is made.
+        (corrected.saturating_add(copied).min(corrected.max(most)), left)
     }
 
     /// The same, if forked processes whose shared pages were not measured yet have only pages of their
@@ -75,6 +79,7 @@ impl Shared {
     /// Takes a slot for `pid`: the one that it has had since before an exec, or a free one.
     pub fn take_slot(&self, pid: u32) -> Option<&Slot> {
         if let Some(own) = self.used().iter().find(|s| s.pid.load(Acquire) == pid) {
+            self.note_left(own);
             own.reset_gauges();
             return Some(own);
         }
@@ -88,21 +93,33 @@ impl Shared {
         Some(free)
     }
 
-    /// Adds the counters of an ended process to the totals and frees its slot. Returns the memory that it
-    /// held.
+    /// Adds the counters of an ended process to the totals and frees its slot. Returns what `note_freed` does.
     pub fn free_slot(&self, slot: &Slot) -> u64 {
         slot.counters.drain_into(&self.ended);
-        let held = self.note_freed(slot);
+        let left = self.note_freed(slot);
         slot.reset_gauges();
         slot.filters.store(0, Relaxed);
         slot.pid.store(0, Release);
-        held
+        left
     }
 
-    /// Counts the memory of a process that has ended as free. Returns how much it is.
+    /// Counts the memory of a process that has ended as free. Returns by how much `left` has grown.
     pub fn note_freed(&self, slot: &Slot) -> u64 {
-        let held = slot.resident.swap(0, Relaxed);
+        // First, so that the tree never looks too small. Another thread may do the same.
+        let left = self.note_left(slot);
+        let held = slot.resident.swap(0, AcqRel);
         self.freed.fetch_add(held, Relaxed);
+        left
+    }
+
+    /// Counts the memory of a process that ends, or executes another program, as shared, if it shares any. Returns
+    /// how much that is.
+    pub fn note_left(&self, slot: &Slot) -> u64 {
+        if slot.shares.swap(0, AcqRel) == 0 {
+            return 0;
+        }
+        let held = slot.resident.load(Relaxed);
+        self.left.fetch_add(held, Release);
         held
     }
 
@@ -139,19 +156,29 @@ mod tests {
         // SAFETY: a page of zeros is a page of counters.
         let shared: Box<Shared> = unsafe { Box::new_zeroed().assume_init() };
         let (parent, child) = (shared.take_slot(1).unwrap(), shared.take_slot(2).unwrap());
-        parent.resident.store(100, Relaxed);
-        child.resident.store(100, Relaxed);
+        let other = shared.take_slot(3).unwrap();
+        for slot in [parent, child, other] {
+            slot.resident.store(100, Relaxed);
+        }
+        parent.shares.store(1, Relaxed);
+        child.shares.store(1, Relaxed);
         shared.resident_correction.store(-90, Relaxed);
+        assert_eq!((shared.tree_resident(), shared.tree_resident_certain()), (210, 210));
+        // One that shares nothing leaves nothing.
+        assert_eq!(shared.free_slot(other), 0);
         assert_eq!(shared.tree_resident(), 110);
         assert_eq!(shared.free_slot(child), 100);
-        assert_eq!(shared.tree_resident(), 100);
+        assert_eq!((shared.tree_resident(), shared.tree_resident_certain()), (100, 10));
         // The next correction knows of it.
         shared.resident_correction.store(0, Relaxed);
-        shared.freed_seen.store(100, Relaxed);
-        assert_eq!(shared.tree_resident(), 100);
-        // A correction that adds is not changed by an end.
+        shared.left_seen.store(100, Relaxed);
+        assert_eq!((shared.tree_resident(), shared.tree_resident_certain()), (100, 100));
+        // A process that executes another program leaves what it shared, too; a correction that adds stays.
+        shared.resident_correction.store(-60, Relaxed);
+        assert_eq!(shared.tree_resident(), 40);
+        shared.take_slot(1).unwrap().resident.store(10, Relaxed);
+        assert_eq!(shared.tree_resident(), 10);
         shared.resident_correction.store(30, Relaxed);
-        shared.note_freed(parent);
-        assert_eq!(shared.tree_resident(), 30);
+        assert_eq!(shared.tree_resident(), 40);
     }
 }

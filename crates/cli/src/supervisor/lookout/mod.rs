@@ -203,7 +203,7 @@ impl Watcher {
         for (number, one) in &mut self.watched {
             let slot = &shared.slots[*number];
             let unseen = one.untouched.saturating_add(copies.min(one.resident));
-            let mut wanted = wanted(shared, one, unseen, room, self.cpus, now);
+            let mut wanted = wanted(shared, (one, slot), unseen, room, self.cpus, now);
             // Protecting shared pages takes a while, so it starts before processes write to them.
             if could_copy && wanted.call != call::NOW && one.is_settled(shared, now) {
                 wanted = Wanted { call: call::NOW, is_urgent: false };
@@ -423,7 +423,14 @@ struct Wanted {
 }
 
 /// The call for a process that can grow by `unseen` bytes without calling the library.
-fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now: Instant) -> Wanted {
+fn wanted(
+    shared: &Shared,
+    (one, slot): (&Watched, &Slot),
+    unseen: u64,
+    room: u64,
+    cpus: u64,
+    now: Instant,
+) -> Wanted {
     let limit = shared.limit_bytes.load(Relaxed);
     let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;
     let is_large = one.resident >= shared.least_managed();
@@ -433,6 +440,12 @@ fn wanted(shared: &Shared, one: &Watched, unseen: u64, room: u64, cpus: u64, now
         return Wanted { call: call::NOW, is_urgent: true };
     }
     if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE && has_tasks {
+        return Wanted { call: call::NOW, is_urgent: false };
+    }
+    // One system call could fill this, and a thread in such a call cannot start the keeper. A keeper that is
+    // there notices that the limit comes near.
+    let at_once = one.untouched.min(slot.asked.load(Relaxed));
+    if (is_large || may_grow && has_tasks) && near::could_exceed_at_once(at_once, room, limit) {
         return Wanted { call: call::NOW, is_urgent: false };
     }
     let call = if room < near::near_room(cpus) { call::NEAR } else { call::FAR };

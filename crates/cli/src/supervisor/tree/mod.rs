@@ -92,8 +92,8 @@ pub struct Tree {
     pub not_of_it: Option<i32>,
     /// Processes that have ended, and their counters, if a report is wanted.
     pub ended: Option<Vec<(u32, Sums)>>,
-    /// See `take_freed`.
-    freed: u64,
+    /// What `note_freed` returned for the slots that were freed here since the last sample, in bytes.
+    left: u64,
     /// Information for the lookout, if there is one.
     pub known: Option<Arc<Known>>,
 }
@@ -118,7 +118,7 @@ impl Tree {
             unmanaged_count: 0,
             not_of_it: None,
             ended: None,
-            freed: 0,
+            left: 0,
             known: None,
         }
     }
@@ -150,7 +150,7 @@ impl Tree {
                 }
                 Some(bytes) if bytes > 0 => {}
                 _ if process::has_ended(pid) => {
-                    self.freed += free(self.shared, slot, &mut self.ended);
+                    self.left += free(self.shared, slot, &mut self.ended);
                     self.forks.ended(pid, now);
                 }
                 _ => {}
@@ -163,9 +163,9 @@ impl Tree {
         Resident { known: managed.sum(), least: managed.least(), new }
     }
 
-    /// The memory of the slots that this has freed since the last call, in bytes.
-    pub fn take_freed(&mut self) -> u64 {
-        std::mem::take(&mut self.freed)
+    /// By how much `left` of the shared page has grown because of what this has found since the last call.
+    pub fn take_left(&mut self) -> u64 {
+        std::mem::take(&mut self.left)
     }
 
     /// Treats members that have got a slot since the last scan as managed. Otherwise their earlier memory
@@ -221,7 +221,7 @@ impl Tree {
     }
 }
 
-/// Frees the slot of a process that has ended. Returns the memory that it held.
+/// Frees the slot of a process that has ended. Returns what `note_freed` does.
 fn free(shared: &Shared, slot: &Slot, ended: &mut Option<Vec<(u32, Sums)>>) -> u64 {
     if let Some(ended) = ended {
         ended.push((slot.pid.load(Relaxed), processes::sums(&slot.counters)));
@@ -305,7 +305,8 @@ mod tests {
         let mut tree = Tree::new(page.page);
         let mut reports = |after: Duration| {
             tree.see(pid, Instant::now());
-            tree.judge(Instant::now() + after).len()
+            let since = tree.members[&pid].since;
+            tree.judge(since + after).len()
         };
         send(pid, Signal::SIGSTOP);
         wait_until(b'T');

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use memfold_proc::process::{self, Image};
-use memfold_shared::page::{SLOTS, Slot};
+use memfold_shared::page::{SLOTS, Shared, Slot};
 
 use super::families::Families;
 use super::unmanaged::why_not_managed;
@@ -18,9 +18,9 @@ const _: () = assert!(SLOTS == 1024);
 
 /// How long a member may be without a slot before it is reported.
 const GRACE: Duration = Duration::from_secs(1);
-/// The same for one that may not have had the CPU time yet that loading the library takes; and that time, in
-/// ticks.
+/// The same for one that may not have had the CPU time yet that loading the library takes.
 pub(super) const LONG_GRACE: Duration = Duration::from_secs(30);
+/// That CPU time, in ticks of 10 ms.
 const LOADED_TICKS: u64 = 10;
 /// Scans may take 1/SCAN_SHARE of the time, or 1/FORCED_SCAN_SHARE if there are new processes.
 const SCAN_SHARE: u32 = 200;
@@ -74,7 +74,9 @@ impl Tree {
             if let Some(known) = &self.known {
                 known.note(number, slot, pid, member.managed);
             }
-            if slot.inherited.load(Relaxed) != 0 && self.forks.has_measured(pid) {
+            let (is_measured, inherited) = (self.forks.has_measured(pid), slot.inherited.load(Relaxed));
+            slot.shares.store(u32::from(is_measured || inherited != 0), Relaxed);
+            if inherited != 0 && is_measured {
                 slot.inherited.store(0, Relaxed);
             }
         }
@@ -84,7 +86,7 @@ impl Tree {
     fn free_unknown(&mut self) {
         for slot in self.shared.live_slots() {
             if self.member_of(slot).is_none() && process::has_ended(slot.pid.load(Relaxed) as i32) {
-                self.freed += free(self.shared, slot, &mut self.ended);
+                self.left += free(self.shared, slot, &mut self.ended);
             }
         }
     }
@@ -167,7 +169,7 @@ impl Tree {
             let slot = self.slot_of(pid, member.inner_pid);
             member.managed = slot.is_some_and(|slot| runs_image_of(slot, member.image));
             if let Some(slot) = slot.filter(|_| !member.managed) {
-                forget_gauges(slot);
+                self.left += forget_gauges(self.shared, slot);
             }
             member.borrowed = !member.managed && self.borrows(pid, &member);
             let age = now.duration_since(member.since);
@@ -245,10 +247,12 @@ fn may_be_starting(pid: i32, member: &Member) -> bool {
 }
 
 /// Clears the gauges of a process that has executed another program. If that program only loads the library
-/// slowly, it writes the gauges itself later.
-fn forget_gauges(slot: &Slot) {
+/// slowly, it writes the gauges itself later. Returns what `note_left` does.
+fn forget_gauges(shared: &Shared, slot: &Slot) -> u64 {
+    let left = shared.note_left(slot);
     for gauge in [&slot.resident, &slot.evicted, &slot.payload, &slot.overhead, &slot.standby, &slot.spilled]
     {
         gauge.store(0, Relaxed);
     }
+    left
 }

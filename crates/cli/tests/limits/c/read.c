@@ -13,9 +13,11 @@ int main(int argc, char **argv)
         if (pwrite(fileno(file), &page, 8, page * 4096 + 2040) != 8)
             return puts("no room for the file"), 2;
     char *at = malloc(bytes);
-    if (argc > 2) {
+    if (argc > 3) {
         memset(at, 1, bytes / 3);
-        sleep(atoi(argv[2]));
+        for (int piece = 0; piece < atoi(argv[2]) * 16; piece++)
+            memset(malloc(65000), 1, 65000);
+        sleep(atoi(argv[3]));
     }
     for (ssize_t got; done < bytes && (got = pread(fileno(file), at + done, bytes - done, done)) > 0; done += got) {
     }

@@ -18,6 +18,7 @@ use memfold_shared::page::{call, state};
 
 use crate::interpose::desk;
 use crate::interpose::mappings::ranges;
+use crate::interpose::mappings::remembered::{note_watched, was_watched};
 use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::kernel::addresses::BLOCK;
 use crate::kernel::sys::{self, PAGE, advice};
@@ -29,6 +30,8 @@ use crate::runtime::RUNTIME;
 
 /// A request of fewer bytes may enlarge the heap, whose new part cannot be registered in time.
 const LARGE: usize = 64 << 10;
+/// Requests of at least this many bytes usually get a mapping of their own.
+const ASKED: usize = 128 << 10;
 const PRIVATE: c_int = 2;
 const FIXED: c_int = 0x10;
 /// Usually address space that is only reserved, and never filled.
@@ -73,39 +76,6 @@ pub static ALL: [&Next; 12] = [
     &BRK,
 ];
 
-/// Ranges that were registered for a request. The low bits of each are its length in pages, the bits above
-/// are its `mark_of`.
-static WATCHED: [AtomicU64; 256] = [const { AtomicU64::new(0) }; 256];
-const LENGTH_BITS: u32 = 24;
-/// Ranges of at least this many bytes are not remembered but registered anew for each request: a false match
-/// (see `mark_of`) must not leave that much memory unregistered.
-const REMEMBERED: usize = 4 << 20;
-
-fn pages_of(at: usize, bytes: usize) -> u64 {
-    ((at % PAGE + bytes).div_ceil(PAGE)) as u64
-}
-
-/// Two ranges have the same mark with probability 2^-40; then one of them is registered a millisecond late.
-fn mark_of(at: usize, changes: u64) -> u64 {
-    let place = (at / PAGE) as u64 ^ changes.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    place.wrapping_mul(0xD6E8_FEB8_6659_FD93) >> LENGTH_BITS
-}
-
-fn was_watched(at: usize, bytes: usize) -> bool {
-    let known = WATCHED[at / PAGE % WATCHED.len()].load(Relaxed);
-    bytes < REMEMBERED
-        && known >> LENGTH_BITS == mark_of(at, RUNTIME.pages.changes.load(Acquire))
-        && pages_of(at, bytes) <= known & ((1 << LENGTH_BITS) - 1)
-}
-
-/// `changes` is the value before the range was registered.
-fn note_watched(at: usize, bytes: usize, changes: u64) {
-    if bytes < REMEMBERED {
-        let word = mark_of(at, changes) << LENGTH_BITS | pages_of(at, bytes);
-        WATCHED[at / PAGE % WATCHED.len()].store(word, Relaxed);
-    }
-}
-
 /// Called when the program has requested memory, which it may fill immediately; `at` is 0 if the request
 /// failed.
 #[inline(always)]
@@ -113,6 +83,7 @@ fn got(at: usize, bytes: usize) {
     if at == 0 {
         return;
     }
+    note_asked(bytes);
     let seen = |block: &Block| !block.stale.load(Relaxed);
     let is_new = || !RUNTIME.pages.table.block(at).is_some_and(seen);
     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
@@ -160,6 +131,21 @@ fn got_much(at: usize, bytes: usize) {
     let limit = shared.limit_bytes.load(Relaxed);
     if shared.tree_resident().saturating_add(unseen) > limit.saturating_sub(watch::room(limit)) {
         keeping_errno(|| watch(at, bytes));
+    }
+}
+
+/// Counts memory that the program may fill by one system call.
+#[inline(always)]
+fn note_asked(bytes: usize) {
+    if bytes >= ASKED {
+        note_much_asked(bytes);
+    }
+}
+
+#[cold]
+fn note_much_asked(bytes: usize) {
+    if is_managed() {
+        RUNTIME.slot().asked.fetch_add(bytes as u64, Relaxed);
     }
 }
 
@@ -230,6 +216,9 @@ fn wait_for_room() {
 
 /// Called when the program has mapped fresh memory.
 fn mapped(at: usize, bytes: usize, is_reserved: bool) {
+    if !is_reserved {
+        note_asked(bytes);
+    }
     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
         got_near_limit(at, bytes);
     } else if bytes >= MUCH && (!is_reserved || RUNTIME.process.call() != call::FAR || is_paging()) {

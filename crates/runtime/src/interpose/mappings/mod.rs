@@ -15,3 +15,4 @@ pub mod own_uffd;
 pub mod pins;
 #[cfg(feature = "preload")]
 pub mod remap;
+pub mod remembered;

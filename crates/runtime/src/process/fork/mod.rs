@@ -259,6 +259,7 @@ impl Runtime {
     fn go_on_managed(&'static self, slot: &'static Slot, inherited: u64, paging: bool) {
         slot.image.store(self.process.image.load(Relaxed), Relaxed);
         slot.inherited.store(inherited, Relaxed);
+        slot.asked.store(self.slot().asked.load(Relaxed), Relaxed);
         self.process.set_shared(self.shared(), slot);
         self.process.set_state(page::state::WATCHING);
         self.leave_spill();

@@ -324,9 +324,11 @@ impl ReclaimThread {
         let can_shrink = runtime.can_densify() || runtime.can_spill();
         let owes = runtime.reclaim.debt.load(Relaxed) > runtime.reclaim.margin.load(Relaxed);
         if runtime.pages.standby.is_empty() && owes && !can_shrink {
-            let margin = runtime.reclaim.margin.load(Relaxed);
+            let reclaim = &runtime.reclaim;
+            let margin = reclaim.margin.load(Relaxed);
             let free = self.worth_a_round(margin as u64) as i64 + margin;
-            runtime.reclaim.set_unpayable(runtime.reclaim.debt.load(Relaxed).saturating_add(free));
+            let up_to = reclaim.debt.load(Relaxed).saturating_add(free);
+            reclaim.set_unpayable(up_to.max(reclaim.unpayable.load(Relaxed)));
         }
         false
     }

@@ -109,11 +109,11 @@ impl ReclaimThread {
         self.leave(no_fork)
     }
 
-    /// Whether the memory that the program has mapped and not touched yet exceeds the `room` left. A system
+    /// Whether memory that the program has mapped at once and not touched yet exceeds the `room` left. A system
     /// call can fill it, and no thread that is in such a call could start the keeper.
     fn could_exceed_at_once(&self, room: u64, limit: u64) -> bool {
         let untouched = maps::untouched_bytes(self.statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
-        near::could_exceed_at_once(untouched, room, limit)
+        near::could_exceed_at_once(untouched.min(self.runtime.slot().asked.load(Relaxed)), room, limit)
     }
 
     /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. From then on the
@@ -195,6 +195,7 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
     const LOOK_NS: u64 = 5_000_000;
     const LEVEL_NS: u64 = 20_000_000;
     const LONGEST_NS: u64 = 2_000_000_000;
+    const IN_ALL_NS: u64 = 10_000_000_000;
     /// How many times to look after the last thread has announced its end: the kernel counts it a little
     /// longer.
     const LAST_LOOKS: u32 = 4;
@@ -204,9 +205,8 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
     if !is_refused(&result) || !crate::process::here::is_managed() || runtime.process.stopped.load(Acquire) {
         return result;
     }
-    let (shared, mut last) = (runtime.shared(), 0);
-    let (mut patience, mut all, mut tasks_then) =
-        (Patience::new(LONGEST_NS), Patience::new(u64::MAX), u32::MAX);
+    let (begin, shared, mut last) = (sys::now_ns(), runtime.shared(), 0);
+    let (mut patience, mut tasks_then) = (Patience::new(LONGEST_NS), u64::MAX);
     loop {
         match thread::try_task() {
             Err(Errno::AGAIN) => {}
@@ -227,8 +227,11 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
                 && slot.state.load(Relaxed) != state::STOPPED
                 && slot.door.load(Relaxed) != 0
         };
-        let tasks = shared.live_slots().filter(may_end).map(|slot| slot.tasks.load(Relaxed)).sum();
-        if tasks < tasks_then {
+        // A keeper that has just started has not counted itself yet.
+        let tasks_of = |slot: &Slot| u64::from(slot.tasks.load(Relaxed).max(1));
+        let tasks = shared.live_slots().filter(may_end).map(tasks_of).sum();
+        let waited = sys::now_ns() - begin;
+        if tasks < tasks_then && waited < IN_ALL_NS {
             (patience, tasks_then) = (Patience::new(LONGEST_NS), tasks);
         }
         let helps = runtime.may_do_without() && tasks > 0;
@@ -237,13 +240,12 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
             return result;
         }
         if helps {
-            let level = (1 + all.waited() / LEVEL_NS).min(TASK_LEVELS.into());
+            let level = (1 + waited / LEVEL_NS).min(TASK_LEVELS.into());
             shared.tasks_wanted.fetch_max(level as u32, Relaxed);
             runtime.threads.keeper.ring();
             runtime.reclaim.work.ring();
         }
         let seen = runtime.reclaim.room.now();
         runtime.reclaim.room.wait(seen, LOOK_NS);
-        all.is_over();
     }
 }

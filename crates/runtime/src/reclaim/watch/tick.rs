@@ -207,8 +207,14 @@ impl ReclaimThread {
         let turn = runtime.reclaim.keeps_all.load(Relaxed) && !runtime.reclaim.waits_its_turn.load(Relaxed);
         let owed = self.spare.owed(if turn { share.min(0) } else { share }, can_shrink);
         runtime.reclaim.margin.store(look.margin as i64, Relaxed);
+        let in_vain = self.in_vain(look, share, can_shrink);
+        if in_vain.is_none() {
+            runtime.reclaim.set_unpayable(i64::MIN);
+        }
         runtime.reclaim.change_debt(owed - look.counted);
-        self.say_whether_in_vain(look, (share, owed), can_shrink);
+        if let Some(more) = in_vain {
+            runtime.reclaim.set_unpayable(owed.saturating_add(more));
+        }
         if owed <= look.margin as i64 {
             self.hopeless_rounds = 0;
             runtime.reclaim.hopeless.store(false, Relaxed);
@@ -230,27 +236,24 @@ impl ReclaimThread {
         (margin / 4).max(self.spare.kept() / SEARCHED)
     }
 
-    /// Tells the threads that wait for room whether there will be any; `owed` is what this process owes now.
-    fn say_whether_in_vain(&self, look: &Look, (share, owed): (i64, i64), can_shrink: bool) {
+    /// How much debt, beyond what is owed now, threads need not wait for because that would be in vain; `None` if it
+    /// is not in vain to wait.
+    fn in_vain(&self, look: &Look, share: i64, can_shrink: bool) -> Option<i64> {
         let runtime = self.runtime;
+        if look.paranoid || runtime.stored.full.load(Relaxed) {
+            return Some(i64::MAX);
+        }
         // While there are pages to spill or to densify, waiting for room is not in vain. This must hold
         // between two looks, too, or a millisecond's growth slips through.
-        let nothing_left = self.fruitless && runtime.pages.standby.is_empty();
+        let nothing_left = self.fruitless && runtime.pages.standby.is_empty() && !can_shrink;
         // Nor is it in vain while no thread has to wait: a thread that grows afterwards would take this for
         // an answer.
         let waited_for = share > look.margin as i64 || runtime.reclaim.waits_its_turn.load(Relaxed);
-        let in_vain = nothing_left && !can_shrink && waited_for;
-        runtime.reclaim.set_unpayable(if look.paranoid || runtime.stored.full.load(Relaxed) {
-            i64::MAX
-        } else if in_vain {
-            // After that much growth another round is worth it, and threads wait for it even if this thread is
-            // late. The margin is what they may obtain between two looks in time.
-            let grown = self.takable().saturating_sub(self.fruitless_takable);
-            let free = self.worth_a_round(look.margin).saturating_sub(grown) + look.margin;
-            owed.saturating_add(free as i64)
-        } else {
-            i64::MIN
-        });
+        // After that much growth another round is worth it, and threads wait for it even if this thread is
+        // late. The margin is what they may obtain between two looks in time.
+        let grown = self.takable().saturating_sub(self.fruitless_takable);
+        let more = self.worth_a_round(look.margin).saturating_sub(grown) + look.margin;
+        (nothing_left && waited_for).then_some(more as i64)
     }
 
     /// Says when the next look is due, for threads that get memory meanwhile.
