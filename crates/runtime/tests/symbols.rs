@@ -39,6 +39,7 @@ const DEFINED: &[&str] = &[
     "mlockall",
     "mmap",
     "mmap64",
+    "mprotect",
     "mremap",
     "munlock",
     "munmap",

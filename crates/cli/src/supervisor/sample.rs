@@ -65,9 +65,13 @@ impl Supervisor<'_> {
                 let all = inside + self.tree.own;
                 (all, all, all as i64 - gauges as i64)
             }
-            // A process has just begun or ended, so only the lowest possible value is certain.
+            // A process has just begun or ended, or shared pages were written to: only the lowest possible value
+            // is certain.
             None if !self.tree.forks.is_exact() => {
-                (sum.saturating_sub(twice), managed.least + self.tree.unmanaged_least, -(twice as i64))
+                let least = managed.least + self.tree.unmanaged_least;
+                let twice_at_most = self.tree.forks.counted_twice_at_most();
+                let certain = twice_at_most.map_or(least, |most| least.max(sum.saturating_sub(most)));
+                (sum.saturating_sub(twice), certain, -(twice as i64))
             }
             None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
         };

@@ -39,6 +39,9 @@ const WAYS: &str = include_str!("c/ways.c");
 /// for `argv[3]` seconds.
 const READ: &str = include_str!("c/read.c");
 
+/// Gets `argv[2]` MiB in the way that `argv[1]` names, and has the kernel fill it at once.
+const FILLED: &str = include_str!("c/filled.c");
+
 fn program(directory: &Path) -> Option<String> {
     Some(compile(directory, "grow", GROW, &["-pthread"])?.to_str()?.to_owned())
 }
@@ -155,6 +158,18 @@ fn a_file_that_is_read_at_once_into_memory_mapped_long_before() {
     for (mapped, filled, seconds) in [("700", "0", "4"), ("540", "150", "1")] {
         let read = [read.to_str().unwrap(), mapped, filled, seconds];
         holds(600 * MIB, start(&["--limit", "600M", "--"], &read));
+    }
+}
+
+/// No single request shows that one system call could exceed the limit.
+#[test]
+fn what_many_requests_or_processes_got_is_filled_at_once() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let Some(filled) = compile(here.path(), "filled", FILLED, &["-w"]) else { return };
+    for way in ["protect", "pieces", "remap", "populate", "several"] {
+        eprintln!("{way}");
+        holds(200 * MIB, start(&["--limit", "200M", "--"], &[filled.to_str().unwrap(), way, "320"]));
     }
 }
 

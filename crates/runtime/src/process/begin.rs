@@ -121,6 +121,25 @@ impl Runtime {
         }
     }
 
+    /// Counts a request of a process without a keeper. If all requests together could exceed the limit, looks at
+    /// how much memory is untouched, which one system call could fill, and returns that if it is too much.
+    pub fn could_fill_too_much(&self, bytes: usize) -> Option<usize> {
+        let (shared, asked) = (self.shared(), &self.process.asked);
+        let (limit, room) = (shared.limit_bytes.load(Relaxed), shared.room.load(Relaxed));
+        let exceeds = |bytes: u64| near::could_exceed_at_once(bytes, room, limit);
+        let all = asked.fetch_add(bytes, AcqRel).saturating_add(bytes);
+        if door::has_keeper() || !exceeds(all as u64) {
+            return None;
+        }
+        let statm = sys::open_own(c"/proc/self/statm", sys::o::RDONLY).ok()?;
+        let untouched = maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
+        sys::close(statm);
+        // Memory that was touched or freed no longer counts.
+        let fillable = untouched.min(all as u64);
+        asked.store(fillable as usize, Release);
+        exceeds(fillable).then_some(fillable as usize)
+    }
+
     /// Whether a thread that gets this many bytes, in a process that does not page yet, must call
     /// [`begin`](Self::begin).
     pub fn must_begin(&self, bytes: usize) -> bool {

@@ -13,6 +13,7 @@
 
 #[cfg_attr(not(target_arch = "x86_64"), path = "lookout/none.rs")]
 mod doors;
+mod watched;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,11 +23,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use memfold_proc::process::{self, Statm};
+use memfold_shared::near;
 use memfold_shared::page::{SLOTS, Shared, Slot, call, flags, state};
-use memfold_shared::{door, near};
 
 use crate::sys;
-use doors::{Doors, Sent};
+use doors::Doors;
+use watched::{Wanted, Watched, wanted};
 
 pub use crate::supervisor::lookout::doors::are_possible;
 
@@ -35,15 +37,6 @@ const SHARE: u32 = 12;
 /// If processes can grow by less than this many bytes without calling the library, a look every few ms
 /// suffices.
 const LITTLE: u64 = 4 << 20;
-/// A process that may grow much just by touching memory gets a keeper near the limit only if it is older than
-/// this.
-const YOUNG: Duration = Duration::from_millis(50);
-/// The time until the next try after a thread was sent through a door, or could not be traced.
-const AFTER: Duration = Duration::from_millis(100);
-/// The time until the next try after no thread was at a suitable place. Threads must get to run in between.
-const BETWEEN: Duration = Duration::from_millis(2);
-/// The number of failed searches for a running thread after which a sleeping one is accepted.
-const IN_VAIN: u32 = 16;
 /// How often peaks are recorded.
 const PEAKS: Duration = Duration::from_millis(10);
 /// How long memory counts as recently freed.
@@ -105,25 +98,6 @@ impl Lookout {
         self.thread.thread().unpark();
         let _ = self.thread.join();
     }
-}
-
-/// One process without a keeper.
-struct Watched {
-    said: u32,
-    image: u64,
-    pid: i32,
-    /// Its `statm`, kept open if there are enough descriptors.
-    statm: Option<Statm>,
-    since: Instant,
-    resident: u64,
-    /// Writable memory that it has not touched.
-    untouched: u64,
-    /// It cannot be traced, so its own threads must start its keeper.
-    refuses: bool,
-    /// The earliest time to send a thread of it through a door, and the number of tries without a suitable
-    /// thread.
-    next_try: Instant,
-    in_vain: u32,
 }
 
 /// A process with a keeper, near the limit.
@@ -200,10 +174,11 @@ impl Watcher {
         let copies = shared.tree_resident_unshared().saturating_sub(shared.tree_resident_least());
         let could_copy = copies >= near::floor(limit) && shared.copies_could_exceed();
         let mut may_grow = 0u64;
+        let at_once = self.watched.iter().map(|(number, one)| one.at_once(&shared.slots[*number])).sum();
         for (number, one) in &mut self.watched {
             let slot = &shared.slots[*number];
             let unseen = one.untouched.saturating_add(copies.min(one.resident));
-            let mut wanted = wanted(shared, (one, slot), unseen, room, self.cpus, now);
+            let mut wanted = wanted(shared, (one, slot), (unseen, at_once), room, self.cpus, now);
             // Protecting shared pages takes a while, so it starts before processes write to them.
             if could_copy && wanted.call != call::NOW && one.is_settled(shared, now) {
                 wanted = Wanted { call: call::NOW, is_urgent: false };
@@ -331,6 +306,8 @@ impl Watcher {
             refuses,
             next_try,
             in_vain,
+            in_vain_since: now,
+            told: false,
         };
         self.watched.insert(number, one);
         true
@@ -384,70 +361,4 @@ impl Watcher {
             std::thread::sleep(Duration::from_millis(2));
         }
     }
-}
-
-impl Watched {
-    /// Whether the process is neither small nor young.
-    fn is_settled(&self, shared: &Shared, now: Instant) -> bool {
-        self.resident >= shared.least_managed() && now.duration_since(self.since) >= YOUNG
-    }
-
-    /// Tries to give the process a keeper, if it is time to do so.
-    fn send(&mut self, shared: &Shared, doors: &mut Doors, slot: &Slot, now: Instant, is_urgent: bool) {
-        if self.refuses || now < self.next_try {
-            return;
-        }
-        if slot.door.load(Acquire) == door::SANITIZER {
-            // The library would report this, but the process's threads may never call it.
-            if slot.state.swap(state::STOPPED, Relaxed) != state::STOPPED {
-                shared.say(self.said, door::SANITIZED);
-            }
-            return;
-        }
-        match doors.send(self.pid, slot, !is_urgent || self.in_vain > IN_VAIN, is_urgent) {
-            Sent::Yes => (self.in_vain, self.next_try) = (0, now + AFTER),
-            Sent::NotNow => {
-                self.in_vain = self.in_vain.saturating_add(1);
-                self.next_try = now + BETWEEN;
-            }
-            Sent::No => self.next_try = now + AFTER,
-        }
-    }
-}
-
-struct Wanted {
-    call: u32,
-    /// The process may grow at once, so a running thread is preferred. Otherwise a sleeping one is accepted,
-    /// too.
-    is_urgent: bool,
-}
-
-/// The call for a process that can grow by `unseen` bytes without calling the library.
-fn wanted(
-    shared: &Shared,
-    (one, slot): (&Watched, &Slot),
-    unseen: u64,
-    room: u64,
-    cpus: u64,
-    now: Instant,
-) -> Wanted {
-    let limit = shared.limit_bytes.load(Relaxed);
-    let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;
-    let is_large = one.resident >= shared.least_managed();
-    // While tasks are scarce, only large processes get threads.
-    let has_tasks = is_large || shared.tasks_wanted.load(Relaxed) == 0;
-    if (is_large || may_grow && has_tasks) && room < near::start_room_of(unseen, cpus, limit) {
-        return Wanted { call: call::NOW, is_urgent: true };
-    }
-    if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE && has_tasks {
-        return Wanted { call: call::NOW, is_urgent: false };
-    }
-    // One system call could fill this, and a thread in such a call cannot start the keeper. A keeper that is
-    // there notices that the limit comes near.
-    let at_once = one.untouched.min(slot.asked.load(Relaxed));
-    if (is_large || may_grow && has_tasks) && near::could_exceed_at_once(at_once, room, limit) {
-        return Wanted { call: call::NOW, is_urgent: false };
-    }
-    let call = if room < near::near_room(cpus) { call::NEAR } else { call::FAR };
-    Wanted { call, is_urgent: false }
 }

@@ -92,9 +92,15 @@ impl Forks {
         self.eroded.min(self.measured)
     }
 
+    /// The excess that the sum over all members contains at most, in bytes: pages are shared by forks only, and
+    /// every new member is measured. `None` if not all members were measured.
+    pub fn counted_twice_at_most(&self) -> Option<u64> {
+        self.whole.then_some(self.measured)
+    }
+
     /// Whether `counted_twice` is near the truth rather than only a lower bound.
     pub fn is_exact(&self) -> bool {
-        self.whole && self.eroded <= self.measured / 16 + SMALL
+        self.whole && self.doubt() <= self.measured / 16 + SMALL
     }
 
     /// A member has ended: fewer processes now share its shared pages.

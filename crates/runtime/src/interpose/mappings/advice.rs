@@ -1,4 +1,4 @@
-//! `madvise` and `munmap`: advice about forks, which ends together with a mapping.
+//! `madvise`, `munmap` and `mprotect`: advice about forks, which ends together with a mapping.
 //!
 //! A range under `MADV_WIPEONFORK` is empty in the child, and the kernel sees to that. So none of it may be
 //! in the page table: the range is restored and kept out. `MADV_DONTFORK` is remembered, because the runtime
@@ -7,14 +7,20 @@
 //!
 //! Making guard pages discards the contents, but the kernel does not report that. So the contents are
 //! discarded once more, in a way that is reported.
+//!
+//! Memory that becomes writable counts like memory that is mapped: allocators reserve address space without
+//! access, and give the program parts of it.
 
 use core::ffi::c_int;
 use core::sync::atomic::Ordering::*;
 
 use crate::interpose::desk;
+use crate::interpose::mappings::growth::{self, WRITABLE};
+use crate::interpose::mappings::populate;
 use crate::interpose::mappings::ranges::{self, PROGRAM_DONTFORK, PROGRAM_WIPED};
 use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
 use crate::kernel::sys::{self, PAGE, advice};
+use crate::process::begin::MUCH;
 use crate::runtime::RUNTIME;
 
 const KEEPONFORK: usize = 19;
@@ -23,9 +29,10 @@ const DONTNEED_LOCKED: usize = 24;
 
 static MADVISE: Next = Next::call_of(c"madvise", sys::nr::MADVISE);
 static MUNMAP: Next = Next::call_of(c"munmap", sys::nr::MUNMAP);
+static MPROTECT: Next = Next::call_of(c"mprotect", sys::nr::MPROTECT);
 
 /// All functions interposed here.
-pub static ALL: [&Next; 2] = [&MADVISE, &MUNMAP];
+pub static ALL: [&Next; 3] = [&MADVISE, &MUNMAP, &MPROTECT];
 
 /// Replaces the C library's function.
 ///
@@ -45,7 +52,13 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
         keeping_errno(|| PROGRAM_DONTFORK.add(start, end));
     }
     // SAFETY: the caller upholds the contract.
-    let result = unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
+    let advise = |start: usize, bytes: usize| unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
+    let fills = matches!(advice, advice::POPULATE_READ | advice::POPULATE_WRITE);
+    let result = if fills && start.checked_add(bytes).is_some() && populate::could_exceed_limit(bytes) {
+        populate::in_pieces(start, bytes, |start, bytes| advise(start, bytes) == 0) as c_int - 1
+    } else {
+        advise(start, bytes)
+    };
     if advice == advice::GUARD_INSTALL && result == 0 && is_paging() {
         // An eviction that moves guards without noticing them recreates them in place, which must not happen
         // after the program has removed them. An eviction that begins from here on sees the guards and leaves
@@ -97,6 +110,21 @@ pub unsafe extern "C" fn munmap(start: usize, bytes: usize) -> c_int {
     let result = unsafe { MUNMAP.call([start, bytes]) } as c_int;
     if result == 0 && ranges::is_any() {
         keeping_errno(|| ranges::forget(start, start + bytes.next_multiple_of(PAGE)));
+    }
+    result
+}
+
+/// Replaces the C library's function. Code that is made writable for a moment comes in smaller pieces than
+/// `MUCH`, and is there already.
+///
+/// # Safety
+/// The same as for the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mprotect(start: usize, bytes: usize, protection: c_int) -> c_int {
+    // SAFETY: the caller upholds the contract.
+    let result = unsafe { MPROTECT.call([start, bytes, protection as usize]) } as c_int;
+    if bytes >= MUCH && protection & WRITABLE != 0 && result == 0 {
+        growth::mapped(start, bytes, false);
     }
     result
 }

@@ -12,11 +12,12 @@
 //! Far from the limit, a small request costs only a few loads and comparisons.
 
 use core::ffi::c_int;
-use core::sync::atomic::{AtomicU64, Ordering::*};
+use core::sync::atomic::Ordering::*;
 
-use memfold_shared::page::{call, state};
+use memfold_shared::page::call;
 
 use crate::interpose::desk;
+use crate::interpose::mappings::populate;
 use crate::interpose::mappings::ranges;
 use crate::interpose::mappings::remembered::{note_watched, was_watched};
 use crate::interpose::next::{Next, is_managed, is_paging, keeping_errno};
@@ -29,7 +30,7 @@ use crate::reclaim::watch;
 use crate::runtime::RUNTIME;
 
 /// A request of fewer bytes may enlarge the heap, whose new part cannot be registered in time.
-const LARGE: usize = 64 << 10;
+pub const LARGE: usize = 64 << 10;
 /// Requests of at least this many bytes usually get a mapping of their own.
 const ASKED: usize = 128 << 10;
 const PRIVATE: c_int = 2;
@@ -42,9 +43,7 @@ const POPULATE: c_int = 0x8000;
 const NONBLOCK: c_int = 0x10000;
 const LOCKED: c_int = 0x2000;
 const HUGETLB: c_int = 0x40000;
-const WRITABLE: c_int = 2;
-/// Size of the pieces in which memory is filled for MAP_POPULATE, in bytes.
-const PIECE: usize = 1 << 20;
+pub const WRITABLE: c_int = 2;
 const FAILED: usize = usize::MAX;
 
 static MMAP: Next = Next::call_of(c"mmap", sys::nr::MMAP);
@@ -83,7 +82,7 @@ fn got(at: usize, bytes: usize) {
     if at == 0 {
         return;
     }
-    note_asked(bytes);
+    note_asked(at, bytes);
     let seen = |block: &Block| !block.stale.load(Relaxed);
     let is_new = || !RUNTIME.pages.table.block(at).is_some_and(seen);
     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
@@ -134,18 +133,24 @@ fn got_much(at: usize, bytes: usize) {
     }
 }
 
-/// Counts memory that the program may fill by one system call.
+/// Counts memory that the program may fill by one system call. Begins to page if that could exceed the limit.
 #[inline(always)]
-fn note_asked(bytes: usize) {
+fn note_asked(at: usize, bytes: usize) {
     if bytes >= ASKED {
-        note_much_asked(bytes);
+        note_much_asked(at, bytes);
     }
 }
 
 #[cold]
-fn note_much_asked(bytes: usize) {
-    if is_managed() {
-        RUNTIME.slot().asked.fetch_add(bytes as u64, Relaxed);
+fn note_much_asked(at: usize, bytes: usize) {
+    if !is_managed() {
+        return;
+    }
+    RUNTIME.slot().asked.fetch_add(bytes as u64, Relaxed);
+    if RUNTIME.process.call() == call::FAR
+        && let Some(untouched) = keeping_errno(|| RUNTIME.could_fill_too_much(bytes))
+    {
+        got_unwatched(at, untouched);
     }
 }
 
@@ -195,7 +200,7 @@ fn owes_with_unseen() -> bool {
     reclaim.debt.load(Relaxed) > 0
 }
 
-fn wait_for_room() {
+pub fn wait_for_room() {
     let has_room = || RUNTIME.reclaim.debt.load(Acquire) <= RUNTIME.reclaim.margin.load(Relaxed);
     if has_room() {
         return;
@@ -215,9 +220,9 @@ fn wait_for_room() {
 }
 
 /// Called when the program has mapped fresh memory.
-fn mapped(at: usize, bytes: usize, is_reserved: bool) {
+pub fn mapped(at: usize, bytes: usize, is_reserved: bool) {
     if !is_reserved {
-        note_asked(bytes);
+        note_asked(at, bytes);
     }
     if RUNTIME.reclaim.watches_growth.load(Relaxed) {
         got_near_limit(at, bytes);
@@ -245,11 +250,7 @@ pub unsafe fn map(given: [usize; 6], map: impl FnOnce([usize; 6]) -> usize) -> u
     let [start, bytes, protection, flags, ..] = given;
     let (protection, flags) = (protection as c_int, flags as c_int);
     let fresh = protection != 0 && flags & (PRIVATE | ANONYMOUS | HUGETLB) == PRIVATE | ANONYMOUS;
-    let fill = fresh
-        && flags & (POPULATE | NONBLOCK) == POPULATE
-        && bytes >= LARGE
-        && is_managed()
-        && exceeds_limit(bytes);
+    let fill = fresh && flags & (POPULATE | NONBLOCK) == POPULATE && populate::could_exceed_limit(bytes);
     let flags = if fill { flags & !POPULATE } else { flags };
     let at = map([start, bytes, protection as usize, flags as usize, given[4], given[5]]);
     // What the program requested for an earlier mapping here (lock, DONTFORK, WIPEONFORK) does not apply to
@@ -264,7 +265,11 @@ pub unsafe fn map(given: [usize; 6], map: impl FnOnce([usize; 6]) -> usize) -> u
         keeping_errno(|| crate::interpose::mappings::locked::note(at, bytes));
     }
     if fill && at != FAILED {
-        keeping_errno(|| populate(at, bytes, protection));
+        let advice = if protection & WRITABLE != 0 { advice::POPULATE_WRITE } else { advice::POPULATE_READ };
+        // SAFETY: the mapping was just made for the caller, which does not have it yet.
+        let fill = |start, bytes| unsafe { sys::madvise(start, bytes, advice) }.is_ok();
+        // As with MAP_POPULATE, failure is not reported.
+        keeping_errno(|| populate::in_pieces(at, bytes, fill));
     }
     at
 }
@@ -297,33 +302,6 @@ macro_rules! maps {
 maps! {
     mmap is MMAP;
     mmap64 is MMAP64;
-}
-
-/// Whether the limit could be exceeded if the kernel filled this much memory at once.
-#[cold]
-fn exceeds_limit(bytes: usize) -> bool {
-    let shared = RUNTIME.shared();
-    RUNTIME.process.state() != state::STOPPED
-        && shared.tree_resident() + bytes as u64 > shared.limit_bytes.load(Relaxed)
-}
-
-/// Fills fresh memory piece by piece, and waits for room after each piece. This replaces MAP_POPULATE, with
-/// which the kernel would fill all of it at once. As with MAP_POPULATE, failure is not reported.
-fn populate(at: usize, bytes: usize, protection: c_int) {
-    if !is_paging() {
-        RUNTIME.begin();
-    }
-    let advice = if protection & WRITABLE != 0 { advice::POPULATE_WRITE } else { advice::POPULATE_READ };
-    for start in (at..at + bytes).step_by(PIECE) {
-        // SAFETY: the mapping was just made for the caller, which does not have it yet.
-        let _ = unsafe { sys::madvise(start, PIECE.min(at + bytes - start), advice) };
-        // Asks the keeper, and waits for its answer, so that the keeper keeps up with the filling on a busy
-        // machine.
-        if RUNTIME.is_paging() {
-            desk::watch_growth();
-        }
-        wait_for_room();
-    }
 }
 
 /// Replaces the C library's function.

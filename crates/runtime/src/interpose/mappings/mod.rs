@@ -14,5 +14,8 @@ pub mod own_uffd;
 #[cfg(feature = "preload")]
 pub mod pins;
 #[cfg(feature = "preload")]
+pub mod populate;
+#[cfg(feature = "preload")]
 pub mod remap;
+#[cfg(feature = "preload")]
 pub mod remembered;
