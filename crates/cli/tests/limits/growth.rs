@@ -173,6 +173,16 @@ fn what_many_requests_or_processes_got_is_filled_at_once() {
     }
 }
 
+/// Where the runtime has stopped because of a filter, requests are not looked into: that takes system calls.
+#[test]
+fn requests_under_a_filter_that_kills() {
+    let here = tempfile::tempdir().unwrap();
+    let source = include_str!("c/filtered.c");
+    let Some(filtered) = compile(here.path(), "filtered", source, &[]) else { return };
+    let said = finish(run_with(&["--limit", "400M", "--"], &[filtered.to_str().unwrap()]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
+}
+
 /// When forked processes write to shared pages, the kernel copies them without a notification.
 #[test]
 fn copies_after_a_fork() {

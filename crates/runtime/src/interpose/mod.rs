@@ -4,7 +4,8 @@
 //! like it; in addition, it tells the runtime about things for which the kernel has no event. Three rules
 //! hold for all of them:
 //!
-//! - In a process that is not managed, or is not paging yet, they cost one load.
+//! - In a process that is not managed, or is not paging yet, they cost a few loads and comparisons. Requests of
+//!   128 KiB or more are added up.
 //! - They run in threads of the program: on stacks that may be evicted, possibly in a signal handler,
 //!   possibly in a child of `vfork`, where the memory is the parent's but everything else is the child's own.
 //! - So they hold no lock that a fault handler waits for, and they hold locks only with signals blocked.
@@ -15,7 +16,7 @@
 //! | `futex` | `syscall`: operations that fail on evicted pages |
 //! | `starting` | `fork`, `posix_spawn`: where the kernel refuses, threads of memfold end |
 //! | `mappings/growth` | `mmap`, `malloc` and their relatives: much memory at once near the limit |
-//! | `mappings/advice` | `madvise` and `munmap`: what a forked child gets |
+//! | `mappings/advice` | `madvise` and `munmap`: what a forked child gets; `mprotect`: memory that becomes usable |
 //! | `mappings/locked` | `mlock` and its relatives: such memory stays resident |
 //! | `mappings/remap` | `mremap`: the program must not see registrations |
 //! | `mappings/pins` | functions that make the kernel hold on to pages |

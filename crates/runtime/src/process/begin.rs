@@ -16,7 +16,7 @@ use core::sync::atomic::{Ordering::*, fence};
 use memfold_shared::near;
 use memfold_shared::page::{call, flags, state};
 
-use crate::kernel::sys;
+use crate::kernel::sys::{self, Fd};
 use crate::kernel::{maps, sched};
 use crate::memory::patience::Patience;
 use crate::process::Process;
@@ -35,6 +35,22 @@ const START_NS: u64 = 10_000_000_000;
 
 fn cpus() -> u64 {
     sched::allowed_cpus().iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
+/// How many bytes of its memory the program has not touched yet, besides the stacks of its threads; `statm` is its
+/// open `/proc/self/statm`.
+pub fn untouched(statm: Fd) -> u64 {
+    const STACK: usize = 3;
+    /// The largest stack that threads usually get.
+    const USUAL_STACK: u64 = 8 << 20;
+    let threads = sys::open_own(c"/proc/self/task", sys::o::RDONLY | sys::o::DIRECTORY).map_or(1, |tasks| {
+        let links = sys::links(tasks);
+        sys::close(tasks);
+        links.saturating_sub(2)
+    });
+    let stack = sys::resource_limit(STACK).map_or(USUAL_STACK, |[soft, _]| soft.min(USUAL_STACK));
+    let stacks = threads.saturating_sub(1).saturating_mul(stack);
+    maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED.saturating_add(stacks))
 }
 
 impl Process {
@@ -121,22 +137,23 @@ impl Runtime {
         }
     }
 
-    /// Counts a request of a process without a keeper. If all requests together could exceed the limit, looks at
-    /// how much memory is untouched, which one system call could fill, and returns that if it is too much.
-    pub fn could_fill_too_much(&self, bytes: usize) -> Option<usize> {
-        let (shared, asked) = (self.shared(), &self.process.asked);
+    /// Whether all that a process has requested lately could exceed the limit if one system call filled it. Then
+    /// this looks at how much is untouched, and returns that if it is too much. For a process that does not page.
+    pub fn could_fill_too_much(&self) -> Option<usize> {
+        let (shared, asked) = (self.shared(), &self.slot().asked);
         let (limit, room) = (shared.limit_bytes.load(Relaxed), shared.room.load(Relaxed));
         let exceeds = |bytes: u64| near::could_exceed_at_once(bytes, room, limit);
-        let all = asked.fetch_add(bytes, AcqRel).saturating_add(bytes);
-        if door::has_keeper() || !exceeds(all as u64) {
+        let all = asked.load(Acquire);
+        // Where the runtime has stopped, the program may have a filter under which no system call may be made.
+        let may_look = || self.process.state() == state::WATCHING && !self.process.sanitized.load(Relaxed);
+        if !exceeds(all) || !may_look() {
             return None;
         }
         let statm = sys::open_own(c"/proc/self/statm", sys::o::RDONLY).ok()?;
-        let untouched = maps::untouched_bytes(statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
+        let fillable = untouched(statm).min(all);
         sys::close(statm);
         // Memory that was touched or freed no longer counts.
-        let fillable = untouched.min(all as u64);
-        asked.store(fillable as usize, Release);
+        asked.store(fillable, Release);
         exceeds(fillable).then_some(fillable as usize)
     }
 

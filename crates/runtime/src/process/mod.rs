@@ -35,8 +35,6 @@ pub struct Process {
     pub call: AtomicPtr<AtomicU32>,
     /// The supervisor's look at which `much` was last set to zero, while there is no keeper.
     pub looks_seen: AtomicU32,
-    /// Bytes requested in larger pieces and not known to be touched, while there is no keeper.
-    pub asked: AtomicUsize,
     /// The program has, or had, several threads.
     pub threaded: AtomicBool,
     /// The program has a sanitizer's library: see `preload`.
@@ -66,7 +64,6 @@ impl Process {
             image: AtomicU64::new(0),
             call: AtomicPtr::new((&raw const SILENCE).cast_mut()),
             looks_seen: AtomicU32::new(0),
-            asked: AtomicUsize::new(0),
             threaded: AtomicBool::new(false),
             sanitized: AtomicBool::new(false),
             paging_wanted: AtomicBool::new(false),

@@ -6,6 +6,7 @@ pub mod dense;
 pub mod evict;
 pub mod hope;
 pub mod incompressible;
+pub mod others;
 pub mod pins;
 pub mod turns;
 pub mod watch;
@@ -71,6 +72,8 @@ pub struct Reclaim {
     pub keeps_all: AtomicBool,
     /// Threads that need memory wait until it is this process's turn: see `turns.rs`.
     pub waits_its_turn: AtomicBool,
+    /// Fresh memory waits until others have given some back: see `others.rs`.
+    pub waits_for_others: AtomicBool,
     /// No other process of the tree is large.
     pub alone: AtomicBool,
     /// Until this time the compressor leaves an idle CPU idle.
@@ -111,6 +114,7 @@ impl Reclaim {
             copied: AtomicU64::new(0),
             keeps_all: AtomicBool::new(false),
             waits_its_turn: AtomicBool::new(false),
+            waits_for_others: AtomicBool::new(false),
             alone: AtomicBool::new(false),
             sleep_until_ns: AtomicU64::new(0),
             sleeps: AtomicBool::new(false),
@@ -157,13 +161,31 @@ impl Reclaim {
         }
     }
 
+    /// Whether fresh memory waits whatever the debt is.
+    pub fn growth_waits(&self) -> bool {
+        self.squeeze.load(Relaxed) || self.waits_for_others.load(Relaxed)
+    }
+
+    /// Sleeps until `room` is rung, or a little. `seen`: its number before it was known that there is no room.
+    pub fn wait_for_room(&self, seen: u32) {
+        // Many small processes may wait for a large one, which needs the CPU more than they do.
+        self.room.wait(seen, if self.waits_for_others.load(Relaxed) { 5_000_000 } else { 1_000_000 });
+    }
+
+    /// No decision about waits holds any more.
+    pub fn end_waits(&self) {
+        for said in
+            [&self.hopeless, &self.squeeze, &self.keeps_all, &self.waits_its_turn, &self.waits_for_others]
+        {
+            said.store(false, Relaxed);
+        }
+    }
+
     /// In a forked child: it owes nothing, and it is not known yet what it can give back.
     pub fn after_fork(&self) {
         self.debt.store(0, Relaxed);
         self.due_ns.store(0, Relaxed);
         self.unpayable.store(i64::MIN, Relaxed);
-        for said in [&self.hopeless, &self.squeeze, &self.keeps_all, &self.waits_its_turn] {
-            said.store(false, Relaxed);
-        }
+        self.end_waits();
     }
 }

@@ -46,7 +46,7 @@ pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`], of [`crate::spill::Area`] and of [`crate::door::Door`].
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 /// Maximum number of processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Space for the name of a codec, including its terminator.

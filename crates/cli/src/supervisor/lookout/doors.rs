@@ -38,8 +38,10 @@ const RESTART_SYSCALL: u64 = 219;
 pub enum Sent {
     /// A thread is going through the door.
     Yes,
-    /// No thread was at a suitable place.
+    /// No thread was at a suitable place in time, or one is on its way.
     NotNow,
+    /// All threads are stopped, or sleep where they must not be interrupted.
+    Nobody,
     /// There is no door (yet), or this process may not trace the process, or another process traces it.
     No,
 }
@@ -97,9 +99,11 @@ impl Doors {
                 None
             }
         };
-        let mut asked: Vec<Asked> = choose(pid, may_sleep).into_iter().filter_map(seize).collect();
+        let chosen = choose(pid, may_sleep);
+        let nobody = if chosen.is_empty() && may_sleep { Sent::Nobody } else { Sent::NotNow };
+        let mut asked: Vec<Asked> = chosen.into_iter().filter_map(seize).collect();
         if asked.is_empty() {
-            return if is_refused { Sent::No } else { Sent::NotNow };
+            return if is_refused { Sent::No } else { nobody };
         }
         let (begin, mut sent) = (Instant::now(), false);
         while !asked.is_empty() && begin.elapsed() < STOPS {

@@ -306,7 +306,7 @@ impl Watcher {
             refuses,
             next_try,
             in_vain,
-            in_vain_since: now,
+            nobody_since: now,
             told: false,
         };
         self.watched.insert(number, one);

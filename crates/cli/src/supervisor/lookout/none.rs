@@ -9,6 +9,8 @@ use memfold_shared::page::Slot;
 pub enum Sent {
     Yes,
     NotNow,
+    /// As for the other architecture.
+    Nobody,
     No,
 }
 

@@ -44,8 +44,8 @@ pub struct Watched {
     /// thread.
     pub next_try: Instant,
     pub in_vain: u32,
-    /// Since when there is none, and whether that was reported.
-    pub in_vain_since: Instant,
+    /// Since when none could be interrupted near the limit, and whether that was reported.
+    pub nobody_since: Instant,
     pub told: bool,
 }
 
@@ -74,13 +74,13 @@ impl Watched {
         }
         match doors.send(self.pid, slot, !is_urgent || self.in_vain > IN_VAIN, is_urgent) {
             Sent::Yes => (self.in_vain, self.next_try) = (0, now + AFTER),
-            Sent::NotNow => {
-                if self.in_vain == 0 || now.duration_since(self.next_try) > ANEW {
-                    (self.in_vain, self.in_vain_since) = (0, now);
+            not_now @ (Sent::NotNow | Sent::Nobody) => {
+                if not_now == Sent::NotNow || !is_urgent || now.duration_since(self.next_try) > ANEW {
+                    self.nobody_since = now;
                 }
                 self.in_vain = self.in_vain.saturating_add(1);
                 self.next_try = now + BETWEEN;
-                if is_urgent && !self.told && now.duration_since(self.in_vain_since) > REPORTED {
+                if !self.told && now.duration_since(self.nobody_since) > REPORTED {
                     self.told = true;
                     shared.say(self.said, UNREACHED);
                 }

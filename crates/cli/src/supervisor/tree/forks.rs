@@ -92,8 +92,8 @@ impl Forks {
         self.eroded.min(self.measured)
     }
 
-    /// The excess that the sum over all members contains at most, in bytes: pages are shared by forks only, and
-    /// every new member is measured. `None` if not all members were measured.
+    /// The excess that the sum over all members contains at most, in bytes: only forks make more, and every new
+    /// member is measured. `None` if not all members were measured.
     pub fn counted_twice_at_most(&self) -> Option<u64> {
         self.whole.then_some(self.measured)
     }

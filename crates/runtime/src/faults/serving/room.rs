@@ -30,7 +30,7 @@ impl Server {
         }
         let room = || {
             runtime.reclaim.debt.load(Acquire) <= runtime.reclaim.margin.load(Relaxed)
-                && !(growth && runtime.reclaim.squeeze.load(Relaxed))
+                && !(growth && runtime.reclaim.growth_waits())
                 && !runtime.reclaim.waits_its_turn.load(Relaxed)
         };
         // Far over the limit, no wait is abandoned as long as there is hope: a compressor may wait long for a
@@ -77,7 +77,7 @@ impl Server {
             if !self.holds_page {
                 self.serve_who_need_not_wait();
             }
-            runtime.reclaim.room.wait(seen, 1_000_000);
+            runtime.reclaim.wait_for_room(seen);
         }
     }
 

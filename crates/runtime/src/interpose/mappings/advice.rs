@@ -53,8 +53,11 @@ pub unsafe extern "C" fn madvise(start: usize, bytes: usize, advice: c_int) -> c
     }
     // SAFETY: the caller upholds the contract.
     let advise = |start: usize, bytes: usize| unsafe { MADVISE.call([start, bytes, advice]) } as c_int;
-    let fills = matches!(advice, advice::POPULATE_READ | advice::POPULATE_WRITE);
-    let result = if fills && start.checked_add(bytes).is_some() && populate::could_exceed_limit(bytes) {
+    let fills = matches!(advice, advice::POPULATE_READ | advice::POPULATE_WRITE)
+        && start.checked_add(bytes).is_some()
+        && populate::could_exceed_limit(bytes)
+        && populate::takes_memory(start);
+    let result = if fills {
         populate::in_pieces(start, bytes, |start, bytes| advise(start, bytes) == 0) as c_int - 1
     } else {
         advise(start, bytes)
@@ -114,8 +117,8 @@ pub unsafe extern "C" fn munmap(start: usize, bytes: usize) -> c_int {
     result
 }
 
-/// Replaces the C library's function. Code that is made writable for a moment comes in smaller pieces than
-/// `MUCH`, and is there already.
+/// Replaces the C library's function. Less than `MUCH` does not count: programs that generate code make small
+/// pieces of it writable again and again.
 ///
 /// # Safety
 /// The same as for the C library's function.

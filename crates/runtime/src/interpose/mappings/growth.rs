@@ -148,9 +148,13 @@ fn note_much_asked(at: usize, bytes: usize) {
     }
     RUNTIME.slot().asked.fetch_add(bytes as u64, Relaxed);
     if RUNTIME.process.call() == call::FAR
-        && let Some(untouched) = keeping_errno(|| RUNTIME.could_fill_too_much(bytes))
+        && let Some(untouched) = keeping_errno(|| RUNTIME.could_fill_too_much())
     {
         got_unwatched(at, untouched);
+        if !is_paging() {
+            // Paging cannot begin now: the next try comes after as many requests again.
+            RUNTIME.slot().asked.store(0, Relaxed);
+        }
     }
 }
 
@@ -201,7 +205,10 @@ fn owes_with_unseen() -> bool {
 }
 
 pub fn wait_for_room() {
-    let has_room = || RUNTIME.reclaim.debt.load(Acquire) <= RUNTIME.reclaim.margin.load(Relaxed);
+    let reclaim = &RUNTIME.reclaim;
+    let has_room = || {
+        reclaim.debt.load(Acquire) <= reclaim.margin.load(Relaxed) && !reclaim.waits_for_others.load(Relaxed)
+    };
     if has_room() {
         return;
     }
@@ -211,7 +218,7 @@ pub fn wait_for_room() {
     while !has_room() && !waiting.is_hopeless(&RUNTIME) && !RUNTIME.forks.is_under_way() && is_paging() {
         let seen = RUNTIME.reclaim.room.now();
         RUNTIME.reclaim.work.ring();
-        RUNTIME.reclaim.room.wait(seen, 1_000_000);
+        RUNTIME.reclaim.wait_for_room(seen);
     }
     let end = sys::now_ns();
     let counters = &RUNTIME.slot().counters;

@@ -10,6 +10,8 @@ use memfold_shared::page::state;
 use crate::interpose::desk;
 use crate::interpose::mappings::growth::{LARGE, wait_for_room};
 use crate::interpose::next::{is_managed, is_paging, keeping_errno};
+use crate::kernel::maps;
+use crate::kernel::sys;
 use crate::runtime::RUNTIME;
 
 /// Size of the pieces, in bytes.
@@ -28,11 +30,24 @@ fn exceeds_limit(bytes: usize) -> bool {
         && shared.tree_resident().saturating_add(bytes as u64) > shared.limit_bytes.load(Relaxed)
 }
 
+/// Whether the mapping at an address is one that takes memory of the process when it is filled: not a file's, and
+/// not shared.
+pub fn takes_memory(at: usize) -> bool {
+    keeping_errno(|| {
+        let Ok(maps) = sys::open_own(c"/proc/self/maps", sys::o::RDONLY) else { return false };
+        let found = maps::private_anonymous_at(maps, at).is_some();
+        sys::close(maps);
+        found
+    })
+}
+
 /// Fills a range piece by piece with `fill`, until that fails. Returns whether it never did. `errno` is that of
 /// `fill`.
 pub fn in_pieces(at: usize, bytes: usize, mut fill: impl FnMut(usize, usize) -> bool) -> bool {
     keeping_errno(|| {
         if !is_paging() {
+            // However far the limit seems to be.
+            RUNTIME.process.paging_wanted.store(true, Relaxed);
             RUNTIME.begin();
         }
     });

@@ -23,6 +23,7 @@ use crate::memory::lock::Guard;
 #[cfg(feature = "preload")]
 use crate::memory::patience::Patience;
 use crate::pages::table::Block;
+use crate::process::begin;
 use crate::process::door;
 use crate::process::limits;
 use crate::process::thread::{self, Descriptors};
@@ -109,11 +110,14 @@ impl ReclaimThread {
         self.leave(no_fork)
     }
 
-    /// Whether memory that the program has mapped at once and not touched yet exceeds the `room` left. A system
-    /// call can fill it, and no thread that is in such a call could start the keeper.
+    /// Whether memory that the program has requested and not touched yet exceeds the `room` left. A system call
+    /// can fill it, and no thread that is in such a call could start the keeper.
     fn could_exceed_at_once(&self, room: u64, limit: u64) -> bool {
-        let untouched = maps::untouched_bytes(self.statm).unwrap_or(0).saturating_sub(near::OWN_UNTOUCHED);
-        near::could_exceed_at_once(untouched.min(self.runtime.slot().asked.load(Relaxed)), room, limit)
+        let asked = &self.runtime.slot().asked;
+        // Memory that was touched or freed no longer counts.
+        let fillable = begin::untouched(self.statm).min(asked.load(Relaxed));
+        asked.store(fillable, Relaxed);
+        near::could_exceed_at_once(fillable, room, limit)
     }
 
     /// Ends the keeper, the last thread of memfold in a process in which nothing is evicted. From then on the
@@ -177,10 +181,8 @@ impl Runtime {
         self.process.set_state(state::WATCHING);
         self.reclaim.debt.store(0, Relaxed);
         self.reclaim.set_unpayable(i64::MIN);
-        self.reclaim.squeeze.store(false, Relaxed);
-        self.reclaim.keeps_all.store(false, Relaxed);
-        self.reclaim.waits_its_turn.store(false, Relaxed);
-        self.reclaim.hopeless.store(false, Relaxed);
+        self.reclaim.end_waits();
+        self.slot().owes.store(0, Relaxed);
     }
 }
 

@@ -129,6 +129,7 @@ impl ReclaimThread {
         look.counted = look.share();
         reclaim.watches_growth.store(true, Relaxed);
         reclaim.counts_growth.store(true, Relaxed);
+        self.runtime.look_for_others(look.now, 0, look.limit, look.margin);
     }
 
     /// Tells threads that get memory whether they are to count it. While the process pages,
@@ -215,6 +216,8 @@ impl ReclaimThread {
         if let Some(more) = in_vain {
             runtime.reclaim.set_unpayable(owed.saturating_add(more));
         }
+        let gives = if in_vain.is_some() { 0 } else { owed.max(0) as u64 };
+        runtime.look_for_others(look.now, gives, look.limit, look.margin);
         if owed <= look.margin as i64 {
             self.hopeless_rounds = 0;
             runtime.reclaim.hopeless.store(false, Relaxed);
