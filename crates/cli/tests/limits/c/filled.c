@@ -112,7 +112,9 @@ int main(int argc, char **argv)
             if (fork() == 0) {
                 char *at = mapped(bytes / 4, PROT_READ | PROT_WRITE);
                 usleep(300000);
-                _exit(read_into(at, bytes / 4));
+                int is_bad = read_into(at, bytes / 4);
+                sleep(1);
+                _exit(is_bad);
             }
         while (wait(&status) > 0)
             bad |= status;
