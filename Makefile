@@ -76,7 +76,7 @@ demo: setup ## a build that is killed plainly and completes under memfold, and a
 
 # The tests of the crates and the others run at the same time, since both wait for much of it. What the others
 # say is shown when they have ended.
-test: ## every test but the slow ones: about a quarter of an hour on two CPUs, building included
+test: ## every test but the slow ones: 15 to 20 minutes on two CPUs, building included
 	@$(MAKE) --no-print-directory PROFILE=tests build
 	@said=$$(mktemp); trap 'rm -f $$said' EXIT; \
 	    $(MAKE) --no-print-directory --keep-going PROFILE=tests $(OTHERS) >$$said 2>&1 & others=$$!; \

@@ -40,6 +40,11 @@ pub fn floor(limit: u64) -> u64 {
     (limit / FLOOR).clamp(2 << 20, 64 << 20)
 }
 
+/// A limit counts as held when it is exceeded by at most this many bytes.
+pub fn tolerance(limit: u64) -> u64 {
+    limit / 20 + (8 << 20)
+}
+
 /// Number of levels of task scarcity, see [`worth_threads`]. At the highest level no process has threads.
 pub const TASK_LEVELS: u32 = 7;
 

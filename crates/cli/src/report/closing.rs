@@ -1,11 +1,11 @@
 //! The closing line: the result of a run in one sentence. And which limit to try if programs waited too long.
 
 use memfold::size::Human;
+use memfold_shared::near;
 
 use super::seen::Held;
 use super::stats::Stats;
 use crate::output::text::grouped;
-use crate::settings::limit::tolerance;
 
 impl Stats {
     /// Whether anything was evicted at all.
@@ -15,7 +15,7 @@ impl Stats {
 
     /// Whether the total exceeded the limit by more than the tolerance.
     pub fn passed_limit(&self) -> bool {
-        self.over_limit_bytes > tolerance(self.limit_bytes)
+        self.over_limit_bytes > near::tolerance(self.limit_bytes)
     }
 
     /// The memory that is never managed, if it is at least half of the excess over the limit.

@@ -97,11 +97,6 @@ pub fn read_limit(text: &str, how: &str, whose: Option<i32>) -> Result<Limit, Fa
     Ok(Limit { bytes, is_auto: false, warning })
 }
 
-/// How far the total may exceed a limit.
-pub fn tolerance(limit: u64) -> u64 {
-    limit / 20 + (8 << 20)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
+use memfold_shared::near;
 use memfold_shared::page::{self, Slot};
 
 use super::group::Group;
@@ -11,7 +12,6 @@ use super::tree::NESTED;
 use super::{Supervisor, held};
 use crate::output::failure::say;
 use crate::report::record::steps::Gauges;
-use crate::settings::limit::tolerance;
 
 /// How long it may take until a lower limit is held.
 const SHRINKS: Duration = Duration::from_secs(5);
@@ -65,8 +65,8 @@ impl Supervisor<'_> {
                 let all = inside + self.tree.own;
                 (all, all, all as i64 - gauges as i64)
             }
-            // A process has just begun or ended, or shared pages were written to: only the lowest possible value
-            // is certain.
+            // A process has just begun or ended, or shared pages were written to, so only the lowest possible
+            // value is certain.
             None if !self.tree.forks.is_exact() => {
                 let least = managed.least + self.tree.unmanaged_least;
                 let twice_at_most = self.tree.forks.counted_twice_at_most();
@@ -76,8 +76,8 @@ impl Supervisor<'_> {
             None => (sum.saturating_sub(twice), sum.saturating_sub(twice), -(twice as i64)),
         };
         shared.resident_correction.store(correction, Relaxed);
-        // Whether processes that others have seen leave meanwhile are in the correction is not known: they count
-        // as shared until the next one.
+        // Other threads may have noticed the end of processes meanwhile. The correction may include those or
+        // not, so what they left counts until the next one.
         shared.left_seen.store(left + self.tree.take_left(), Release);
         shared.doubt.store(if self.group.is_some() { 0 } else { self.tree.forks.doubt() }, Relaxed);
         shared.copied_seen.store(copied, Relaxed);
@@ -132,7 +132,7 @@ impl Supervisor<'_> {
     /// If the limit is exceeded, finds the unmanaged memory of the largest process. The kernel walks the page
     /// tables for that, so this is done rarely, and not at all if it would take seconds.
     fn look_for_held(&mut self, now: Instant, resident: u64) {
-        let tolerated = self.limit + tolerance(self.limit);
+        let tolerated = self.limit + near::tolerance(self.limit);
         if resident <= tolerated || now.duration_since(self.looked) < LOOK {
             return;
         }

@@ -35,8 +35,8 @@ const LATE: &str = include_str!("c/late.c");
 const WAYS: &str = include_str!("c/ways.c");
 
 /// Makes a file of `argv[1]` MiB, and reads it back with as few system calls as the kernel allows. With two
-/// more arguments, it first touches a third of the memory for it, fills `argv[2]` MiB in small pieces, and sleeps
-/// for `argv[3]` seconds.
+/// more arguments, it first touches a third of the memory for it, fills `argv[2]` MiB in small pieces, and
+/// sleeps for `argv[3]` seconds.
 const READ: &str = include_str!("c/read.c");
 
 /// Gets `argv[2]` MiB in the way that `argv[1]` names, and has the kernel fill it at once.
@@ -147,8 +147,8 @@ fn a_file_that_is_read_at_once() {
     }
 }
 
-/// The process pages since it mapped the memory, and is far from its limit for long: it goes on paging. Or there was
-/// room for all when it mapped the memory, and is no longer.
+/// The process pages since it mapped the memory, and is far from its limit for long: it goes on paging. Or
+/// there was room for all when it mapped the memory, and is no longer.
 #[test]
 fn a_file_that_is_read_at_once_into_memory_mapped_long_before() {
     let _alone = alone();
@@ -171,6 +171,17 @@ fn what_many_requests_or_processes_got_is_filled_at_once() {
         eprintln!("{way}");
         holds(200 * MIB, start(&["--limit", "200M", "--"], &[filled.to_str().unwrap(), way, "320"]));
     }
+}
+
+/// Growth waits for other processes that can give memory back. A stopped one cannot.
+#[test]
+fn a_stopped_process_holds_nobody_up() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let source = include_str!("c/stopped.c");
+    let Some(stopped) = compile(here.path(), "stopped", source, &[]) else { return };
+    let said = finish(run_with(&["--limit", "200M", "--"], &[stopped.to_str().unwrap()]));
+    assert_eq!((said.status, said.out.as_str()), (0, "right\n"), "{}", said.err);
 }
 
 /// Where the runtime has stopped because of a filter, requests are not looked into: that takes system calls.

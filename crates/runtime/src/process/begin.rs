@@ -37,8 +37,8 @@ fn cpus() -> u64 {
     sched::allowed_cpus().iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// How many bytes of its memory the program has not touched yet, besides the stacks of its threads; `statm` is its
-/// open `/proc/self/statm`.
+/// The writable memory that the program has not touched yet, without the stacks of its threads, in bytes.
+/// `statm` is the open `/proc/self/statm`.
 pub fn untouched(statm: Fd) -> u64 {
     const STACK: usize = 3;
     /// The largest stack that threads usually get.
@@ -137,8 +137,9 @@ impl Runtime {
         }
     }
 
-    /// Whether all that a process has requested lately could exceed the limit if one system call filled it. Then
-    /// this looks at how much is untouched, and returns that if it is too much. For a process that does not page.
+    /// If one system call could exceed the limit by filling what this process has requested and not touched yet,
+    /// returns how many bytes that is. How much is untouched is looked up only if all requests together are too
+    /// much. For a process that does not page.
     pub fn could_fill_too_much(&self) -> Option<usize> {
         let (shared, asked) = (self.shared(), &self.slot().asked);
         let (limit, room) = (shared.limit_bytes.load(Relaxed), shared.room.load(Relaxed));

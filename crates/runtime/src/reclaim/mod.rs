@@ -42,9 +42,9 @@ pub struct Reclaim {
     pub squeeze: AtomicBool,
     /// All that can be evicted was, again and again, and the limit is still far exceeded.
     pub hopeless: AtomicBool,
-    /// Waiting for room is in vain while the debt is at most this: nothing was left to evict when the keeper
-    /// looked. What threads get beyond that is worth another look, however late that comes. `i64::MIN`: it is
-    /// not in vain; `i64::MAX`: it is, whatever comes.
+    /// While the debt is at most this, waiting for room is in vain: nothing was left to evict when the keeper
+    /// looked. If the debt grows further, there is new memory to evict, and threads wait until the keeper has
+    /// looked at it. `i64::MIN`: waiting is not in vain. `i64::MAX`: it is, whatever comes.
     pub unpayable: AtomicI64,
     /// Compressors sleep here.
     pub work: EventCount,
@@ -166,13 +166,13 @@ impl Reclaim {
         self.squeeze.load(Relaxed) || self.waits_for_others.load(Relaxed)
     }
 
-    /// Sleeps until `room` is rung, or a little. `seen`: its number before it was known that there is no room.
-    pub fn wait_for_room(&self, seen: u32) {
+    /// Sleeps until `room` is rung after `seen`, or for some milliseconds.
+    pub fn sleep_for_room(&self, seen: u32) {
         // Many small processes may wait for a large one, which needs the CPU more than they do.
         self.room.wait(seen, if self.waits_for_others.load(Relaxed) { 5_000_000 } else { 1_000_000 });
     }
 
-    /// No decision about waits holds any more.
+    /// Forgets all decisions about waits.
     pub fn end_waits(&self) {
         for said in
             [&self.hopeless, &self.squeeze, &self.keeps_all, &self.waits_its_turn, &self.waits_for_others]

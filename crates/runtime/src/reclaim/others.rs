@@ -1,13 +1,14 @@
 //! Growth waits for others. Each process owes a share of what the tree has to free, in proportion to its size. A
-//! small process that grows owes next to nothing, while a large one that does not need its memory takes a while to
-//! compress it. So while the tree exceeds its limit by more than a quarter of the tolerance, and another process
-//! has something to give back, fresh memory waits. Evicted memory does not: nothing that makes room depends on it.
+//! small process that grows owes next to nothing, while a large one that does not need its memory takes a while
+//! to notice that and to compress it. So fresh memory waits while the tree exceeds its limit by more than a
+//! quarter of the tolerance and another process can give something back. Evicted memory does not wait.
 //!
 //! Another process counts only if its keeper has looked within the last 100 ms: one that is stopped, or whose
 //! keeper gets no CPU, gives nothing back.
 
 use core::sync::atomic::Ordering::*;
 
+use memfold_shared::near;
 use memfold_shared::page::{Shared, Slot};
 
 use crate::runtime::Runtime;
@@ -16,9 +17,9 @@ const FRESH_NS: u64 = 100_000_000;
 
 /// Whether the growth of `own` waits.
 fn waits(shared: &Shared, own: &Slot, now: u64, limit: u64, margin: u64) -> bool {
-    let allowed = (limit / 20 + (8 << 20)) / 4;
+    let allowed = near::tolerance(limit) / 4;
     let gives = |slot: &Slot| {
-        slot.owes.load(Relaxed) > margin && now.saturating_sub(slot.looked_ns.load(Relaxed)) < FRESH_NS
+        slot.can_give.load(Relaxed) > margin && now.saturating_sub(slot.looked_ns.load(Relaxed)) < FRESH_NS
     };
     // After a fork the limit may only seem to be exceeded.
     shared.tree_resident_least() > limit.saturating_add(allowed)
@@ -28,9 +29,9 @@ fn waits(shared: &Shared, own: &Slot, now: u64, limit: u64, margin: u64) -> bool
 impl Runtime {
     /// Called by the keeper at each look: publishes what this process can give back, and decides whether its
     /// growth waits for others.
-    pub fn look_for_others(&self, now: u64, owed: u64, limit: u64, margin: u64) {
+    pub fn look_for_others(&self, now: u64, can_give: u64, limit: u64, margin: u64) {
         let slot = self.slot();
-        slot.owes.store(owed, Relaxed);
+        slot.can_give.store(can_give, Relaxed);
         slot.looked_ns.store(now, Relaxed);
         let waits = waits(self.shared(), slot, now, limit, margin);
         if self.reclaim.waits_for_others.swap(waits, Relaxed) && !waits {
@@ -54,18 +55,18 @@ mod tests {
         let now = 5_000_000_000;
         own.resident.store(30 * MIB, Relaxed);
         large.resident.store(385 * MIB, Relaxed);
-        large.owes.store(10 * MIB, Relaxed);
+        large.can_give.store(10 * MIB, Relaxed);
         large.looked_ns.store(now - 1_000_000, Relaxed);
         let waits = |limit: u64| waits(&shared, own, now, limit * MIB, 6 * MIB);
         assert!(waits(400));
         // Within a quarter of the tolerance.
         assert!(!waits(412));
         // The other one has nothing to give back, or is stopped; what a process owes itself is no reason.
-        large.owes.store(5 * MIB, Relaxed);
-        own.owes.store(50 * MIB, Relaxed);
+        large.can_give.store(5 * MIB, Relaxed);
+        own.can_give.store(50 * MIB, Relaxed);
         own.looked_ns.store(now, Relaxed);
         assert!(!waits(400));
-        large.owes.store(10 * MIB, Relaxed);
+        large.can_give.store(10 * MIB, Relaxed);
         large.looked_ns.store(now - 200_000_000, Relaxed);
         assert!(!waits(400));
     }

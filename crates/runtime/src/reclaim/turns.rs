@@ -45,8 +45,7 @@ impl Turn {
 
     /// In a tree with `tree` bytes, `over` of them above the limit.
     fn of(is_first: bool, tree: u64, over: i64, limit: u64) -> Self {
-        // A limit counts as held when it is exceeded by at most 5 % plus 8 MiB.
-        let tolerance = limit / 20 + (8 << 20);
+        let tolerance = near::tolerance(limit);
         // The oldest may grow further.
         let allowed = if is_first { tolerance / 2 } else { tolerance / 4 };
         Turn { keeps: tree <= limit.saturating_add(allowed), waits: over > 0 && !is_first }

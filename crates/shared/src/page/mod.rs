@@ -141,13 +141,13 @@ pub struct Shared {
     pub got: AtomicU64,
     /// Memory that ended processes held, in bytes; only grows (supervisor writes).
     pub freed: AtomicU64,
-    /// Memory held by processes that shared some with others when they ended or executed another program, in bytes;
-    /// only grows. The others still have what was shared.
+    /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
+    pub freed_lately: AtomicU64,
+    /// Memory of processes that shared some of it with others when they ended or executed another program, in
+    /// bytes; only grows. The others still have what was shared.
     pub left: AtomicU64,
     /// The part of `left` that `resident_correction` takes into account (supervisor writes).
     pub left_seen: AtomicU64,
-    /// How much of it was freed within the last 500 ms: see `turns.rs` (supervisor writes).
-    pub freed_lately: AtomicU64,
     /// How scarce tasks are in the tree (`pids.max`, `ulimit -u`): 0 if they are not, otherwise a level of
     /// `near::worth_threads`. Raised when a process or thread could not be started.
     pub tasks_wanted: AtomicU32,

@@ -52,14 +52,15 @@ pub struct Slot {
     pub standby: AtomicU64,
     /// Uncompressed size of spilled data, in bytes.
     pub spilled: AtomicU64,
-    /// What its keeper means to free and can, at its last look, in bytes.
-    pub owes: AtomicU64,
+    /// How much it could give back at its keeper's last look, in bytes.
+    pub can_give: AtomicU64,
     /// When that was, ns of the monotonic clock.
     pub looked_ns: AtomicU64,
     /// 1 if it shares memory with other processes since a fork, as far as is known (supervisor writes).
     pub shares: AtomicU32,
-    /// Memory that the process has requested in larger pieces and not touched yet, as far as is known, unless it
-    /// only reserved it (`MAP_NORESERVE`), in bytes: one system call may fill that much.
+    /// Memory that the process has requested in larger pieces, and did not only reserve (`MAP_NORESERVE`), in
+    /// bytes: one system call may fill as much of that as is untouched. Memory that was touched or freed is
+    /// subtracted now and then.
     pub asked: AtomicU64,
     /// One of [`call`] (supervisor writes).
     pub call: AtomicU32,
@@ -88,7 +89,7 @@ impl Slot {
         self.call.store(call::FAR, Relaxed);
         self.inherited.store(0, Relaxed);
         self.shares.store(0, Relaxed);
-        self.owes.store(0, Relaxed);
+        self.can_give.store(0, Relaxed);
         self.looked_ns.store(0, Relaxed);
         self.asked.store(0, Relaxed);
         for gauge in

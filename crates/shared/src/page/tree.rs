@@ -22,6 +22,12 @@ impl Shared {
         resident.saturating_sub(self.doubt.load(Relaxed) + copied + left)
     }
 
+    /// The same, if forked processes whose shared pages were not measured yet have only pages of their
+    /// parents.
+    pub fn tree_resident_least(&self) -> u64 {
+        self.tree_resident_certain().saturating_sub(self.unmeasured.load(Relaxed))
+    }
+
     /// The tree's resident memory, and the part of it that counts because a process that shared memory has left
     /// since the last correction. With the whole correction the tree would look too small until the next one:
     /// the others still have what was shared.
@@ -37,13 +43,7 @@ impl Shared {
         (corrected.saturating_add(copied).min(corrected.max(most)), left)
     }
 
-    /// The same, if forked processes whose shared pages were not measured yet have only pages of their
-    /// parents.
-    pub fn tree_resident_least(&self) -> u64 {
-        self.tree_resident_certain().saturating_sub(self.unmeasured.load(Relaxed))
-    }
-
-    /// What it would be if no page were shared any more, in bytes.
+    /// What the tree's resident memory would be if no page were shared any more, in bytes.
     pub fn tree_resident_unshared(&self) -> u64 {
         let managed: u64 = self.live_slots().map(|s| s.resident.load(Relaxed)).sum();
         managed + self.unmanaged_resident.load(Relaxed)
@@ -112,8 +112,8 @@ impl Shared {
         left
     }
 
-    /// Counts the memory of a process that ends, or executes another program, as shared, if it shares any. Returns
-    /// how much that is.
+    /// If a process that ends, or executes another program, shares memory, counts all of its memory as shared.
+    /// Returns how much that is.
     pub fn note_left(&self, slot: &Slot) -> u64 {
         if slot.shares.swap(0, AcqRel) == 0 {
             return 0;
@@ -126,13 +126,16 @@ impl Shared {
     /// Raises the peaks to the present values of the slots.
     pub fn note_peaks(&self) {
         let (mut evicted, mut payload, mut overhead, mut spilled) = (0u64, 0u64, 0u64, 0u64);
+        // A forked child counts all of its parent's pages until its own are measured, or it executes a program.
+        let mut inherited = 0u64;
         for slot in self.live_slots() {
+            inherited += slot.inherited.load(Relaxed).min(slot.resident.load(Relaxed));
             spilled += slot.spilled.load(Relaxed);
             evicted += slot.evicted.load(Relaxed);
             payload += slot.payload.load(Relaxed);
             overhead += slot.overhead.load(Relaxed);
         }
-        let resident = self.tree_resident();
+        let resident = self.tree_resident().saturating_sub(inherited);
         self.peak_resident.fetch_max(resident, Relaxed);
         self.peak_payload.fetch_max(payload, Relaxed);
         self.peak_overhead.fetch_max(overhead, Relaxed);
@@ -180,5 +183,20 @@ mod tests {
         assert_eq!(shared.tree_resident(), 10);
         shared.resident_correction.store(30, Relaxed);
         assert_eq!(shared.tree_resident(), 40);
+    }
+
+    #[test]
+    fn what_a_child_inherits_is_no_peak() {
+        // SAFETY: as above.
+        let shared: Box<Shared> = unsafe { Box::new_zeroed().assume_init() };
+        let (parent, child) = (shared.take_slot(1).unwrap(), shared.take_slot(2).unwrap());
+        parent.resident.store(100, Relaxed);
+        child.resident.store(103, Relaxed);
+        child.inherited.store(100, Relaxed);
+        shared.note_peaks();
+        assert_eq!(shared.peak_resident.load(Relaxed), 103);
+        child.inherited.store(0, Relaxed);
+        shared.note_peaks();
+        assert_eq!(shared.peak_resident.load(Relaxed), 203);
     }
 }

@@ -90,7 +90,7 @@ impl Watched {
     }
 }
 
-/// What a process is to be told.
+/// What the supervisor tells a process.
 pub struct Wanted {
     /// One of [`call`].
     pub call: u32,
@@ -99,8 +99,8 @@ pub struct Wanted {
     pub is_urgent: bool,
 }
 
-/// The call for a process that can grow by `unseen` bytes without calling the library. All that are watched can fill
-/// `at_once` bytes by one system call each.
+/// The call for a process that can grow by `unseen` bytes without calling the library. `at_once` is the sum of
+/// what the processes that are watched could fill by one system call each.
 pub fn wanted(
     shared: &Shared,
     (one, slot): (&Watched, &Slot),
@@ -120,7 +120,7 @@ pub fn wanted(
     if shared.stall_ppm.load(Relaxed) != 0 && one.resident > near::SMALLEST_PROACTIVE && has_tasks {
         return Wanted { call: call::NOW, is_urgent: false };
     }
-    // A thread in such a call cannot start the keeper. A keeper that is there notices that the limit comes near.
+    // A thread in such a call cannot start the keeper, but a keeper that is there notices its growth.
     let has_part = one.at_once(slot) >= room / PART;
     if (is_large || may_grow && has_tasks) && has_part && near::could_exceed_at_once(at_once, room, limit) {
         return Wanted { call: call::NOW, is_urgent: false };

@@ -2,6 +2,7 @@
 
 use memfold_args::top::columns::{COLUMNS, Column, Is};
 use memfold_escape::shown;
+use memfold_shared::near;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -132,7 +133,7 @@ fn colour(tree: &Group) -> Color {
     match resident {
         resident if resident <= limit => Color::Green,
         // The total is within the tolerance of the limit.
-        resident if resident <= limit.saturating_add(limit / 20 + (8 << 20)) => Color::Yellow,
+        resident if resident <= limit.saturating_add(near::tolerance(limit)) => Color::Yellow,
         _ => Color::Red,
     }
 }

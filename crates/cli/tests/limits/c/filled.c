@@ -1,6 +1,6 @@
 /*
- * filled WAY MIB: gets MIB in a way that no single request shows, has the kernel fill it in one system call, and
- * checks it.
+ * filled WAY MIB: gets MIB in a way that no single request shows, has the kernel fill it in one system call,
+ * and checks it.
  *   protect   reserved without access, made writable
  *   pieces    many requests below 1 MiB, filled by readv
  *   remap     one mapping that grows

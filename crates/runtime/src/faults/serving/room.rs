@@ -77,7 +77,7 @@ impl Server {
             if !self.holds_page {
                 self.serve_who_need_not_wait();
             }
-            runtime.reclaim.wait_for_room(seen);
+            runtime.reclaim.sleep_for_room(seen);
         }
     }
 

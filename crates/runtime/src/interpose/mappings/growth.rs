@@ -133,7 +133,7 @@ fn got_much(at: usize, bytes: usize) {
     }
 }
 
-/// Counts memory that the program may fill by one system call. Begins to page if that could exceed the limit.
+/// Adds up large requests. Begins to page if one system call could exceed the limit by filling them.
 #[inline(always)]
 fn note_asked(at: usize, bytes: usize) {
     if bytes >= ASKED {
@@ -218,7 +218,7 @@ pub fn wait_for_room() {
     while !has_room() && !waiting.is_hopeless(&RUNTIME) && !RUNTIME.forks.is_under_way() && is_paging() {
         let seen = RUNTIME.reclaim.room.now();
         RUNTIME.reclaim.work.ring();
-        RUNTIME.reclaim.wait_for_room(seen);
+        RUNTIME.reclaim.sleep_for_room(seen);
     }
     let end = sys::now_ns();
     let counters = &RUNTIME.slot().counters;

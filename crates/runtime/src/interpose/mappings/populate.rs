@@ -30,8 +30,8 @@ fn exceeds_limit(bytes: usize) -> bool {
         && shared.tree_resident().saturating_add(bytes as u64) > shared.limit_bytes.load(Relaxed)
 }
 
-/// Whether the mapping at an address is one that takes memory of the process when it is filled: not a file's, and
-/// not shared.
+/// Whether the mapping at an address takes memory of the process when it is filled: neither a file's nor a
+/// shared one does.
 pub fn takes_memory(at: usize) -> bool {
     keeping_errno(|| {
         let Ok(maps) = sys::open_own(c"/proc/self/maps", sys::o::RDONLY) else { return false };

@@ -1,5 +1,5 @@
-//! The ranges that were registered for a request lately. Allocators often hand out the same addresses again, and
-//! a range that is still registered needs no request to the keeper.
+//! The ranges that were registered for a request lately. Allocators often hand out the same addresses again,
+//! and a range that is still registered needs no request to the keeper.
 //!
 //! Invariant: a range counts as registered only while `pages.changes` is what it was before the registration.
 

@@ -182,7 +182,7 @@ impl Runtime {
         self.reclaim.debt.store(0, Relaxed);
         self.reclaim.set_unpayable(i64::MIN);
         self.reclaim.end_waits();
-        self.slot().owes.store(0, Relaxed);
+        self.slot().can_give.store(0, Relaxed);
     }
 }
 
@@ -196,8 +196,9 @@ impl Runtime {
 pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T) -> bool) -> T {
     const LOOK_NS: u64 = 5_000_000;
     const LEVEL_NS: u64 = 20_000_000;
+    /// How long to wait while no thread ends, and how long each end prolongs that.
     const LONGEST_NS: u64 = 2_000_000_000;
-    const IN_ALL_NS: u64 = 10_000_000_000;
+    const PROLONGED_NS: u64 = 10_000_000_000;
     /// How many times to look after the last thread has announced its end: the kernel counts it a little
     /// longer.
     const LAST_LOOKS: u32 = 4;
@@ -233,7 +234,7 @@ pub fn with_tasks_back<T>(mut try_it: impl FnMut() -> T, is_refused: impl Fn(&T)
         let tasks_of = |slot: &Slot| u64::from(slot.tasks.load(Relaxed).max(1));
         let tasks = shared.live_slots().filter(may_end).map(tasks_of).sum();
         let waited = sys::now_ns() - begin;
-        if tasks < tasks_then && waited < IN_ALL_NS {
+        if tasks < tasks_then && waited < PROLONGED_NS {
             (patience, tasks_then) = (Patience::new(LONGEST_NS), tasks);
         }
         let helps = runtime.may_do_without() && tasks > 0;

@@ -25,8 +25,6 @@ const GROWING: usize = 4;
 /// After a round in vain, growth by this fraction of the incompressible pages is worth another round: a round
 /// goes over all of them.
 const SEARCHED: u64 = 32;
-/// A limit counts as held when it is exceeded by at most 5 % plus this many bytes.
-const TOLERANCE: u64 = 8 << 20;
 /// How long the limit may be exceeded by more before the process is terminated (`--on-full kill`), in ns.
 const FULL_NS: u64 = 500_000_000;
 /// Number of touched pages between two decisions on what room is worth, and the fraction of them that must
@@ -79,7 +77,7 @@ impl Look {
 
     /// Whether the limit is exceeded by more than is tolerated.
     fn is_far_over(&self) -> bool {
-        self.tree > self.limit + self.limit / 20 + TOLERANCE
+        self.tree > self.limit + near::tolerance(self.limit)
     }
 }
 
@@ -216,8 +214,9 @@ impl ReclaimThread {
         if let Some(more) = in_vain {
             runtime.reclaim.set_unpayable(owed.saturating_add(more));
         }
-        let gives = if in_vain.is_some() { 0 } else { owed.max(0) as u64 };
-        runtime.look_for_others(look.now, gives, look.limit, look.margin);
+        let can_give =
+            if turn || look.paranoid || self.has_nothing_left(can_shrink) { 0 } else { self.spare.at_most() };
+        runtime.look_for_others(look.now, can_give.max(0) as u64, look.limit, look.margin);
         if owed <= look.margin as i64 {
             self.hopeless_rounds = 0;
             runtime.reclaim.hopeless.store(false, Relaxed);
@@ -239,16 +238,12 @@ impl ReclaimThread {
         (margin / 4).max(self.spare.kept() / SEARCHED)
     }
 
-    /// How much debt, beyond what is owed now, threads need not wait for because that would be in vain; `None` if it
-    /// is not in vain to wait.
+    /// By how much the debt may grow before it is worth waiting for room; `None` if it is worth it now.
     fn in_vain(&self, look: &Look, share: i64, can_shrink: bool) -> Option<i64> {
         let runtime = self.runtime;
         if look.paranoid || runtime.stored.full.load(Relaxed) {
             return Some(i64::MAX);
         }
-        // While there are pages to spill or to densify, waiting for room is not in vain. This must hold
-        // between two looks, too, or a millisecond's growth slips through.
-        let nothing_left = self.fruitless && runtime.pages.standby.is_empty() && !can_shrink;
         // Nor is it in vain while no thread has to wait: a thread that grows afterwards would take this for
         // an answer.
         let waited_for = share > look.margin as i64 || runtime.reclaim.waits_its_turn.load(Relaxed);
@@ -256,7 +251,13 @@ impl ReclaimThread {
         // late. The margin is what they may obtain between two looks in time.
         let grown = self.takable().saturating_sub(self.fruitless_takable);
         let more = self.worth_a_round(look.margin).saturating_sub(grown) + look.margin;
-        (nothing_left && waited_for).then_some(more as i64)
+        (self.has_nothing_left(can_shrink) && waited_for).then_some(more as i64)
+    }
+
+    /// Whether the last round has found nothing to evict, and there is nothing to spill or to densify either.
+    /// This must hold between two looks, too, or a millisecond's growth slips through.
+    fn has_nothing_left(&self, can_shrink: bool) -> bool {
+        self.fruitless && self.runtime.pages.standby.is_empty() && !can_shrink
     }
 
     /// Says when the next look is due, for threads that get memory meanwhile.
