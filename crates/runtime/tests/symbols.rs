@@ -135,7 +135,9 @@ fn library() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("preload");
     let mut cargo = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["rustc", "--release", "--quiet", "--lib", "--crate-type", "cdylib", "--no-default-features"]);
-    cargo.args(["--features", "preload"]).arg("--manifest-path").arg(package.join("Cargo.toml"));
+    cargo.args(["--features", "preload", "--config", "profile.release.strip='debuginfo'"]);
+    cargo.args(["--config", "profile.release.panic='abort'", "--config", "profile.release.lto='thin'"]);
+    cargo.arg("--manifest-path").arg(package.join("Cargo.toml"));
     cargo.arg("--target-dir").arg(&target).env_remove("CARGO_BUILD_TARGET");
     let status = cargo.status().expect("cargo can be run");
     assert!(status.success(), "building the preload library failed: {status}");
