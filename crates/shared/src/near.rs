@@ -17,9 +17,10 @@ const TOLD_PART: u64 = 8;
 pub const SLOWEST_LOOK: u64 = 100_000_000;
 /// See [`SLOWEST_LOOK`].
 pub const FASTEST_LOOK: u64 = 1_000_000;
-/// If the tree's resident memory has not changed for this many looks, looks are at least this far apart, in
-/// ns: looking a thousand times a second takes time from a program that fits. Growth that is not reported
-/// fills less than 20 MiB meanwhile, unless the kernel gives it huge pages.
+/// If the tree's resident memory has not changed for this many looks, or a process in a large or too large tree
+/// has had nothing to do, looks are at least this far apart, in ns: looking a thousand times a second takes time
+/// from the programs. Growth that is not reported fills less than 20 MiB meanwhile, unless the kernel gives it
+/// huge pages.
 pub const QUIET_LOOK: u64 = 4_000_000;
 /// See [`QUIET_LOOK`].
 pub const QUIET_LOOKS: u32 = 64;
@@ -33,11 +34,30 @@ pub const SMALLEST_PROACTIVE: u64 = 32 << 20;
 pub const OWN_UNTOUCHED: u64 = 2 << 20;
 /// A process keeps this fraction of the limit resident in any case: with less it would do nothing but fault.
 const FLOOR: u64 = 32;
+/// Where many processes are small, what all of them keep in any case is at most this fraction of the limit.
+const FLOORS: u64 = 2;
+/// A process with less than this, in bytes, has next to nothing that could be compressed.
+const LOWEST_FLOOR: u64 = 512 << 10;
 
 /// The memory that a process keeps resident in any case, in bytes. A process with less gives nothing back, so
 /// it needs no thread: the larger ones make room for it.
 pub fn floor(limit: u64) -> u64 {
     (limit / FLOOR).clamp(2 << 20, 64 << 20)
+}
+
+/// The same in a tree whose processes have these sizes, in bytes, evicted memory included. If many processes are
+/// smaller than [`floor`], there may be no larger ones that could make room for them.
+pub fn floor_among<I: Iterator<Item = u64>>(limit: u64, sizes: impl Fn() -> I) -> u64 {
+    let mut floor = floor(limit);
+    // What the processes keep falls with the floor, but not below the sizes of the smallest ones.
+    for _ in 0..8 {
+        let kept: u64 = sizes().map(|size| size.min(floor)).sum();
+        if kept <= limit / FLOORS {
+            break;
+        }
+        floor = (u128::from(floor) * u128::from(limit / FLOORS) / u128::from(kept)) as u64;
+    }
+    floor.max(LOWEST_FLOOR)
 }
 
 /// A limit counts as held when it is exceeded by at most this many bytes.
@@ -57,12 +77,6 @@ pub fn worth_threads(limit: u64, level: u32) -> u64 {
         TASK_LEVELS.. => u64::MAX,
         _ => floor(limit) << (level - 1),
     }
-}
-
-/// The memory that a process without threads of memfold must have to get some, at a level of
-/// [`worth_threads`], in bytes.
-pub fn least_managed(limit: u64, level: u32) -> u64 {
-    floor(limit).max(worth_threads(limit, level))
 }
 
 /// With less room than this, in bytes, paging starts in a process that may grow just by touching memory.
@@ -137,6 +151,21 @@ mod tests {
         assert_eq!(next_look(1 << 30, 2, FASTEST_LOOK), 51_000_000);
         assert_eq!(next_look(1 << 40, 2, FASTEST_LOOK), SLOWEST_LOOK);
         assert_eq!((floor(10 << 20), floor(1 << 30), floor(1 << 40)), (2 << 20, 32 << 20, 64 << 20));
+    }
+
+    #[test]
+    fn many_small_processes_keep_less() {
+        let among =
+            |limit: u64, sizes: &[u64]| floor_among(limit << 20, || sizes.iter().map(|size| size << 20));
+        assert_eq!(among(400, &[380, 47, 47, 47, 47, 47, 47]), floor(400 << 20));
+        assert_eq!(among(100, &[]), floor(100 << 20));
+        // Together they keep half of the limit.
+        assert!((500 << 10..600 << 10).contains(&among(100, &[3; 90])));
+        assert!((13 << 20..14 << 20).contains(&among(1024, &[40; 38])));
+        // The smallest ones have less anyway, so the others may keep more.
+        let mixed: [u64; 60] = core::array::from_fn(|number| if number < 20 { 1 } else { 20 });
+        assert!((5 << 20..6 << 20).contains(&among(512, &mixed)));
+        assert_eq!(among(100, &[3; 2000]), LOWEST_FLOOR);
     }
 
     #[test]

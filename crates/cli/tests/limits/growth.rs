@@ -173,6 +173,18 @@ fn what_many_requests_or_processes_got_is_filled_at_once() {
     }
 }
 
+/// Each of the processes is smaller than what a process may keep in any case, and there is no larger one that could
+/// make room for them.
+#[test]
+fn many_small_processes_give_back() {
+    let _alone = alone();
+    let here = tempfile::tempdir().unwrap();
+    let source = include_str!("c/small.c");
+    let Some(small) = compile(here.path(), "small", source, &[]) else { return };
+    let said = finish(run_with(&["--limit", "128M", "--"], &[small.to_str().unwrap(), "60", "3", "142"]));
+    assert_eq!((said.status, said.out.as_str()), (0, "held\n"), "{}", said.err);
+}
+
 /// Growth waits for other processes that can give memory back. A stopped one cannot.
 #[test]
 fn a_stopped_process_holds_nobody_up() {

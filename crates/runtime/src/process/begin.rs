@@ -87,7 +87,7 @@ impl Process {
 
     /// Number of bytes that this process must have to get threads of memfold.
     fn least_managed(&self) -> u64 {
-        near::least_managed(self.shared().limit_bytes.load(Relaxed), self.task_level())
+        self.shared().least_managed(self.task_level())
     }
 
     /// The supervisor's signal: one of [`call`].

@@ -63,7 +63,7 @@ impl Runtime {
         let (shared, slot, now) = (self.shared(), self.slot(), sys::now_ns());
         let is_young = |slot: &Slot| now.saturating_sub(slot.since_ns.load(Relaxed)) < YOUNG_NS;
         let turn = if is_lively(shared, limit) && is_young(slot) {
-            let (own, matters) = (slot.since_ns.load(Relaxed), near::floor(limit));
+            let (own, matters) = (slot.since_ns.load(Relaxed), shared.floor());
             let takes_part = |slot: &&Slot| {
                 slot.keeper.load(Relaxed) != 0 && slot.resident.load(Relaxed) >= matters && is_young(slot)
             };

@@ -46,7 +46,7 @@ pub const SEGMENT: &str = "segment:";
 /// "memfold\0" read as a little-endian number.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"memfold\0");
 /// Version of the layout of [`Shared`], of [`crate::spill::Area`] and of [`crate::door::Door`].
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 /// Maximum number of processes of one tree that can be managed at the same time.
 pub const SLOTS: usize = 1024;
 /// Space for the name of a codec, including its terminator.
@@ -151,6 +151,9 @@ pub struct Shared {
     /// How scarce tasks are in the tree (`pids.max`, `ulimit -u`): 0 if they are not, otherwise a level of
     /// `near::worth_threads`. Raised when a process or thread could not be started.
     pub tasks_wanted: AtomicU32,
+    /// While the limit is exceeded: what each process keeps resident in any case, in bytes. 0: the usual
+    /// (supervisor writes). See [`Shared::floor`].
+    pub low_floor: AtomicU64,
     /// Bytes that forked processes count although they may be shared, because their shared pages were not
     /// measured yet (supervisor writes).
     pub unmeasured: AtomicU64,

@@ -65,10 +65,35 @@ impl Shared {
         self.used().iter().filter(|s| s.pid.load(Acquire) != 0)
     }
 
-    /// The memory that a process without threads of memfold must have to get some, for the observer of the
-    /// process, in bytes.
-    pub fn least_managed(&self) -> u64 {
-        near::least_managed(self.limit_bytes.load(Relaxed), self.tasks_wanted.load(Relaxed))
+    /// What each process keeps resident in any case, in bytes: [`near::floor`], or less while the limit cannot be
+    /// held with that.
+    pub fn floor(&self) -> u64 {
+        let usual = near::floor(self.limit_bytes.load(Relaxed));
+        match self.low_floor.load(Relaxed) {
+            0 => usual,
+            low => low.min(usual),
+        }
+    }
+
+    /// Lowers the floor when the limit's tolerance is nearly used up, until the limit is held (supervisor). Not
+    /// before: a build's processes are small, and end before it pays to evict them.
+    pub fn look_for_floor(&self) {
+        let (tree, limit) = (self.tree_resident_least(), self.limit_bytes.load(Relaxed));
+        if tree > limit.saturating_add(near::tolerance(limit) / 4 * 3) {
+            let size = |slot: &Slot| {
+                let evicted = slot.evicted.load(Relaxed) + slot.spilled.load(Relaxed);
+                slot.resident.load(Relaxed) + evicted
+            };
+            self.low_floor.store(near::floor_among(limit, || self.live_slots().map(size)), Relaxed);
+        } else if tree <= limit {
+            self.low_floor.store(0, Relaxed);
+        }
+    }
+
+    /// The memory that a process without threads of memfold must have to get some, in bytes, at a level of
+    /// [`near::worth_threads`].
+    pub fn least_managed(&self, level: u32) -> u64 {
+        self.floor().max(near::worth_threads(self.limit_bytes.load(Relaxed), level))
     }
 
     /// The slots that were ever used: a prefix of all.

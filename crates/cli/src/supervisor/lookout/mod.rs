@@ -161,6 +161,7 @@ impl Watcher {
         self.look_for_ends(limit);
         let room = limit.saturating_sub(shared.tree_resident_least());
         shared.room.store(room, Relaxed);
+        shared.look_for_floor();
         shared.near.store(u32::from(room < near::near_room(self.cpus)), Relaxed);
         shared.looked_ns.store(sys::now_ns(), Relaxed);
         shared.looks.fetch_add(1, Relaxed);
@@ -172,7 +173,7 @@ impl Watcher {
         self.doors.go_on();
         // Pages that forked processes share may be copied, which changes none of their counters.
         let copies = shared.tree_resident_unshared().saturating_sub(shared.tree_resident_least());
-        let could_copy = copies >= near::floor(limit) && shared.copies_could_exceed();
+        let could_copy = copies >= shared.floor() && shared.copies_could_exceed();
         let mut may_grow = 0u64;
         let at_once = self.watched.iter().map(|(number, one)| one.at_once(&shared.slots[*number])).sum();
         for (number, one) in &mut self.watched {

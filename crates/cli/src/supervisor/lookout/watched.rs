@@ -52,7 +52,8 @@ pub struct Watched {
 impl Watched {
     /// Whether the process is neither small nor young.
     pub fn is_settled(&self, shared: &Shared, now: Instant) -> bool {
-        self.resident >= shared.least_managed() && now.duration_since(self.since) >= YOUNG
+        self.resident >= shared.least_managed(shared.tasks_wanted.load(Relaxed))
+            && now.duration_since(self.since) >= YOUNG
     }
 
     /// How many bytes one system call could fill.
@@ -111,7 +112,7 @@ pub fn wanted(
 ) -> Wanted {
     let limit = shared.limit_bytes.load(Relaxed);
     let may_grow = one.untouched >= near::START_ROOM && now.duration_since(one.since) >= YOUNG;
-    let is_large = one.resident >= shared.least_managed();
+    let is_large = one.resident >= shared.least_managed(shared.tasks_wanted.load(Relaxed));
     // While tasks are scarce, only large processes get threads.
     let has_tasks = is_large || shared.tasks_wanted.load(Relaxed) == 0;
     if (is_large || may_grow && has_tasks) && room < near::start_room_of(unseen, cpus, limit) {

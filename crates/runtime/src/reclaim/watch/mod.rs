@@ -108,6 +108,7 @@ struct ReclaimThread {
     full: Option<Patience>,
     /// The tree's resident memory at the last tick, bytes, and for how many ticks it has been the same.
     tree_before: u64,
+    own_before: u64,
     quiet_ticks: u32,
     /// The number of the second compressor, 0 if there must be none; and the time before which it is not
     /// started.
@@ -204,6 +205,7 @@ impl ReclaimThread {
             judged: (0, 0),
             full: None,
             tree_before: 0,
+            own_before: 0,
             quiet_ticks: 0,
             helper: 0,
             no_helper_ns: 0,

@@ -13,8 +13,6 @@
 
 use core::sync::atomic::Ordering::*;
 
-use memfold_shared::near;
-
 use super::ReclaimThread;
 use crate::kernel::sys::PAGE;
 
@@ -36,10 +34,10 @@ pub(super) struct Spare {
 impl Spare {
     /// Sets the process's memory: `own` bytes in total, of which `store` bytes are in the store, `kept` do
     /// not compress, and `standby` are on standby.
-    pub fn look(&mut self, own: u64, store: u64, kept: u64, standby: u64, limit: u64) {
+    pub fn look(&mut self, own: u64, store: u64, kept: u64, standby: u64, floor: u64) {
         self.rest = own as i64 - store as i64 - kept as i64;
         (self.store, self.kept) = (store as i64, kept);
-        self.floor = near::floor(limit) as i64;
+        self.floor = floor as i64;
         // Pages on standby were evicted.
         self.stuck = self.stuck.min(self.rest - standby as i64);
     }
@@ -74,17 +72,25 @@ impl Spare {
 
 impl ReclaimThread {
     /// Updates this from the process's present memory.
-    pub(super) fn look_at_spare(&mut self, own: u64, limit: u64) {
+    pub(super) fn look_at_spare(&mut self, own: u64) {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
         let store = slot.payload.load(Relaxed) + slot.overhead.load(Relaxed);
         let pages = |pages: u64| pages * PAGE as u64;
         let kept = pages(runtime.pages.incompressible.load(Relaxed).max(0) as u64);
-        self.spare.look(own, store, kept, pages(runtime.pages.standby.pages.load(Relaxed)), limit);
+        self.spare.look(
+            own,
+            store,
+            kept,
+            pages(runtime.pages.standby.pages.load(Relaxed)),
+            runtime.shared().floor(),
+        );
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use memfold_shared::near;
+
     use super::*;
 
     const MIB: i64 = 1 << 20;
@@ -92,7 +98,7 @@ mod tests {
     fn spare(own: i64, store: i64, kept: i64, standby: i64, limit: i64) -> Spare {
         let mut spare = Spare::default();
         let bytes = |mib: i64| (mib * MIB) as u64;
-        spare.look(bytes(own), bytes(store), bytes(kept), bytes(standby), bytes(limit));
+        spare.look(bytes(own), bytes(store), bytes(kept), bytes(standby), near::floor(bytes(limit)));
         spare
     }
 
@@ -130,9 +136,9 @@ mod tests {
         spare.nothing_evicted();
         assert_eq!(spare.owed(20 * MIB, false), 0);
         let bytes = |mib: i64| (mib * MIB) as u64;
-        spare.look(bytes(103), bytes(10), 0, 0, bytes(50));
+        spare.look(bytes(103), bytes(10), 0, 0, near::floor(bytes(50)));
         assert_eq!(spare.owed(23 * MIB, false), 3 * MIB);
-        spare.look(bytes(103), bytes(10), 0, bytes(10), bytes(50));
+        spare.look(bytes(103), bytes(10), 0, bytes(10), near::floor(bytes(50)));
         assert_eq!(spare.owed(23 * MIB, false), 10 * MIB);
     }
 }

@@ -22,6 +22,10 @@ const DELAY_FADES: u64 = 64;
 const LONGEST_DELAY: u64 = 100_000_000;
 /// Maximum number of processes for which room to grow is reserved.
 const GROWING: usize = 4;
+/// See [`Look::is_crowded`].
+const CROWD: usize = 16;
+/// The time between looks that have nothing to do in such a tree, while the limit is exceeded, in ns.
+const CROWDED_LOOK: u64 = 4 * QUIET_LOOK;
 /// After a round in vain, growth by this fraction of the incompressible pages is worth another round: a round
 /// goes over all of them.
 const SEARCHED: u64 = 32;
@@ -46,6 +50,8 @@ pub(super) struct Look {
     over: i64,
     /// Number of processes that share the limit: the larger ones.
     sharers: usize,
+    /// There are so many processes that their keepers, if all looked often, would leave no time to anybody.
+    is_crowded: bool,
     paranoid: bool,
 }
 
@@ -60,7 +66,8 @@ impl Look {
         let sharers = shared.larger_than(limit / 16).max(1);
         let headroom = margin * sharers.min(GROWING) as u64;
         let over = if paranoid { own as i64 / 2 } else { tree as i64 - (limit - headroom.min(limit)) as i64 };
-        Look { now, own, counted, tree, limit, margin, over, sharers, paranoid }
+        let is_crowded = shared.used().len() > CROWD && shared.live_slots().count() > CROWD;
+        Look { now, own, counted, tree, limit, margin, over, sharers, is_crowded, paranoid }
     }
 
     /// This process's part of what the tree has to free.
@@ -182,7 +189,7 @@ impl ReclaimThread {
         let runtime = self.runtime;
         runtime.look_for_turns(look.tree, look.over, look.limit, if look.paranoid { 0 } else { self.cpus });
         self.look_ahead_of_need(look.now, look.own, look.tree);
-        self.look_at_spare(look.own, look.limit);
+        self.look_at_spare(look.own);
         let share = look.share();
         self.search_again_if_grown(look);
         let full = share > self.spare.at_most() || self.fruitless && runtime.pages.standby.is_empty();
@@ -292,10 +299,20 @@ impl ReclaimThread {
 
     /// How long to sleep, in ns: shorter when less room is left, and longer while nothing changes.
     fn next_look(&mut self, look: &Look) -> u64 {
-        let quiet = look.over <= 0 && look.tree.abs_diff(self.tree_before) < QUIET;
-        self.tree_before = look.tree;
+        let is_same = look.tree.abs_diff(self.tree_before) < QUIET;
+        // While this process owes nothing, and none of its threads waits for others, only its growth matters.
+        let reclaim = &self.runtime.reclaim;
+        let waits = reclaim.waits_for_others.load(Relaxed) || reclaim.waits_its_turn.load(Relaxed);
+        let is_idle = look.own.abs_diff(self.own_before) < QUIET && reclaim.debt.load(Relaxed) <= 0 && !waits;
+        let quiet = if look.over > 0 || look.is_crowded { is_idle } else { is_same };
+        (self.tree_before, self.own_before) = (look.tree, look.own);
         self.quiet_ticks = if quiet { self.quiet_ticks.saturating_add(1) } else { 0 };
-        let fastest = if self.quiet_ticks > QUIET_LOOKS { QUIET_LOOK } else { FASTEST_LOOK };
+        let fastest = match self.quiet_ticks > QUIET_LOOKS {
+            // What grows above the limit is registered, so that faults tell of it.
+            true if look.is_crowded && look.over > 0 => CROWDED_LOOK,
+            true => QUIET_LOOK,
+            false => FASTEST_LOOK,
+        };
         near::next_look((-look.over).max(0) as u64, self.cpus, fastest)
     }
 
