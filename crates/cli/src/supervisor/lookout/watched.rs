@@ -19,7 +19,7 @@ const AFTER: Duration = Duration::from_millis(100);
 /// The time until the next try after no thread was at a suitable place. Threads must get to run in between.
 const BETWEEN: Duration = Duration::from_millis(2);
 /// The number of failed searches for a running thread after which a sleeping one is accepted.
-const IN_VAIN: u32 = 16;
+const IN_VAIN: u32 = 2;
 /// After this time without a suitable thread near the limit, that is reported.
 const REPORTED: Duration = Duration::from_secs(1);
 /// A process that was not tried for this long did not need a keeper meanwhile.
