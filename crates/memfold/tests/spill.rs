@@ -1,5 +1,7 @@
 //! Heaps larger than their limit that spill to a file.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
 use memfold::heap::{Error, Heap, Limit, Options};
 use memfold::spill::{Spilled, Target, Terms};
 
@@ -89,6 +91,50 @@ fn long_blocks_go_to_the_file_too() {
         session.free(node).unwrap();
     }
     assert_eq!(heap.stats().spilled_bytes, 0);
+}
+
+/// Several sessions fill blocks by turns, or threads at the same time.
+#[test]
+fn a_limit_is_held_by_several_sessions() {
+    let limit = 32 * MIB;
+    for (block, sessions) in [(32 << 10, 2), (32 << 10, 8), (1 << 20, 4)] {
+        let heap = Heap::new(Options::new().block_size(block).limit(Limit::Bytes(limit))).unwrap();
+        let mut all: Vec<_> = (0..sessions).map(|_| heap.session().unwrap()).collect();
+        let (mut most, mut nodes) = (0, 0);
+        for seed in 0.. {
+            most = most.max(heap.stats().memory_bytes());
+            match all[seed as usize % sessions].put_bytes(&noise(seed)) {
+                Ok(_) => nodes += 1,
+                Err(error) => {
+                    assert_eq!(error, Error::Limit);
+                    break;
+                }
+            }
+        }
+        assert!(nodes * 1000 > 24 * MIB, "{block}, {sessions}: {nodes} nodes");
+        assert!(most <= limit + 8 * block as u64 + (128 << 10), "{block}, {sessions}: {most}");
+    }
+    for (block, threads) in [(32 << 10, 2), (32 << 10, 8), (1 << 20, 4)] {
+        let heap = Heap::new(Options::new().block_size(block).limit(Limit::Bytes(limit))).unwrap();
+        let most = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..threads {
+                let (heap, most) = (&heap, &most);
+                scope.spawn(move || {
+                    let mut session = heap.session().unwrap();
+                    for number in 0.. {
+                        most.fetch_max(heap.stats().memory_bytes(), Relaxed);
+                        if let Err(error) = session.put_bytes(&noise(number * threads + thread)) {
+                            assert_eq!(error, Error::Limit);
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        let bound = limit + (8 + 3 * (threads - 1)) * block as u64 + (128 << 10);
+        assert!(most.load(Relaxed) <= bound, "{block}, {threads}: {}", most.load(Relaxed));
+    }
 }
 
 /// The bound that docs/heap.md states for data that do not compress, also when nodes are read at random

@@ -103,7 +103,10 @@ impl Heap {
     pub fn new(options: Options) -> Result<Self, BadOption> {
         let core = Arc::new(Core::new(options.settle()?));
         if let Limit::Bytes(_) = core.limit() {
-            core.may_grow().map_err(|_| BadOption::too_small(core.options.block_size, core.least_bytes()))?;
+            drop(
+                core.may_grow()
+                    .map_err(|_| BadOption::too_small(core.options.block_size, core.least_bytes()))?,
+            );
         }
         let needed = core.options.background || core.options.ahead != Ahead::Off;
         let background = if needed { Some(Background::start(&core)) } else { None };

@@ -29,7 +29,7 @@ impl Core {
     /// Makes an empty block of this kind, for this session to allocate from.
     pub fn new_block(&self, me: u16, kind: u32) -> Result<Current<'_>, Error> {
         self.free_one_waiting(me);
-        self.make_way(me)?;
+        let _pledge = self.make_way(me)?;
         let number = {
             let mut rooms = locked(&self.rooms);
             let number = rooms.take_number()?;

@@ -112,6 +112,8 @@ pub struct Counts {
     /// Bytes of workspaces and other working memory; bytes of the free lists.
     pub work_bytes: AtomicU64,
     pub room_bytes: AtomicU64,
+    /// Bytes that threads are about to take: see `residency/pledge.rs`.
+    pub pledged: AtomicU64,
 }
 
 /// A kind of blocks with nodes of one size.

@@ -93,7 +93,7 @@ pub fn load(from: impl Read, options: Options) -> Result<Heap, LoadError> {
     if all != (head.numbers, head.blocks, head.nodes, head.large) {
         return Err(source.wrong("it holds another number of blocks or nodes than it says"));
     }
-    core.may_grow()?;
+    drop(core.may_grow()?);
     let mut rooms = locked(&core.rooms);
     vacant.into_iter().for_each(|number| rooms.give_number(number));
     core.counts.room_bytes.store(rooms.bytes(), Relaxed);
@@ -232,7 +232,7 @@ impl Loader<'_> {
         self.unlooked += payload.len();
         if self.unlooked >= LOOK {
             self.unlooked = 0;
-            core.may_grow()?;
+            drop(core.may_grow()?);
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use crate::heap::block::table::Block;
 use crate::heap::core::Core;
 use crate::heap::error::{BadOption, Error};
 use crate::heap::options::Limit;
+use crate::heap::residency::pledge::Pledge;
 
 /// With [`Limit::Share`], at least one block in this many is resident,
 pub const SHARE: u32 = 64;
@@ -41,6 +42,10 @@ const LEFT_FRAMES: u32 = 3 * LEAST_FRAMES;
 const PARANOID_FRAMES: u32 = 3;
 /// With [`Limit::Bytes`], at least this many frames are allowed: existing nodes have to stay readable.
 const LEAST_FRAMES: u32 = 4;
+/// If there are several sessions, frames for these are left too, up to this part of the limit.
+const FOR_OTHERS: u64 = 16;
+/// What is pledged for a new block: its frame, and its copy in the store.
+pub const PER_BLOCK: u64 = 2;
 /// With [`Limit::Bytes`], this many bytes are left for the growth of tables and of the store, which grow in
 /// steps.
 const LIMIT_SLACK: u64 = 128 << 10;
@@ -127,8 +132,13 @@ impl Core {
 
     /// How many frames fit beside everything else, including the buffers of the first compression.
     fn frames_within(&self, bytes: u64) -> u32 {
-        let left = bytes.saturating_sub(self.bytes_without_frames() + self.first_work() + LIMIT_SLACK);
-        self.frames.within(left)
+        self.frames_beside(bytes, 0)
+    }
+
+    /// The same beside `pledged` more bytes.
+    fn frames_beside(&self, bytes: u64, pledged: u64) -> u32 {
+        let others = self.bytes_without_frames() + self.first_work() + LIMIT_SLACK + pledged;
+        self.frames.within(bytes.saturating_sub(others))
     }
 
     /// Bytes that the first compression will take, if there was none yet.
@@ -145,13 +155,51 @@ impl Core {
         Some(self.bytes_without_frames() as i64 - left.min(bytes / 4 * BESIDE) as i64)
     }
 
-    /// An error if no further block is allowed, because the memory left is needed to compress the resident
-    /// ones.
-    pub fn may_grow(&self) -> Result<(), Error> {
+    /// Pledges memory for a further block. An error if none is allowed, because the memory left is needed to
+    /// compress the resident ones.
+    pub fn may_grow(&self) -> Result<Pledge<'_>, Error> {
+        let pledge = self.pledge(PER_BLOCK);
+        if self.limit().follows_free() {
+            self.is_free()?;
+        } else if !self.allows(self.counts.pledged.load(Acquire)) {
+            return Err(Error::Limit);
+        }
+        Ok(pledge)
+    }
+
+    /// Whether a further block would be allowed if nobody else had pledged anything.
+    pub fn may_grow_alone(&self) -> bool {
+        self.allows(PER_BLOCK * self.frames.most_bytes() as u64)
+    }
+
+    /// Whether a further block is allowed, with `pledged` bytes for it and for others.
+    pub fn allows(&self, pledged: u64) -> bool {
         match self.limit() {
-            Limit::Bytes(bytes) if self.frames_within(bytes) < 2 * LEAST_FRAMES => Err(Error::Limit),
-            Limit::Free | Limit::All => self.is_free(),
-            _ => Ok(()),
+            Limit::Bytes(bytes) => {
+                let needed = 2 * LEAST_FRAMES + self.frames_of_others(bytes);
+                self.frames_beside(bytes, pledged) + PER_BLOCK as u32 >= needed
+            }
+            Limit::Free | Limit::All => self.has_room(pledged),
+            _ => true,
+        }
+    }
+
+    /// With [`Limit::Bytes`], the frames that are left for several sessions: each may be filling one while it
+    /// evicts another.
+    fn frames_of_others(&self, bytes: u64) -> u32 {
+        let most = bytes / FOR_OTHERS / self.frames.most_bytes() as u64;
+        u64::from(2 * self.participants.others()).min(most) as u32
+    }
+
+    /// Whether `bytes` more fit.
+    pub fn has_left(&self, bytes: u64) -> bool {
+        match self.limit() {
+            Limit::Bytes(limit) => {
+                let pledged = self.counts.pledged.load(Acquire);
+                self.frames_beside(limit, pledged + bytes) >= 2 * LEAST_FRAMES
+            }
+            Limit::Free | Limit::All => self.bytes_left(self.counts.pledged.load(Acquire)) >= bytes,
+            _ => true,
         }
     }
 

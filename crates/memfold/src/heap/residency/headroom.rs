@@ -17,8 +17,9 @@
 //! [`BACKGROUND`], so that it gives memory back to others.
 //!
 //! **Between looks** compressed blocks and tables grow and shrink. Their growth since the last look is
-//! subtracted from the frames, and no block is made that could reach into the floor. So the heap always stops
-//! before it reaches the limit of a container.
+//! subtracted from the frames, and no block is made that could reach into the floor, not even when what other
+//! threads are about to take (`pledge.rs`), and the blocks that sessions are filling, are counted. So the heap
+//! always stops before it reaches the limit of a container.
 //!
 //! **Several heaps of a process** share what is free, or lacking, in proportion to what each already has.
 //! They count as one heap: otherwise each would take half of what the others have left.
@@ -33,8 +34,10 @@ use memfold_proc::memory::Room;
 use crate::heap::core::Core;
 use crate::heap::error::Error;
 use crate::heap::options::Limit;
-use crate::heap::residency::budget::LEAST_RESIDENT;
+use crate::heap::residency::budget::{LEAST_RESIDENT, PER_BLOCK};
+use crate::heap::residency::frames::pause;
 use crate::heap::residency::machine::{frame_bytes, left, most_frame_bytes, now};
+use crate::heap::residency::pledge::Pledge;
 use crate::heap::sync::locked;
 use crate::store::Goal;
 
@@ -51,6 +54,8 @@ const LEAST_FRAMES: u32 = 2;
 /// The number of frames is raised only if it can grow by more than one in this many. Taking memory that is
 /// free only for a moment, and soon compressing again, gains nothing.
 const STEP: u32 = 16;
+/// How many times a session looks whether others have taken what they had pledged.
+const PATIENCE: u32 = 256;
 /// When free memory is divided, each heap counts as having this many more bytes of frames than it has.
 const LEAST_WEIGHT: u64 = 1 << 20;
 
@@ -132,33 +137,58 @@ impl Core {
         head.due.store(now() + rest.as_micros() as u64, Relaxed);
     }
 
-    /// Whether a further block, together with its copy in the store, can't reach into the floor.
-    fn has_room(&self) -> bool {
-        let block = self.frames.most_bytes() as u64;
-        self.frames.bytes() + self.bytes_without_frames() + 2 * block <= self.headroom.most.load(Relaxed)
+    /// Bytes that may still be taken, beside those pledged, without reaching into the floor.
+    pub fn bytes_left(&self, pledged: u64) -> u64 {
+        let taken = self.frames.bytes() + self.bytes_without_frames() + pledged;
+        self.headroom.most.load(Relaxed).saturating_sub(taken)
     }
 
-    /// An error if memory is so short that no further block is allowed. Looks again before it returns the
+    /// Whether what is pledged, at least a block, can't reach into the floor. Nor may the blocks that sessions
+    /// are filling: without a frame, such a block takes only what its copy takes so far.
+    pub fn has_room(&self, pledged: u64) -> bool {
+        let filled = u64::from(self.counts.held.load(Relaxed)) * self.frames.most_bytes() as u64;
+        self.bytes_left(pledged) > filled
+    }
+
+    /// An error if memory is so short that what is pledged is not allowed. Looks again before it returns the
     /// error.
     pub fn is_free(&self) -> Result<(), Error> {
         self.follow_free();
-        if self.has_room() {
+        let has_room = || self.has_room(self.counts.pledged.load(Acquire));
+        if has_room() {
             return Ok(());
         }
         self.look_at_free(&mut locked(&self.headroom.counted));
         // The limit may have changed.
-        if self.has_room() || !self.limit().follows_free() { Ok(()) } else { Err(Error::Limit) }
+        if has_room() || !self.limit().follows_free() { Ok(()) } else { Err(Error::Limit) }
     }
 
-    /// As `may_grow`, for a session: before a further block is refused, the store returns its free memory,
-    /// and, if the limit follows free memory, frames are given back, about an eighth of them at a time.
-    pub fn make_way(&self, me: u16) -> Result<(), Error> {
-        let mut is_closed = false;
+    /// Waits until others have pledged so little that a further block is allowed, within [`PATIENCE`].
+    fn wait_for_pledges(&self, turn: &mut u32) {
+        loop {
+            pause(turn);
+            let others = self.counts.pledged.load(Acquire);
+            if *turn >= PATIENCE || self.allows(others + PER_BLOCK * self.frames.most_bytes() as u64) {
+                break;
+            }
+        }
+    }
+
+    /// As `may_grow`, for a session: before a further block is refused, it waits for what others have pledged,
+    /// the store returns its free memory, and, if the limit follows free memory, frames are given back, about an
+    /// eighth of them at a time.
+    pub fn make_way(&self, me: u16) -> Result<Pledge<'_>, Error> {
+        let (mut is_closed, mut turn) = (false, 0);
         loop {
             let refused = match self.may_grow() {
                 Err(error @ Error::Limit) => error,
                 result => return result,
             };
+            // Others may take less than they have pledged.
+            if turn < PATIENCE && self.may_grow_alone() {
+                self.wait_for_pledges(&mut turn);
+                continue;
+            }
             if !std::mem::replace(&mut is_closed, true) {
                 let closed = self.store.store().maintain_to(Goal::DENSE, &self.blocks, usize::MAX);
                 if closed.released_bytes > 0 {

@@ -19,4 +19,5 @@ pub mod frames;
 pub mod headroom;
 pub mod machine;
 pub mod pager;
+pub mod pledge;
 pub mod policy;

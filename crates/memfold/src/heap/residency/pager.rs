@@ -9,6 +9,7 @@ use std::vec::Vec;
 use crate::heap::block::table::{Block, Residency};
 use crate::heap::core::{Core, Pool, Shape};
 use crate::heap::error::Error;
+use crate::heap::options::Limit;
 use crate::heap::residency::frames::{Frame, Frames, pause};
 use crate::heap::sync::locked;
 use crate::probe;
@@ -46,9 +47,11 @@ enum Round {
 /// frame.
 const ROUNDS: u32 = 20_000;
 /// How many blocks are evicted at once if a heavy fence is needed: one in [`PART_AT_ONCE`] of the frames, but
-/// at most this many.
+/// at most this many. If memory is short, or the limit is [`Limit::Bytes`], only one is, unless so many have no
+/// more than [`LITTLE`] bytes: the store grows before their frames are given back.
 const AT_ONCE: u32 = 16;
 const PART_AT_ONCE: u32 = 8;
+const LITTLE: u64 = 128 << 10;
 
 impl Core {
     /// Takes a frame without a block for the caller. Evicts a block if necessary.
@@ -56,6 +59,10 @@ impl Core {
         self.follow_free();
         let allowed = self.frames_allowed();
         let mut pool = locked(&self.pool);
+        // Several blocks may have been evicted at once: what was compressed has grown since.
+        if pool.free.len() > 1 && pool.made > allowed {
+            pool = self.shrink(me, pool, self.frames_retained(allowed));
+        }
         if let Some(frame) = pool.free.pop() {
             self.tell_taken(pool.free.len(), allowed);
             return Ok(frame);
@@ -127,7 +134,7 @@ impl Core {
         // The heavy fence interrupts the threads of other sessions, so several blocks are evicted per fence.
         let most = match self.participants.has_others(me.into()) {
             true if self.options.paranoid => AT_ONCE,
-            true => (pool.made / PART_AT_ONCE).clamp(1, AT_ONCE),
+            true => self.at_once().min(pool.made / PART_AT_ONCE).max(1),
             false => 1,
         };
         let mut rejected = vec![];
@@ -178,6 +185,18 @@ impl Core {
         round
     }
 
+    /// How many blocks may be evicted at once: see [`AT_ONCE`].
+    fn at_once(&self) -> u32 {
+        let bytes = u64::from(AT_ONCE) * self.frames.most_bytes() as u64;
+        match self.limit() {
+            _ if bytes <= LITTLE => AT_ONCE,
+            // Frames fill the limit.
+            Limit::Bytes(_) => 1,
+            _ if self.has_left(2 * bytes) => AT_ONCE,
+            _ => 1,
+        }
+    }
+
     /// The clock value for a block that is faulted in. In a paranoid heap it lies in the past: the first use
     /// is noticed, and everything is evicted after it.
     pub fn now(&self) -> u32 {
@@ -215,6 +234,7 @@ impl Core {
         if leaving.iter().any(Option::is_some) {
             self.participants.heavy_fence(me.into());
         }
+        let _growth = self.pledge(leaving.iter().flatten().count() as u64);
         let leave =
             |leaving: Option<Evicting<'_>>| leaving.map_or(Ok(Evicted::Busy), |it| self.leave(me, it));
         leaving.into_iter().map(leave).collect()

@@ -25,6 +25,8 @@ use memfold_codec::CodecId;
 /// about how many bytes are moved then.
 const UPKEEP: u64 = 64;
 const UPKEEP_BYTES: usize = 1 << 20;
+/// Free memory is short if this many blocks do not fit any more.
+const SHORT: u64 = 4;
 
 impl Core {
     /// Bytes of memory for one compression.
@@ -34,7 +36,11 @@ impl Core {
 
     /// Runs `f` with memory to compress in.
     pub fn with_work<R>(&self, f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R) -> Result<R, Error> {
-        let make = || {
+        let make = |is_first: bool| {
+            // Without memory for a second one, threads take turns.
+            if !is_first && !self.has_left(self.work_len() as u64) {
+                return Err(Error::OutOfMemory);
+            }
             let space = OwnedWorkspace::new(&self.store, self.max_copy_len).ok_or(Error::OutOfMemory)?;
             self.counts.work_bytes.fetch_add(self.work_len() as u64, Relaxed);
             Ok(Work::new(space))
@@ -137,9 +143,12 @@ impl Core {
         marks.checks().copy_from(from.get(form.checks()).ok_or(Damaged)?)
     }
 
-    /// Now and then lets the store close the holes that freed blobs left.
+    /// Now and then, or each time if free memory is short, lets the store close the holes that freed blobs left.
     pub fn upkeep(&self) {
-        if self.counts.moves.fetch_add(1, Relaxed) % UPKEEP == UPKEEP - 1 {
+        let is_due = self.counts.moves.fetch_add(1, Relaxed) % UPKEEP == UPKEEP - 1;
+        let is_short =
+            || self.limit().follows_free() && !self.has_left(SHORT * self.frames.most_bytes() as u64);
+        if is_due || is_short() {
             self.store.store().maintain(&self.blocks, UPKEEP_BYTES);
         }
     }

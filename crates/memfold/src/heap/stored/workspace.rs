@@ -74,11 +74,12 @@ struct Stock {
 }
 
 impl Works {
-    /// Runs `f` with a workspace that is free or that `make` makes. Also returns by how many bytes its
+    /// Runs `f` with a workspace that is free or that `make` makes, which is told whether it is the first. If it
+    /// is not, `make` may fail: then this waits for another. Also returns by how many bytes its
     /// buffers have grown.
     pub fn with<R>(
         &self,
-        make: impl Fn() -> Result<Work, Error>,
+        make: impl Fn(bool) -> Result<Work, Error>,
         f: impl FnOnce(&mut Workspace<'_>, Hands<'_>) -> R,
     ) -> Result<(R, usize), Error> {
         let mut lent = self.take(make)?;
@@ -93,7 +94,7 @@ impl Works {
         Ok((result, grown))
     }
 
-    fn take(&self, make: impl Fn() -> Result<Work, Error>) -> Result<Lent<'_>, Error> {
+    fn take(&self, make: impl Fn(bool) -> Result<Work, Error>) -> Result<Lent<'_>, Error> {
         static CPUS: OnceLock<usize> = OnceLock::new();
         let lent = |work| Ok(Lent { works: self, work: Some(work), is_whole: false });
         let mut stock = locked(&self.stock);
@@ -107,10 +108,11 @@ impl Works {
             }
             let most = || *CPUS.get_or_init(|| available_parallelism().map_or(1, usize::from));
             if stock.made == 0 || stock.wanted >= ENOUGH && stock.made < most() {
+                let is_first = stock.made == 0;
                 stock.made += 1;
                 stock.wanted = 0;
                 drop(stock);
-                let made = make();
+                let made = make(is_first);
                 if let Ok(work) = made {
                     return lent(work);
                 }

@@ -152,6 +152,11 @@ impl Participants {
         }
     }
 
+    /// Number of sessions besides one.
+    pub fn others(&self) -> u32 {
+        self.taken.load(Acquire).saturating_sub(1)
+    }
+
     /// Whether there are sessions other than `me`; 0 is none.
     pub fn has_others(&self, me: u32) -> bool {
         self.taken.load(Acquire) > u32::from(me != 0)

@@ -214,6 +214,36 @@ fn allocations_are_refused_before_memory_is_full() {
     world.fill(0, &heap, &mut session, 4 * MIB).unwrap();
 }
 
+/// Each session fills a block, which grows the store without a further block. Blocks are large beside the memory.
+#[test]
+fn sessions_by_turns_stop_before_memory_is_full() {
+    for total in [64, 128] {
+        let world = World::new(total * MIB);
+        let heap = Heap::new(Options::new().block_size(1 << 20).codec("copy")).unwrap();
+        let mut sessions: Vec<_> = (0..4).map(|_| heap.session().unwrap()).collect();
+        let (mut refused, mut stored) = (0, 0);
+        for number in 0.. {
+            let core = heap.core();
+            let taken = core.frames.bytes() + core.bytes_without_frames();
+            assert!(taken < (total - 1) * MIB, "{} of {total} MiB", taken / MIB);
+            if number % 16 == 0 {
+                world.tell(0, &heap);
+            }
+            match sessions[number % 4].put_bytes(&[7; 349_525]) {
+                Ok(_) => stored += 349_525,
+                Err(error) => {
+                    assert_eq!(error, Error::Limit);
+                    refused += 1;
+                }
+            }
+            if refused == 50 {
+                break;
+            }
+        }
+        assert!(stored > total * MIB / 10 * 7, "{} of {total} MiB", stored / MIB);
+    }
+}
+
 #[test]
 fn heaps_of_one_process_share() {
     let world = World::new(128 * MIB);
