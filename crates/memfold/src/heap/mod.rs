@@ -102,11 +102,8 @@ impl Heap {
     /// An empty heap.
     pub fn new(options: Options) -> Result<Self, BadOption> {
         let core = Arc::new(Core::new(options.settle()?));
-        if let Limit::Bytes(_) = core.limit() {
-            drop(
-                core.may_grow()
-                    .map_err(|_| BadOption::too_small(core.options.block_size, core.least_bytes()))?,
-            );
+        if matches!(core.limit(), Limit::Bytes(_)) && core.may_grow().is_err() {
+            return Err(BadOption::too_small(core.options.block_size, core.least_bytes()));
         }
         let needed = core.options.background || core.options.ahead != Ahead::Off;
         let background = if needed { Some(Background::start(&core)) } else { None };

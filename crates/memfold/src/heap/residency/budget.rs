@@ -44,8 +44,6 @@ const PARANOID_FRAMES: u32 = 3;
 const LEAST_FRAMES: u32 = 4;
 /// If there are several sessions, frames for these are left too, up to this part of the limit.
 const FOR_OTHERS: u64 = 16;
-/// What is pledged for a new block: its frame, and its copy in the store.
-pub const PER_BLOCK: u64 = 2;
 /// With [`Limit::Bytes`], this many bytes are left for the growth of tables and of the store, which grow in
 /// steps.
 const LIMIT_SLACK: u64 = 128 << 10;
@@ -158,10 +156,10 @@ impl Core {
     /// Pledges memory for a further block. An error if none is allowed, because the memory left is needed to
     /// compress the resident ones.
     pub fn may_grow(&self) -> Result<Pledge<'_>, Error> {
-        let pledge = self.pledge(PER_BLOCK);
+        let pledge = self.pledge_block();
         if self.limit().follows_free() {
             self.is_free()?;
-        } else if !self.allows(self.counts.pledged.load(Acquire)) {
+        } else if !self.allows(self.pledged()) {
             return Err(Error::Limit);
         }
         Ok(pledge)
@@ -169,15 +167,16 @@ impl Core {
 
     /// Whether a further block would be allowed if nobody else had pledged anything.
     pub fn may_grow_alone(&self) -> bool {
-        self.allows(PER_BLOCK * self.frames.most_bytes() as u64)
+        self.allows(self.bytes_per_block())
     }
 
-    /// Whether a further block is allowed, with `pledged` bytes for it and for others.
+    /// Whether a further block is allowed, with `pledged` bytes for it and for others. The frames that must be
+    /// left include its own.
     pub fn allows(&self, pledged: u64) -> bool {
         match self.limit() {
             Limit::Bytes(bytes) => {
-                let needed = 2 * LEAST_FRAMES + self.frames_of_others(bytes);
-                self.frames_beside(bytes, pledged) + PER_BLOCK as u32 >= needed
+                let others = pledged.saturating_sub(self.bytes_per_block());
+                self.frames_beside(bytes, others) >= 2 * LEAST_FRAMES + self.frames_of_others(bytes)
             }
             Limit::Free | Limit::All => self.has_room(pledged),
             _ => true,
@@ -194,11 +193,8 @@ impl Core {
     /// Whether `bytes` more fit.
     pub fn has_left(&self, bytes: u64) -> bool {
         match self.limit() {
-            Limit::Bytes(limit) => {
-                let pledged = self.counts.pledged.load(Acquire);
-                self.frames_beside(limit, pledged + bytes) >= 2 * LEAST_FRAMES
-            }
-            Limit::Free | Limit::All => self.bytes_left(self.counts.pledged.load(Acquire)) >= bytes,
+            Limit::Bytes(limit) => self.frames_beside(limit, self.pledged() + bytes) >= 2 * LEAST_FRAMES,
+            Limit::Free | Limit::All => self.bytes_left(self.pledged()) >= bytes,
             _ => true,
         }
     }

@@ -34,7 +34,7 @@ use memfold_proc::memory::Room;
 use crate::heap::core::Core;
 use crate::heap::error::Error;
 use crate::heap::options::Limit;
-use crate::heap::residency::budget::{LEAST_RESIDENT, PER_BLOCK};
+use crate::heap::residency::budget::LEAST_RESIDENT;
 use crate::heap::residency::frames::pause;
 use crate::heap::residency::machine::{frame_bytes, left, most_frame_bytes, now};
 use crate::heap::residency::pledge::Pledge;
@@ -154,7 +154,7 @@ impl Core {
     /// error.
     pub fn is_free(&self) -> Result<(), Error> {
         self.follow_free();
-        let has_room = || self.has_room(self.counts.pledged.load(Acquire));
+        let has_room = || self.has_room(self.pledged());
         if has_room() {
             return Ok(());
         }
@@ -167,8 +167,7 @@ impl Core {
     fn wait_for_pledges(&self, turn: &mut u32) {
         loop {
             pause(turn);
-            let others = self.counts.pledged.load(Acquire);
-            if *turn >= PATIENCE || self.allows(others + PER_BLOCK * self.frames.most_bytes() as u64) {
+            if *turn >= PATIENCE || self.allows(self.pledged() + self.bytes_per_block()) {
                 break;
             }
         }

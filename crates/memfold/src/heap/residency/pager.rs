@@ -234,7 +234,7 @@ impl Core {
         if leaving.iter().any(Option::is_some) {
             self.participants.heavy_fence(me.into());
         }
-        let _growth = self.pledge(leaving.iter().flatten().count() as u64);
+        let _growth = self.pledge_copies(leaving.iter().flatten().count());
         let leave =
             |leaving: Option<Evicting<'_>>| leaving.map_or(Ok(Evicted::Busy), |it| self.leave(me, it));
         leaving.into_iter().map(leave).collect()

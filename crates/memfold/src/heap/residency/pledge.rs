@@ -9,6 +9,9 @@ use std::sync::atomic::Ordering::*;
 
 use crate::heap::core::Core;
 
+/// What is pledged for a new block, in blocks: its frame, and its copy in the store.
+const PER_BLOCK: u64 = 2;
+
 /// Bytes that a thread may take; it gives up what it has not taken when this is dropped.
 pub struct Pledge<'c> {
     core: &'c Core,
@@ -16,11 +19,29 @@ pub struct Pledge<'c> {
 }
 
 impl Core {
-    /// Counts `blocks` more blocks as taken.
-    pub fn pledge(&self, blocks: u64) -> Pledge<'_> {
-        let bytes = blocks * self.frames.most_bytes() as u64;
+    /// Counts what a new block takes as taken.
+    pub fn pledge_block(&self) -> Pledge<'_> {
+        self.pledge(self.bytes_per_block())
+    }
+
+    /// Counts the growth of the store as taken when this many blocks are evicted.
+    pub fn pledge_copies(&self, blocks: usize) -> Pledge<'_> {
+        self.pledge((blocks * self.frames.most_bytes()) as u64)
+    }
+
+    fn pledge(&self, bytes: u64) -> Pledge<'_> {
         self.counts.pledged.fetch_add(bytes, AcqRel);
         Pledge { core: self, bytes }
+    }
+
+    /// Bytes that are pledged for a new block.
+    pub fn bytes_per_block(&self) -> u64 {
+        PER_BLOCK * self.frames.most_bytes() as u64
+    }
+
+    /// Bytes that all threads have pledged.
+    pub fn pledged(&self) -> u64 {
+        self.counts.pledged.load(Acquire)
     }
 }
 

@@ -50,7 +50,7 @@ pub(super) struct Look {
     over: i64,
     /// Number of processes that share the limit: the larger ones.
     sharers: usize,
-    /// There are so many processes that their keepers, if all looked often, would leave no time to anybody.
+    /// There are many processes: if all of their keepers looked often, they would take up the CPUs.
     is_crowded: bool,
     paranoid: bool,
 }
@@ -307,11 +307,13 @@ impl ReclaimThread {
         let quiet = if look.over > 0 || look.is_crowded { is_idle } else { is_same };
         (self.tree_before, self.own_before) = (look.tree, look.own);
         self.quiet_ticks = if quiet { self.quiet_ticks.saturating_add(1) } else { 0 };
-        let fastest = match self.quiet_ticks > QUIET_LOOKS {
-            // What grows above the limit is registered, so that faults tell of it.
-            true if look.is_crowded && look.over > 0 => CROWDED_LOOK,
-            true => QUIET_LOOK,
-            false => FASTEST_LOOK,
+        let fastest = if self.quiet_ticks <= QUIET_LOOKS {
+            FASTEST_LOOK
+        } else if look.is_crowded && look.over > 0 {
+            // New memory is registered above the limit, so growth is counted where it causes faults.
+            CROWDED_LOOK
+        } else {
+            QUIET_LOOK
         };
         near::next_look((-look.over).max(0) as u64, self.cpus, fastest)
     }
