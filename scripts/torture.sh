@@ -14,6 +14,7 @@ passed=0 failed=0
 
 # Limit, memory of the torture program, threads, options of memfold, and after a bar those of the program
 rows="40M 160M 3 --spill ${SPILL_TO:-/var/tmp}
+40M 160M 3 --spill ${SPILL_TO:-/var/tmp} | --only mlock,random,fuse,outside,growth,threads --random 60
 1G 96M 3 --paranoid --spill ${SPILL_TO:-/var/tmp}"
 if [ "${4:-}" != spill ]; then
     rows="96M 128M 4

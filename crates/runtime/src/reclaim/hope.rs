@@ -9,12 +9,14 @@
 //!
 //! The keeper decides when there is no hope (`unpayable`, `hopeless`: `watch`), and waiting threads check
 //! that. A tier has its patience (`--spill-patience`): if it has taken nothing for that long although data
-//! were to be spilled, it does not count as hope until it takes a batch again.
+//! were to be spilled, it does not count as hope until it takes a batch again. Nor does it while the hand finds
+//! nothing to spill, although the store is not empty (`unspillable`).
 //!
 //! Nothing that makes room waits for room: the keeper and the compressors touch no memory of the program, and
 //! the supervisor carries spilled data away. A fork and the runtime's end take precedence. If there is a
-//! cycle all the same (a tier that a program of the tree serves), a waiting thread goes on after `LONGEST_NS`
-//! in which no memory was freed.
+//! cycle all the same (a tier that a program of the tree serves), or hope deceives, a waiting thread goes on
+//! after `LONGEST_NS` in which no memory was freed, or after the tier's patience if it still seems to take data.
+//! After that no thread waits until some memory was freed.
 
 use core::sync::atomic::Ordering::*;
 
@@ -35,21 +37,35 @@ const STEP_NS: u64 = 200_000_000;
 pub struct Waiting {
     given_back: u32,
     patience: Patience,
+    /// For a tier that may take data.
+    tiers: Patience,
 }
 
 impl Waiting {
     /// Begins a wait.
     pub fn new(runtime: &Runtime) -> Self {
-        Waiting { given_back: runtime.reclaim.given_back.load(Relaxed), patience: Patience::new(LONGEST_NS) }
+        let tiers = runtime.spill.area().map_or(0, |area| area.patience_ns.load(Relaxed));
+        Waiting {
+            given_back: runtime.reclaim.given_back.load(Relaxed),
+            patience: Patience::new(LONGEST_NS),
+            tiers: Patience::new(tiers),
+        }
     }
 
     /// Whether there is no hope left.
     pub fn is_hopeless(&mut self, runtime: &Runtime) -> bool {
-        let given_back = runtime.reclaim.given_back.load(Relaxed);
-        if given_back != self.given_back || runtime.can_spill() {
+        let reclaim = &runtime.reclaim;
+        let given_back = reclaim.given_back.load(Relaxed);
+        if given_back != self.given_back {
             *self = Waiting::new(runtime);
         }
-        runtime.reclaim.is_exhausted() || runtime.reclaim.hopeless.load(Relaxed) || self.patience.is_over()
+        let is_over = self.patience.is_over() & (self.tiers.is_over() || !runtime.waits_for_tier());
+        if is_over {
+            reclaim.despaired.store(given_back.into(), Relaxed);
+        }
+        reclaim.is_exhausted()
+            || reclaim.hopeless.load(Relaxed)
+            || reclaim.despaired.load(Relaxed) == u64::from(given_back)
     }
 }
 
@@ -65,14 +81,25 @@ impl Spill {
             self.unheard_ns.store(0, Relaxed);
         }
     }
+
+    /// Called at every look of a compressor: whatever is added to `payload` bytes may be spilled.
+    pub fn look_at_unspillable(&self, payload: u64) {
+        self.unspillable.fetch_min(payload, Relaxed);
+    }
 }
 
 impl Runtime {
+    /// Whether data are to be spilled, and may be.
+    fn waits_for_tier(&self) -> bool {
+        self.should_spill() && self.can_spill()
+    }
+
     /// Whether data that take memory now may be spilled: the tier takes them, or may take them soon.
     pub fn can_spill(&self) -> bool {
         let Some(area) = self.spill.area() else { return false };
+        let may_be_sent = self.slot().payload.load(Relaxed) > self.spill.unspillable.load(Relaxed);
         area.is_open.load(Relaxed) != open::NO
-            && self.slot().payload.load(Relaxed) > 0
+            && (may_be_sent || self.spill.in_flight.load(Relaxed) > 0)
             && self.spill.unheard_ns.load(Relaxed) < area.patience_ns.load(Relaxed)
     }
 }

@@ -46,6 +46,8 @@ pub struct Reclaim {
     /// looked. If the debt grows further, there is new memory to evict, and threads wait until the keeper has
     /// looked at it. `i64::MIN`: waiting is not in vain. `i64::MAX`: it is, whatever comes.
     pub unpayable: AtomicI64,
+    /// A wait ended because no memory had been freed for long: what `given_back` was then. `u64::MAX`: none has.
+    pub despaired: AtomicU64,
     /// Compressors sleep here.
     pub work: EventCount,
     /// Handlers that wait for room sleep here.
@@ -102,6 +104,7 @@ impl Reclaim {
             squeeze: AtomicBool::new(false),
             hopeless: AtomicBool::new(false),
             unpayable: AtomicI64::new(i64::MIN),
+            despaired: AtomicU64::new(u64::MAX),
             work: EventCount::new(),
             room: EventCount::new(),
             standby_goal: AtomicUsize::new(0),

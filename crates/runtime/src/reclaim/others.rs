@@ -1,7 +1,9 @@
 //! Growth waits for others. Each process owes a share of what the tree has to free, in proportion to its size. A
 //! small process that grows owes next to nothing, while a large one that does not need its memory takes a while
 //! to notice that and to compress it. So fresh memory waits while the tree exceeds its limit by more than a
-//! quarter of the tolerance and another process can give something back. Evicted memory does not wait.
+//! quarter of the tolerance and another process is about to give something back: its last round found something
+//! to evict, or it spills or densifies now. Otherwise two processes that have nothing left to evict would wait for
+//! each other. Evicted memory does not wait.
 //!
 //! Another process counts only if its keeper has looked within the last 100 ms: one that is stopped, or whose
 //! keeper gets no CPU, gives nothing back.

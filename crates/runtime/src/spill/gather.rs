@@ -50,9 +50,16 @@ impl Runtime {
                 break;
             }
             self.spill.at.store(0, Relaxed);
-            if out.end_round(self.slot().payload.load(Relaxed)) {
+            let payload = self.slot().payload.load(Relaxed);
+            if out.end_round(payload) {
+                if out.is_idle() {
+                    self.spill.unspillable.store(payload, Relaxed);
+                }
                 break;
             }
+        }
+        if count > 0 {
+            self.spill.unspillable.store(0, Relaxed);
         }
         count
     }

@@ -52,7 +52,7 @@ impl Spill {
 
 impl Runtime {
     /// Whether it is time to spill: memory is owed, and the store takes most of it.
-    fn should_spill(&self) -> bool {
+    pub fn should_spill(&self) -> bool {
         let paranoid = self.shared().flags.load(Relaxed) & page::flags::PARANOID != 0;
         paranoid
             || self.reclaim.squeeze.load(Relaxed)
@@ -69,6 +69,7 @@ impl Runtime {
         let Some(area) = self.spill.area() else { return false };
         let Some(mut out) = self.spill.out.try_lock() else { return false };
         self.spill.count_unheard(&mut out.looked_ns, self.should_spill());
+        self.spill.look_at_unspillable(self.slot().payload.load(Relaxed));
         let mut worked = false;
         for (sent, still) in out.sent.iter_mut().zip(&self.spill.still).filter(|(sent, _)| sent.is_used) {
             if self.take_answer(area, sent) {

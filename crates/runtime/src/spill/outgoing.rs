@@ -100,6 +100,11 @@ impl Outgoing {
         self.released
     }
 
+    /// Whether no batch is on its way.
+    pub fn is_idle(&self) -> bool {
+        self.sent.iter().all(|sent| !sent.is_used)
+    }
+
     /// Called when the hand has finished a round: sets the threshold for the next one. Returns whether there
     /// was nothing at all.
     pub fn end_round(&mut self, store: u64) -> bool {

@@ -28,6 +28,9 @@ pub struct Spill {
     pub in_flight: AtomicU32,
     /// How long the tier has taken nothing although data were to be spilled, in ns: see `hope.rs`.
     pub unheard_ns: AtomicU64,
+    /// When the hand last found nothing to spill: what the store held then, in bytes. Blobs of clean pages are
+    /// not spilled. 0 if it has found something since.
+    pub unspillable: AtomicU64,
     /// Ranges of pages that contain those in the batches: the store does not move their blobs, whose
     /// references would change.
     pub still: [Still; BATCHES],
@@ -79,6 +82,7 @@ impl Spill {
             out: Lock::new(Outgoing::new()),
             in_flight: AtomicU32::new(0),
             unheard_ns: AtomicU64::new(0),
+            unspillable: AtomicU64::new(0),
             still: [const { Still::none() }; BATCHES],
             queue: Lock::new(Queue::new()),
             asked: EventCount::new(),
@@ -137,6 +141,7 @@ impl Spill {
         self.out.lock().forget(&self.batches);
         self.in_flight.store(0, Relaxed);
         self.unheard_ns.store(0, Relaxed);
+        self.unspillable.store(0, Relaxed);
         self.still.iter().for_each(|still| still.set(u64::MAX, 0));
         self.queue.lock().clear();
         self.fetching.store(0, Relaxed);

@@ -221,8 +221,9 @@ impl ReclaimThread {
         if let Some(more) = in_vain {
             runtime.reclaim.set_unpayable(owed.saturating_add(more));
         }
-        let can_give =
-            if turn || look.paranoid || self.has_nothing_left(can_shrink) { 0 } else { self.spare.at_most() };
+        // Others wait only for what this process is about to free.
+        let gives_nothing = turn || look.paranoid || self.has_nothing_left(squeeze);
+        let can_give = if gives_nothing { 0 } else { self.spare.at_most() };
         runtime.look_for_others(look.now, can_give.max(0) as u64, look.limit, look.margin);
         if owed <= look.margin as i64 {
             self.hopeless_rounds = 0;
