@@ -132,7 +132,7 @@ fn a_limit_is_held_by_several_sessions() {
                 });
             }
         });
-        let bound = limit + (8 + 3 * (threads - 1)) * block as u64 + (128 << 10);
+        let bound = limit + (8 + (threads - 1)) * block as u64 + (128 << 10);
         assert!(most.load(Relaxed) <= bound, "{block}, {threads}: {}", most.load(Relaxed));
     }
 }

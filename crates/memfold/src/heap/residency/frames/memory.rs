@@ -216,7 +216,10 @@ impl Frames {
 
     /// How many frames fit into `bytes`.
     pub fn within(&self, bytes: u64) -> u32 {
-        let frames = bytes / self.most_bytes() as u64;
+        // The entries of returned frames stay.
+        let entries = self.list.bytes() + self.beside.bytes();
+        let images = bytes.saturating_sub(entries) / self.sizes.iter().sum::<usize>() as u64;
+        let frames = images.min(bytes / self.most_bytes() as u64);
         // Memory of returned frames is kept hollow only where there are huge pages, so not in a heap that was
         // never that large.
         let large = |unit| frames * self.stride() as u64 >= unit as u64 * (COLLAPSED_FROM / 2);
