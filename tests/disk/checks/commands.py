@@ -98,7 +98,7 @@ def status(place):
     def show(*words):
         return run(place.options.memfold, "disk", "status", *words, device.device)
 
-    if show("-no", "NAME,DATA,COMP-RATIO,DENSE,MOUNTPOINT", "--raw") != f"{device.device} 0bytes - - -\n":
+    if show("-no", "NAME,DATA,COMP-RATIO,DENSE,MOUNTPOINT", "--raw") != f"{device.device} 0B - - -\n":
         raise Wrong(f"an empty device:\n{show('--output-all')}")
     empty = place.status(device)
     if (empty["memory_ratio"], empty["compression_ratio"], empty["mount_points"]) != (None, None, []):

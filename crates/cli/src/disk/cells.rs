@@ -59,8 +59,9 @@ pub fn cell(is: Is, device: &Value, style: Style) -> String {
     };
     let cell = cell.filter(|cell| !cell.is_empty()).unwrap_or(NONE.into());
     match style.raw {
-        // A number and its unit become one word. All other cells are names, in which backslashes are doubled.
-        true if !is.is_text() => cell.replace(' ', ""),
+        // A number and its unit become one word, as in zramctl. All other cells are names, in which backslashes
+        // are doubled.
+        true if !is.is_text() => cell.replace(" bytes", "B").replace(' ', ""),
         true => cell.replace(' ', "\\x20"),
         false => cell,
     }
@@ -110,6 +111,8 @@ mod tests {
         assert_eq!(all(Is::Name), ["a b\\\\c", "a b\\\\c", "a\\x20b\\\\c"]);
         assert_eq!(all(Is::DiskSize), ["1.50 GiB", "1610612736", "1.50GiB"]);
         assert_eq!(all(Is::Dense), ["50 %", "50 %", "50%"]);
+        let few = json!({"memory_bytes": 0});
+        assert_eq!([PLAIN, BYTES, RAW].map(|style| cell(Is::Total, &few, style)), ["0 bytes", "0", "0B"]);
         assert_eq!(all(Is::Algorithm), ["lz4,none"; 3]);
         assert_eq!(all(Is::MountPoint), ["/mnt/a,/mnt/b c", "/mnt/a,/mnt/b c", "/mnt/a,/mnt/b\\x20c"]);
         assert_eq!(all(Is::ZeroPages), ["3"; 3]);
