@@ -37,7 +37,7 @@ const STEP_NS: u64 = 200_000_000;
 pub struct Waiting {
     given_back: u32,
     patience: Patience,
-    /// For a tier that may take data.
+    /// Time for a tier that may still take data.
     tiers: Patience,
 }
 
@@ -59,8 +59,9 @@ impl Waiting {
         if given_back != self.given_back {
             *self = Waiting::new(runtime);
         }
-        let is_over = self.patience.is_over() & (self.tiers.is_over() || !runtime.waits_for_tier());
-        if is_over {
+        // Each look counts the time for both.
+        let (is_over, is_over_for_tiers) = (self.patience.is_over(), self.tiers.is_over());
+        if is_over && (is_over_for_tiers || !runtime.waits_for_tier()) {
             reclaim.despaired.store(given_back.into(), Relaxed);
         }
         reclaim.is_exhausted()
@@ -82,7 +83,8 @@ impl Spill {
         }
     }
 
-    /// Called at every look of a compressor: whatever is added to `payload` bytes may be spilled.
+    /// Called at every look of a compressor. If the store has shrunk to `payload` bytes, what is added from now
+    /// on may be spilled.
     pub fn look_at_unspillable(&self, payload: u64) {
         self.unspillable.fetch_min(payload, Relaxed);
     }
