@@ -50,7 +50,7 @@ for n in range(int(sys.argv[2])):
     dumps = [run("sqlite3", path, ".dump") for path in (plain, database)]
     if dumps[0] != dumps[1]:
         raise Wrong("the database does not hold what a plain one does")
-    run("umount", mounted)
+    place.unmount(mounted, loop)
     run("e2fsck", "-fn", loop)
     return f"ratio {place.status(device)['memory_ratio']}"
 
@@ -90,6 +90,6 @@ def postgres(place):
         run(*at, bins / "pg_ctl", "-D", place_of_data, "-m", "fast", "stop", cwd="/")
     run(*at, bins / "pg_checksums", "-D", place_of_data, cwd="/")
     status = place.status(device)
-    run("umount", mounted)
+    place.unmount(mounted, loop)
     run("e2fsck", "-fn", loop)
     return f"ratio {status['memory_ratio']}"

@@ -62,12 +62,12 @@ def file_system(place, make, check, mib):
     run("fstrim", mounted)
     trimmed = until(lambda: (s := place.status(device))["logical_bytes"] < full["logical_bytes"] * 0.7 and s, "fstrim gives memory back", 5)
     wanted = tree_digest(source)
-    run("umount", mounted)
+    place.unmount(mounted, loop)
     run(*check, loop)
     mounted = place.mount(loop)
     if tree_digest(mounted) != wanted:
         raise Wrong("the tree is not what it was after half of it was deleted")
-    run("umount", mounted)
+    place.unmount(mounted, loop)
     return f"{full['logical_bytes'] / MIB:.0f} MiB in {full['memory_bytes'] / MIB:.0f}, {trimmed['memory_bytes'] / MIB:.0f} after fstrim"
 
 

@@ -1,6 +1,7 @@
 """The files and devices of a check."""
 
 import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -106,6 +107,22 @@ class Place:
 
         self.stack.callback(unmount)
         return place
+
+    def unmount(self, place, device):
+        """Unmounts a file system and waits until it is no longer in use: a mount namespace that another test
+        began meanwhile has a copy of each mount, and until it ends, the journal may hold changes."""
+        run("umount", place)
+
+        def free():
+            try:
+                os.close(os.open(device, os.O_RDONLY | os.O_EXCL))
+            except OSError as why:
+                if why.errno == errno.EBUSY:
+                    return False
+                raise
+            return True
+
+        until(free, f"{device} is no longer mounted anywhere", 120)
 
     def status(self, process):
         def known():
