@@ -51,8 +51,11 @@ struct Waits {
     total: u64,
     /// The last growth, which the next one may push back.
     held: Option<Span>,
-    /// Time that did not fit before the read, because the clock is read a little later than the counter.
+    /// Time that did not fit before the read: a thread that loses the processor between reading the clock and
+    /// counting counts late.
     owed: u64,
+    /// The part of the time before `held` with the most time left in which the process did not wait.
+    room: Option<Span>,
     /// Since when the process waits without a pause, as far as is known.
     unbroken: u64,
 }
@@ -74,13 +77,33 @@ impl Waits {
             self.unbroken = from;
         }
         let done = self.held.replace(Span { from, to: at, ns: fits })?;
-        Some(Span { to: done.to.min(from), ..done })
+        let done = Span { to: done.to.min(from), ..done };
+        self.find_room(done);
+        self.find_room(Span { from: done.to, to: from, ns: 0 });
+        Some(done)
     }
 
-    /// Gives up what is held, with what is owed.
-    fn end(&mut self) -> Option<Span> {
-        let held = self.held.take()?;
-        Some(Span { ns: held.ns + std::mem::take(&mut self.owed), ..held })
+    fn find_room(&mut self, span: Span) {
+        if self.room.is_none_or(|room| span.left() > room.left()) {
+            self.room = Some(span);
+        }
+    }
+
+    /// Gives up what is held. What is owed goes where the process has time left.
+    fn end(&mut self) -> Vec<Span> {
+        let Some(held) = self.held.take() else { return Vec::new() };
+        let owed = std::mem::take(&mut self.owed);
+        let room = self.room.take().unwrap_or_default();
+        let late = owed.min(room.left());
+        // No known part of the time has that much left: the process is said to have waited a little longer.
+        vec![Span { ns: late, ..room }, Span { ns: held.ns + owed - late, ..held }]
+    }
+}
+
+impl Span {
+    /// Time in which nothing waited, ns.
+    fn left(&self) -> u64 {
+        (self.to - self.from).saturating_sub(self.ns)
     }
 }
 
@@ -155,7 +178,7 @@ impl AllWaits {
 
     /// Places what is held back.
     pub fn end(&mut self) -> Vec<Span> {
-        self.processes.values_mut().filter_map(|process| process.stalled.end()).collect()
+        self.processes.values_mut().flat_map(|process| process.stalled.end()).collect()
     }
 }
 

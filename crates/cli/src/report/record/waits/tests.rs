@@ -27,7 +27,7 @@ impl Record {
         let mut steps = Steps::new();
         assert_eq!(steps.reach(self.read), 0);
         for span in &self.spans.stalled {
-            assert!(span.ns <= span.to - span.from, "{span:?}");
+            assert!(span.to >= span.from && span.ns <= span.to - span.from, "{span:?}");
             steps.spread(span.from, span.to, Counts { stalled_ns: span.ns, ..Counts::default() });
         }
         for span in &self.spans.throttled {
@@ -141,4 +141,19 @@ fn waits_for_room_are_within_the_time_that_their_process_waited() {
     let throttled: Vec<u64> = record.steps().iter().map(|step| step[1] / MS).collect();
     assert_eq!(throttled[4..6], [80, 80]);
     assert_eq!(throttled[..4].iter().sum::<u64>(), 4);
+}
+
+/// A thread lost the processor after it had read the clock, so its first wait of 4 ms, before 10 ms, was counted
+/// after 20 ms, with a wait of all the time since.
+#[test]
+fn what_is_counted_late_goes_where_there_is_room() {
+    let mut record = Record::default();
+    record.read(10 * MS, &[(7, 2 * MS, 0)]);
+    record.read(20 * MS, &[(7, 2 * MS, 0)]);
+    record.read(30 * MS, &[(7, 16 * MS, 0)]);
+    record.read(40 * MS, &[(7, 26 * MS, 0)]);
+    record.read(50 * MS, &[(7, 40 * MS, 0)]);
+    let steps = record.steps();
+    assert!(steps.iter().all(|step| step[0] <= 10 * MS), "{steps:?}");
+    assert_eq!(steps.iter().map(|step| step[0]).sum::<u64>(), 40 * MS);
 }
