@@ -115,12 +115,26 @@ fn push(text: &mut String, char: char, stands: bool) {
 
 /// Calls `does` for each character, and says whether it is shown as it is.
 fn each(text: &str, mut does: impl FnMut(char, bool)) {
-    let (mut before, mut chars) = (None, text.chars().peekable());
-    while let Some(char) = chars.next() {
-        does(char, stands(char, before, chars.peek().copied()));
-        before = Some(char);
+    let (mut before, mut rest) = (None, text);
+    while let Some(char) = rest.chars().next() {
+        let flag = if char == FLAG { FLAGS.into_iter().find(|flag| rest.starts_with(flag)) } else { None };
+        let (now, after) = rest.split_at(flag.map_or(char.len_utf8(), str::len));
+        match flag {
+            Some(flag) => flag.chars().for_each(|char| does(char, true)),
+            None => does(char, stands(char, before, after.chars().next())),
+        }
+        (before, rest) = (now.chars().next_back(), after);
     }
 }
+
+/// A black flag, and the flags of England, Scotland and Wales: it, and a region in invisible letters. Other
+/// such sequences are not in use, and invisible letters elsewhere can hide a text.
+const FLAG: char = '\u{1f3f4}';
+const FLAGS: [&str; 3] = [
+    "\u{1f3f4}\u{e0067}\u{e0062}\u{e0065}\u{e006e}\u{e0067}\u{e007f}",
+    "\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}",
+    "\u{1f3f4}\u{e0067}\u{e0062}\u{e0077}\u{e006c}\u{e0073}\u{e007f}",
+];
 
 /// Whether a character is shown as it is: it has columns of its own, or goes with those beside it.
 fn stands(char: char, before: Option<char>, after: Option<char>) -> bool {
@@ -129,12 +143,15 @@ fn stands(char: char, before: Option<char>, after: Option<char>) -> bool {
         ' '..='~' => true,
         _ if char.is_ascii() => false,
         // Joiners stay between letters of scripts that join them, and in emoji. Elsewhere they are invisible.
-        '\u{200c}' => of(before, joins) && of(after, joins),
+        // A word in other letters may have an ending in such a script.
+        '\u{200c}' => of(after, joins) && of(before, |it| joins(it) || it.is_alphanumeric()),
         '\u{200d}' => of(before, joins) || of(before, is_emoji) && of(after, is_emoji),
         '\u{fe0e}' | '\u{fe0f}' => {
             of(before, |it| is_emoji(it) && !is_selector(it))
                 || of(before, has_key) && after == Some('\u{20e3}')
         }
+        // Signs that enclose the number after them.
+        '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{8e2}' => of(after, char::is_numeric),
         // The blank of East Asian texts has columns of its own; at an end, or beside another, nobody sees it.
         '\u{3000}' => of(before, is_no_blank) && of(after, is_no_blank),
         _ if is_selector(char) => of(before, |before| varies(before) && !is_selector(before)),
@@ -264,6 +281,9 @@ mod tests {
             assert_eq!(replaced(name), name);
             assert_eq!(json(name), name);
         }
+        for name in ["PDF\u{200c}ها.txt", "5\u{200c}ها", "\u{6dd}١٢", "\u{600}5", FLAGS[1], FLAGS[0]] {
+            assert_eq!((&*shown(name.as_bytes()), &*line(name)), (name, name));
+        }
         for name in ["1\u{fe0f}\u{20e3}", "☎\u{fe0e}", "葛\u{e0100}", "ه\u{200d}", "🏳\u{fe0f}\u{200d}🌈"]
         {
             assert_eq!(shown(name.as_bytes()), name);
@@ -273,6 +293,10 @@ mod tests {
             ("é\u{200d}é", "é\\u{200d}é"),
             ("文\u{200c}件", "文\\u{200c}件"),
             ("می\u{200c}", "می\\u{200c}"),
+            (".\u{200c}ها", ".\\u{200c}ها"),
+            ("ها\u{200c}PDF", "ها\\u{200c}PDF"),
+            ("\u{6dd}a", "\\u{6dd}a"),
+            ("🏴\u{e0067}\u{e007f}", "🏴\\u{e0067}\\u{e007f}"),
             ("می\u{200d}\u{200d}", "می\u{200d}\\u{200d}"),
             ("👨\u{200d}.jpg", "👨\\u{200d}.jpg"),
             ("a\u{fe0f}b", "a\\u{fe0f}b"),
