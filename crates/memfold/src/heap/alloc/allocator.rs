@@ -74,6 +74,8 @@ impl<'h> Allocator<'h> {
             if let Some(handle) = self.alloc_equal(len)? {
                 return Ok(handle);
             }
+            // It gets no block; that may be different later.
+            self.lately = (len, 0);
         } else {
             self.lately = match count {
                 _ if size == len => (size, count + 1),
@@ -170,7 +172,7 @@ impl<'h> Allocator<'h> {
                 }
             }
         }
-        let Some(kind) = core.equal_kind(len) else { return Ok(None) };
+        let Some(kind) = core.kind_for(len) else { return Ok(None) };
         let left = core.find_free_space(kind, len).and_then(|number| core.adopt(me, number, kind));
         let mut made = match left {
             Some(current) => self.try_adopted(current, len)?,

@@ -168,6 +168,15 @@ impl<'c> Current<'c> {
         Ok(true)
     }
 
+    /// Notes how long a node may be that fits, if the knowledge is still valid.
+    pub fn note_longest(&self) {
+        let Shape::Mixed(shape) = self.shape else { return };
+        if self.frame.is_tenancy(self.tenancy) || self.frame.is_tenancy(self.shared) {
+            let longest = Mixed::new(self.image, shape).longest(&self.extents) as u32;
+            self.block.longest.fetch_min(longest, Relaxed);
+        }
+    }
+
     /// Notes that a node of `len` bytes found no room, so that the block is not listed with those that may
     /// have. Only what was freed since the last look may be longer.
     pub fn has_no_room_for(&self, len: usize) {

@@ -24,6 +24,10 @@ const CLOSE: usize = 16;
 const HELD: u32 = 8;
 /// or this many: threads that work in a small heap would wait for each other.
 const LEAST_HELD: u32 = 4;
+/// No more sizes have blocks of their own than one for this many blocks, or this many: the last block of each
+/// is half empty.
+const PER_SIZE: u32 = 8;
+const LEAST_SIZES: u32 = 4;
 
 impl Core {
     /// Makes an empty block of this kind, for this session to allocate from.
@@ -70,7 +74,7 @@ impl Core {
         frame.begin(number, me, true, self.now());
         block.set_resident(taken);
         self.came(taken);
-        self.counts.blocks.fetch_add(1, Relaxed);
+        self.count_block(kind);
         probe!(heap_block_make, number, kind);
         Current::new(self, number, block).ok_or(Error::Damaged)
     }
@@ -109,6 +113,15 @@ impl Core {
         self.counts.held.load(Relaxed) <= most || !self.participants.has_others(me.into())
     }
 
+    /// The kind of blocks that hold only nodes of this size, if there are such blocks, or may be.
+    pub fn kind_for(&self, len: usize) -> Option<u32> {
+        let most = (self.counts.blocks.load(Relaxed) / PER_SIZE).max(LEAST_SIZES);
+        let may_have = self.counts.sizes.load(Relaxed) < most
+            || len == self.longest_alone()
+            || self.known_kind(len).is_some_and(|kind| self.has_blocks(kind));
+        if may_have { self.equal_kind(len) } else { None }
+    }
+
     /// Releases a block: other sessions may allocate from what is left, if that is worth it.
     pub fn disown(&self, me: u16, current: &Current<'_>) {
         self.release(me, current, false);
@@ -128,6 +141,7 @@ impl Core {
             return;
         }
         self.set_allocator(block, 0);
+        current.note_longest();
         if block.live.load(Relaxed) > 0 {
             self.list_if(number, block, to_be_filled);
         } else {
@@ -199,11 +213,14 @@ impl Core {
             |number: u32| self.blocks.get(number).is_some_and(|block| block.longest.load(Relaxed) >= stride);
         let close = free_space::list_of(stride as usize).into_iter().flat_map(|list| rooms.of_list(list));
         let found = close.take(CLOSE).find(|&number| fits(number) && resident(number));
-        let found = found.or_else(|| rooms.candidates(len).take(LOOKED_AT).find(|&number| resident(number)));
+        let found = found
+            .or_else(|| rooms.candidates(stride as usize).take(LOOKED_AT).find(|&number| resident(number)));
         found.or_else(|| {
-            let number = rooms.candidates(len).next_back().filter(may_come)?;
-            let free = self.blocks.get(number)?.free.load(Relaxed);
-            (free >= self.options.block_size as u32 / WORTH).then_some(number)
+            // The block with the longest extent may have little room besides.
+            let free = |number: u32| self.blocks.get(number).map_or(0, |block| block.free.load(Relaxed));
+            let most =
+                rooms.candidates(stride as usize).filter(may_come).max_by_key(|&number| free(number))?;
+            (free(most) >= self.options.block_size as u32 / WORTH).then_some(most)
         })
     }
 
@@ -227,7 +244,7 @@ impl Core {
         self.drop_copy(number);
         let retire = self.options.paranoid && block.incarnation.load(Relaxed) == u8::MAX;
         block.incarnation.store(block.incarnation.load(Relaxed).wrapping_add(1), Relaxed);
-        self.counts.blocks.fetch_sub(1, Relaxed);
+        self.uncount_block(block.kind.load(Relaxed));
         drop(lock);
         if let Some(taken) = taken {
             locked(&self.pool).vacated(taken);

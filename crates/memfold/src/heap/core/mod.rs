@@ -109,6 +109,8 @@ pub struct Counts {
     pub blocks: AtomicU32,
     /// Blocks in use from which a session allocates.
     pub held: AtomicU32,
+    /// Sizes of which there are blocks with nodes of that size alone.
+    pub sizes: AtomicU32,
     /// Bytes of workspaces and other working memory; bytes of the free lists.
     pub work_bytes: AtomicU64,
     pub room_bytes: AtomicU64,
@@ -120,6 +122,8 @@ pub struct Counts {
 #[derive(Default)]
 pub struct Kind {
     shape: OnceLock<equal::Shape>,
+    /// How many of these blocks are in use.
+    blocks: AtomicU32,
     /// How its nodes are grouped.
     pub plans: Plans,
 }
@@ -227,6 +231,31 @@ impl Core {
             let shape = self.kind(kind).and_then(|kind| kind.shape.get());
             shape.is_some_and(|shape| shape.len as usize == len)
         })
+    }
+
+    /// Whether blocks of this kind are in use.
+    pub fn has_blocks(&self, kind: u32) -> bool {
+        self.kind(kind).is_some_and(|kind| kind.blocks.load(Relaxed) > 0)
+    }
+
+    /// Counts a block of this kind that is in use from now on.
+    pub fn count_block(&self, kind: u32) {
+        self.counts.blocks.fetch_add(1, Relaxed);
+        if let Some(kind) = self.kind(kind)
+            && kind.blocks.fetch_add(1, Relaxed) == 0
+        {
+            self.counts.sizes.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Ends `count_block`.
+    pub fn uncount_block(&self, kind: u32) {
+        self.counts.blocks.fetch_sub(1, Relaxed);
+        if let Some(kind) = self.kind(kind)
+            && kind.blocks.fetch_sub(1, Relaxed) == 1
+        {
+            self.counts.sizes.fetch_sub(1, Relaxed);
+        }
     }
 
     /// The bytes of a block in a frame.

@@ -222,7 +222,7 @@ impl Loader<'_> {
         };
         block.set_copy(put.map_err(|_| Error::OutOfMemory)?);
         block.set_absent();
-        core.counts.blocks.fetch_add(1, Relaxed);
+        core.count_block(kind);
         core.list_by_free_space(number, block);
         // Blocks that exceed the limit go to the tier, as they did in the saved heap.
         core.spill_end.fetch_max(number, Relaxed);

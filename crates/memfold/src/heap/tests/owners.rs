@@ -66,6 +66,59 @@ fn no_pattern_of_sessions_takes_more_blocks() {
     }
 }
 
+/// Blocks after nodes of random sizes came and went, each by a session chosen at random.
+fn blocks_by_chance(sessions: usize, frames: u32, longest: usize) -> u64 {
+    let heap = Heap::new(Options::new().block_size(32 << 10).limit(Limit::Blocks(frames))).unwrap();
+    let all: Vec<_> = (0..sessions).map(|_| heap.session().unwrap()).collect();
+    let (mut nodes, mut state) = (Vec::new(), 12_345u64);
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    for _ in 0..25_000 {
+        let session = &all[random(sessions)];
+        if nodes.len() < 3000 || random(2) == 0 && nodes.len() < 5500 {
+            nodes.push(session.alloc(1 + random(longest)).unwrap());
+        } else {
+            session.free(nodes.swap_remove(random(nodes.len()))).unwrap();
+        }
+    }
+    drop(all);
+    let mut heap = heap;
+    heap.check().unwrap();
+    heap.stats().blocks
+}
+
+#[test]
+fn sessions_in_few_frames_take_no_more_blocks() {
+    for (frames, longest) in [(16, 400), (16, 1000)] {
+        let one = blocks_by_chance(1, frames, longest);
+        for sessions in [8, 64] {
+            let several = blocks_by_chance(sessions, frames, longest);
+            assert!(
+                several * 10 <= one * 13,
+                "{sessions} sessions, {frames} frames: {several} blocks instead of {one}"
+            );
+        }
+    }
+}
+
+#[test]
+fn sessions_with_a_size_each_take_no_more_blocks() {
+    let made = |sessions: usize, sizes: usize| {
+        let heap = Heap::new(Options::new().block_size(32 << 10).limit(Limit::Bytes(1 << 30))).unwrap();
+        let all: Vec<_> = (0..sessions).map(|_| heap.session().unwrap()).collect();
+        for i in 0..40 * sizes {
+            all[i % sessions].alloc(300 + i % sizes).unwrap();
+        }
+        heap.stats().blocks
+    };
+    for sizes in [50, 300] {
+        let (one, several) = (made(1, sizes), made(sizes, sizes));
+        assert!(several * 10 <= one * 13, "{sizes} sizes: {several} blocks instead of {one}");
+    }
+}
+
 /// Blocks after nodes of one size were freed and made again, one at a time, beside those before.
 fn churn(size: usize) -> (u64, u64) {
     let heap = Heap::new(Options::new().block_size(4096).limit(Limit::Bytes(1 << 30))).unwrap();

@@ -36,8 +36,35 @@ impl Extents {
         EXACT + ((doubling - EXACT.ilog2()) << STEPS) as usize + step
     }
 
+    /// Units that the longest extent has at least.
+    pub(super) fn longest(&self) -> usize {
+        let Some(bin) = self.some.checked_ilog2() else { return 0 };
+        let bin = bin as usize;
+        let Some(long) = bin.checked_sub(EXACT) else { return bin + 1 };
+        let (doubling, step) = ((long >> STEPS) as u32 + EXACT.ilog2(), long & ((1 << STEPS) - 1));
+        (1 << doubling) + (step << (doubling - STEPS)) + 1
+    }
+
     pub(super) fn first_from(&self, bin: usize) -> Option<usize> {
         let some = self.some.checked_shr(bin as u32).unwrap_or(0);
         (some != 0).then(|| bin + some.trailing_zeros() as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bin_tells_how_long_its_extents_are_at_least() {
+        for units in 1..MOST_UNITS {
+            let bin = Extents::bin(units);
+            let extents = Extents { some: 1 | 1 << bin, ..Extents::new() };
+            let least = extents.longest();
+            assert!(
+                least <= units && Extents::bin(least) == bin && (least == 1 || Extents::bin(least - 1) < bin)
+            );
+        }
+        assert_eq!(Extents::new().longest(), 0);
     }
 }

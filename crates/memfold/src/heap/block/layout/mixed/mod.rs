@@ -165,6 +165,11 @@ impl Mixed {
         Ok(longest.stride)
     }
 
+    /// Bytes that the longest of the listed extents has at least.
+    pub fn longest(self, lists: &Extents) -> usize {
+        lists.open_bytes.max(lists.longest() * self.shape.align())
+    }
+
     /// Zeroes a free extent except for its header.
     fn wipe(self, extent: Extent) -> Result<(), Damaged> {
         let inner = extent.stride - HEADER.min(extent.stride);
