@@ -37,6 +37,8 @@ pub mod probe;
 #[cfg(test)]
 mod random;
 #[cfg(feature = "std")]
+mod room;
+#[cfg(feature = "std")]
 pub mod size;
 pub mod store;
 #[cfg(feature = "std")]

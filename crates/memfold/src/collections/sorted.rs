@@ -1,23 +1,16 @@
 //! Reordering nodes: their links are written in the order in which the nodes lie, so that each block is
 //! faulted in once.
 
+use std::cmp::Ordering;
 use std::vec::Vec;
 
 use super::links::{Link, bits};
 use crate::heap::{Error, Handle};
+use crate::room::filled;
 
-/// A vector with room for `count` elements.
-pub fn room<E>(count: usize) -> Result<Vec<E>, Error> {
-    let mut all = Vec::new();
-    all.try_reserve_exact(count).map_err(|_| Error::OutOfMemory)?;
-    Ok(all)
-}
-
-/// Adds an element, if there is memory for it.
-pub fn push<E>(all: &mut Vec<E>, one: E) -> Result<(), Error> {
-    all.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-    all.push(one);
-    Ok(())
+/// Sorts elements that have their old numbers beside them; equal ones stay in that order. It takes no memory.
+pub fn sort_numbered<E>(all: &mut [(E, u32)], mut compare: impl FnMut(&E, &E) -> Ordering) {
+    all.sort_unstable_by(|a, b| compare(&a.0, &b.0).then(a.1.cmp(&b.1)));
 }
 
 /// Nodes to be linked in another order.
@@ -36,8 +29,7 @@ impl Sorted {
         if nodes.len() != order.len() {
             return Err(Error::Damaged);
         }
-        let mut places = room(nodes.len())?;
-        places.resize(nodes.len(), 0);
+        let mut places = filled(nodes.len(), 0)?;
         for (place, number) in order.iter().enumerate() {
             places[*number as usize] = place as u32;
         }

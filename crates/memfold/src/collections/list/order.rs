@@ -4,8 +4,9 @@ use std::cmp::Ordering;
 
 use super::{Around, BothWays, Content, Cursor, Ends, Kind, List};
 use crate::collections::links::{LINK, Link, bits, change_all};
-use crate::collections::sorted::{Sorted, room};
+use crate::collections::sorted::{Sorted, sort_numbered};
 use crate::heap::{Error, Handle, Session};
+use crate::room::room;
 
 impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
     /// Moves all elements of another list to the end of this one; the other is empty afterwards. A few links
@@ -113,10 +114,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
     /// Sorts the elements by a comparison; the sort is stable. Elements are copied to plain memory for it,
     /// with 16 bytes for each. The comparison is called only before anything changes; then links are changed,
     /// in the old order of the elements.
-    pub fn sort_by(
-        &mut self,
-        mut compare: impl FnMut(&T::Owned, &T::Owned) -> Ordering,
-    ) -> Result<(), Error> {
+    pub fn sort_by(&mut self, compare: impl FnMut(&T::Owned, &T::Owned) -> Ordering) -> Result<(), Error> {
         self.sound()?;
         let count = u32::try_from(self.len).map_err(|_| Error::OutOfMemory)? as usize;
         let (mut nodes, mut elements) = (room(count)?, room(count)?);
@@ -125,7 +123,7 @@ impl<'s, T: Content + ?Sized, K: Kind> List<'s, T, K> {
             elements.push((element, nodes.len() as u32));
             nodes.push(node);
         }
-        elements.sort_by(|a, b| compare(&a.0, &b.0));
+        sort_numbered(&mut elements, compare);
         let mut order = room(count)?;
         order.extend(elements.into_iter().map(|(_, number)| number));
         let sorted = Sorted::new(nodes, order)?;

@@ -14,7 +14,9 @@ use super::format::Element;
 use super::order::{Compare, Natural, Ordered};
 use super::slabs::Making;
 use super::{Owned, SlabList};
+use crate::collections::sorted::sort_numbered;
 use crate::heap::Error;
+use crate::room::{gather, push, room};
 
 /// Why a list could not be converted, and the list, which still has all its elements.
 ///
@@ -183,22 +185,23 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
         loop {
             let next = elements.next().transpose()?;
             if bytes >= RUN || next.is_none() {
-                sort_run::<E, C>(&mut run, order);
+                sort_run::<E, C>(&mut run, order)?;
                 // All elements fit into one run: no list in between.
                 if next.is_none() && runs.is_empty() {
-                    return run.iter().try_for_each(|element| to.append(element.borrow()));
+                    return run.iter().try_for_each(|(element, _)| to.append(element.borrow()));
                 }
                 let mut list = self.another(Ordered);
-                run.drain(..).try_for_each(|element| list.append(element.borrow()))?;
-                runs.push(list);
+                run.drain(..).try_for_each(|(element, _)| list.append(element.borrow()))?;
+                push(&mut runs, list)?;
                 bytes = 0;
             }
             let Some(element) = next else { break };
-            bytes += size_of::<Owned<E>>() + element.borrow().text().map_or(0, <[u8]>::len);
-            run.push(element);
+            bytes += size_of::<Numbered<E>>() + element.borrow().text().map_or(0, <[u8]>::len);
+            let number = run.len() as u32;
+            push(&mut run, (element, number))?;
         }
-        let mut rest: Vec<_> = runs.iter().map(SlabList::iter).collect();
-        let mut heads = BinaryHeap::new();
+        let mut rest: Vec<_> = gather(runs.iter().map(SlabList::iter))?;
+        let mut heads = BinaryHeap::from(room(rest.len())?);
         for (run, rest) in rest.iter_mut().enumerate() {
             if let Some(element) = rest.next() {
                 heads.push(Head { element: element?, run, order });
@@ -214,31 +217,41 @@ impl<'s, E: ?Sized + Element> SlabList<'s, E, Ordered> {
     }
 }
 
+/// An element of a run, and its number there.
+type Numbered<E> = (Owned<E>, u32);
+
 /// Sorts a run. The standard library's sort may panic if a comparison is not an order. So runs with an order
 /// of the program's own get a merge sort, which tolerates any answers.
-fn sort_run<E: ?Sized + Element, C: Compare<E>>(run: &mut Vec<Owned<E>>, order: &C) {
+fn sort_run<E: ?Sized + Element, C: Compare<E>>(run: &mut [Numbered<E>], order: &C) -> Result<(), Error> {
+    let compare = |a: &Owned<E>, b: &Owned<E>| order.compare(a.borrow(), b.borrow());
     if C::IS_NATURAL {
-        return run.sort_by(|a, b| order.compare(a.borrow(), b.borrow()));
+        sort_numbered(run, compare);
+        return Ok(());
     }
-    let mut sorted: Vec<usize> = (0..run.len()).collect();
+    let mut sorted: Vec<u32> = gather(0..run.len() as u32)?;
+    let mut merged: Vec<u32> = room(run.len())?;
     let mut width = 1;
     while width < run.len() {
-        let mut merged = Vec::with_capacity(run.len());
         for pair in sorted.chunks(2 * width) {
             let (mut a, mut b) = pair.split_at(width.min(pair.len()));
             while let (Some((first, rest_a)), Some((second, rest_b))) = (a.split_first(), b.split_first()) {
                 // Equal elements keep their order.
-                let is_before = order.compare(run[*second].borrow(), run[*first].borrow()).is_lt();
+                let is_before = compare(&run[*second as usize].0, &run[*first as usize].0).is_lt();
                 merged.push(if is_before { *second } else { *first });
                 if is_before { b = rest_b } else { a = rest_a }
             }
             merged.extend_from_slice(a);
             merged.extend_from_slice(b);
         }
-        (sorted, width) = (merged, 2 * width);
+        std::mem::swap(&mut sorted, &mut merged);
+        merged.clear();
+        width *= 2;
     }
-    let mut elements: Vec<Option<Owned<E>>> = run.drain(..).map(Some).collect();
-    run.extend(sorted.into_iter().filter_map(|at| elements[at].take()));
+    for (place, number) in (0..).zip(sorted) {
+        run[number as usize].1 = place;
+    }
+    run.sort_unstable_by_key(|(_, place)| *place);
+    Ok(())
 }
 
 /// The next element of a run; the one that comes first in the order compares as the greatest.

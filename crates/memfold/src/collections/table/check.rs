@@ -6,8 +6,8 @@ use std::vec::Vec;
 
 use super::cells::Width;
 use super::{Cells, Row, Table};
-use crate::collections::sorted::push;
 use crate::heap::{Error, Handle};
+use crate::room::push;
 
 impl Table<'_> {
     /// Checks every cell; returns the first contradiction. The check takes eight bytes for each row and each

@@ -6,8 +6,8 @@ use std::vec::Vec;
 
 use super::{Edge, NodeId, Tree};
 use crate::collections::links::bits;
-use crate::collections::sorted::push;
 use crate::heap::{Error, Handle, Plain};
+use crate::room::push;
 
 impl<T: Plain + Copy> Tree<'_, T> {
     /// Checks every node; returns the first contradiction. The check takes 16 bytes for each entry of a file

@@ -64,6 +64,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::links::{Failure, LINK};
 use crate::heap::{Error, Handle, Plain, Session};
+use crate::room::{gather, push, room};
 
 /// The name of an entry in its tree: it stays valid until the entry is removed. Then it is [`Error::Stale`],
 /// as a node's handle is.
@@ -184,12 +185,17 @@ impl<'s, T: Plain + Copy> Tree<'s, T> {
 
     /// The names on the path from the top to an entry, with `separator` between them.
     pub fn path(&self, node: NodeId, separator: u8) -> Result<Vec<u8>, Error> {
-        let mut names = std::vec![self.name(node)?];
+        let mut names = gather([self.name(node)?])?;
         for ancestor in self.ancestors(node) {
-            names.push(self.name(ancestor?)?);
+            push(&mut names, self.name(ancestor?)?)?;
         }
-        names.reverse();
-        Ok(names.join(&separator))
+        let mut path = room(names.iter().map(|name| name.len() + 1).sum())?;
+        for name in names.into_iter().rev() {
+            path.extend(name);
+            path.push(separator);
+        }
+        path.pop();
+        Ok(path)
     }
 
     /// The first child of an entry, or the first entry at the top.

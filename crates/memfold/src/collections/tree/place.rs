@@ -6,8 +6,9 @@ use zerocopy::IntoBytes;
 
 use super::{CHILD, DATA, Entry, Links, NEXT, NodeId, PARENT, PREVIOUS, Tree};
 use crate::collections::links::{Few, Link, bits, change_all};
-use crate::collections::sorted::{Sorted, room};
+use crate::collections::sorted::{Sorted, sort_numbered};
 use crate::heap::{Error, Handle, Plain};
+use crate::room::{push, room};
 
 /// Where to put an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,19 +160,17 @@ impl<T: Plain + Copy> Tree<'_, T> {
     pub fn sort_children(
         &mut self,
         of: Option<NodeId>,
-        mut compare: impl FnMut(&Entry<T>, &Entry<T>) -> Ordering,
+        compare: impl FnMut(&Entry<T>, &Entry<T>) -> Ordering,
     ) -> Result<(), Error> {
         self.sound()?;
         let (mut nodes, mut entries) = (room(0)?, room(0)?);
         for child in self.children(of) {
             let child = child?;
-            nodes.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
-            entries.try_reserve(1).map_err(|_| Error::OutOfMemory)?;
             let number = u32::try_from(nodes.len()).map_err(|_| Error::OutOfMemory)?;
-            entries.push((self.entry(child)?, number));
-            nodes.push(child.0);
+            push(&mut entries, (self.entry(child)?, number))?;
+            push(&mut nodes, child.0)?;
         }
-        entries.sort_by(|a, b| compare(&a.0, &b.0));
+        sort_numbered(&mut entries, compare);
         let mut order = room(nodes.len())?;
         order.extend(entries.into_iter().map(|(_, number)| number));
         let (count, old) = (nodes.len(), nodes.first().copied());

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::vec::Vec;
 
 use super::{DATA, Edge, NodeId, SAME, Tree};
-use crate::collections::sorted::room;
 use crate::heap::{Error, Handle, Plain};
+use crate::room::room;
 
 /// An entry whose sum is being computed.
 struct Open<V> {

@@ -1,8 +1,8 @@
 //! A session's translation cache: translations of the blocks that it used lately.
 //!
-//! A direct-mapped table by block number. It is made when the first translation is put in, so an idle session
-//! takes little memory. It grows with the number of frames: with too few places, a session that moves between
-//! many blocks would make each translation again and again.
+//! A direct-mapped table by block number. It is made when the first translation is put in, and is small at first,
+//! so sessions that do little take little memory. It grows with the number of frames: with too few places, a
+//! session that moves between many blocks would make each translation again and again.
 
 use std::boxed::Box;
 use std::cell::{Cell, UnsafeCell};
@@ -12,9 +12,11 @@ use crate::heap::access::translation::Translation;
 use crate::heap::block::handle::Handle;
 use crate::heap::core::Core;
 
-/// The number of places at first, and the most.
-const FIRST: usize = 256;
+/// The number of places at first, of a session that has put in [`EACH`] times as many, and the most.
+const FIRST: usize = 4;
+const USUAL: usize = 256;
 const MOST: usize = 1 << 20;
+const EACH: usize = 8;
 /// How many translations are put in between two checks whether the table is too small.
 const OFTEN: u32 = 1024;
 /// The table may grow to this part of the memory of frames.
@@ -61,8 +63,12 @@ impl<'c> TranslationCache<'c> {
         // SAFETY: the caller guarantees that nothing of the table is borrowed; a session is used by one
         // thread.
         let table = unsafe { &mut *self.table.get() };
-        if table.len() < FIRST {
-            self.lengthen(core, table, FIRST);
+        if table.len() < USUAL {
+            if table.len() < FIRST {
+                self.lengthen(core, table, FIRST);
+            } else if self.put.get() as usize >= EACH * table.len() {
+                self.lengthen(core, table, USUAL);
+            }
         } else if self.put.get().is_multiple_of(OFTEN) {
             self.grow(core, table);
         }

@@ -12,6 +12,7 @@ use std::vec::Vec;
 use crate::heap::block::handle::FIRST_LARGE;
 use crate::heap::block::table::{LISTS, List};
 use crate::heap::error::Error;
+use crate::room::push;
 
 /// Lists for each doubling, as a power of two.
 const STEPS: u32 = 2;
@@ -139,25 +140,25 @@ impl FreeSpace {
         (from..LISTS).filter(|list| self.some >> list & 1 != 0).map(|list| self.heads[list as usize])
     }
 
-    /// Every listed block and its list; `Err` with a block whose links contradict each other.
-    pub fn listed(&self) -> Result<Vec<(u32, List)>, u32> {
+    /// Every listed block and its list; the inner `Err` is a block whose links contradict each other.
+    pub fn listed(&self) -> Result<Result<Vec<(u32, List)>, u32>, Error> {
         let mut all = Vec::new();
         for (list, &head) in self.heads.iter().enumerate() {
             let (mut before, mut block) = (0, head);
             if list < LISTS as usize && (block != 0) != (self.some >> list & 1 != 0) {
-                return Err(block);
+                return Ok(Err(block));
             }
             while block != 0 {
                 match self.links.get(block as usize) {
                     Some(&(next, previous)) if previous == before && all.len() < self.links.len() => {
-                        all.push((block, List(list as u32)));
+                        push(&mut all, (block, List(list as u32)))?;
                         (before, block) = (block, next);
                     }
-                    _ => return Err(block),
+                    _ => return Ok(Err(block)),
                 }
             }
         }
-        Ok(all)
+        Ok(Ok(all))
     }
 
     /// One more than the highest number so far, and the vacant numbers below that.
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(of_kind(&rooms, 300), [3, 1]);
         rooms.relist(3, kind, None);
         assert_eq!((of_kind(&rooms, 300), of_kind(&rooms, 9)), (vec![1], vec![]));
-        assert_eq!(rooms.listed().unwrap().len(), 4);
+        assert_eq!(rooms.listed().unwrap().unwrap().len(), 4);
         rooms.give_number(3);
         assert_eq!((rooms.take_number(), rooms.take_number()), (Ok(3), Ok(6)));
     }

@@ -1,23 +1,21 @@
 //! The check of every invariant of a heap.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::format;
 use std::ptr::NonNull;
 use std::string::String;
-use std::vec;
 use std::vec::Vec;
 
 use super::{Core, Shape};
 use crate::heap::block::layout::image::Image;
 use crate::heap::block::layout::mixed::Mixed;
-use crate::heap::block::table::List;
 use crate::heap::block::table::{Block, Residency};
 use crate::heap::error::Error;
 use crate::heap::file::{check_starts, node_with_gone_part};
 use crate::heap::stored::lost::Lost;
 use crate::heap::sync::locked;
+use crate::room::{filled, gather, push};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// An invariant of a heap that does not hold.
@@ -27,6 +25,10 @@ pub struct Violation(String);
 impl Violation {
     pub(in crate::heap) fn of_store(what: &str) -> Self {
         Violation(format!("the store: {what}"))
+    }
+
+    fn no_memory(error: Error) -> Self {
+        Violation(format!("the heap can't be checked: {error}"))
     }
 }
 
@@ -46,18 +48,26 @@ fn holds(what: bool, else_say: impl FnOnce() -> String) -> Result<(), Violation>
 pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
     let rooms = locked(&core.rooms);
     let (end, vacant) = rooms.numbers();
-    let vacant: Vec<u32> = vacant.collect();
-    let unused: HashSet<u32> = vacant.iter().copied().collect();
-    holds(unused.len() == vacant.len(), || "a block's number is twice among those not in use".into())?;
-    let listed =
-        rooms.listed().map_err(|block| Violation(format!("block {block} is linked wrongly by its room")))?;
-    let lists: HashMap<u32, List> = listed.iter().copied().collect();
-    holds(lists.len() == listed.len(), || "a block is listed twice by its room".into())?;
-    let (mut resident, mut copies, mut without, mut nodes, mut lost) = (vec![], 0, 0, 0, Lost::default());
+    let mut unused = gather(vacant).map_err(Violation::no_memory)?;
+    unused.sort_unstable();
+    let once = unused.is_sorted_by(|a, b| a < b);
+    holds(once, || "a block's number is twice among those not in use".into())?;
+    let is_unused = |number: u32| unused.binary_search(&number).is_ok();
+    let mut lists = rooms
+        .listed()
+        .map_err(Violation::no_memory)?
+        .map_err(|block| Violation(format!("block {block} is linked wrongly by its room")))?;
+    lists.sort_unstable_by_key(|(block, _)| *block);
+    let once = lists.is_sorted_by(|a, b| a.0 < b.0);
+    holds(once, || "a block is listed twice by its room".into())?;
+    let list_of =
+        |number: u32| lists.binary_search_by_key(&number, |(block, _)| *block).ok().map(|at| lists[at].1);
+    let (mut resident, mut copies, mut without, mut nodes) = (Vec::new(), 0, 0, 0);
+    let mut lost = Lost::default();
     for number in 1..end {
         let block =
             core.blocks.get(number).ok_or_else(|| Violation(format!("there is no block {number}")))?;
-        let list = lists.get(&number).copied();
+        let list = list_of(number);
         let noted = block.list();
         holds(list == noted, || format!("block {number} is listed at {list:?} and should be at {noted:?}"))?;
         let (live, allocator) = (block.live.load(Relaxed), block.allocator.load(Relaxed));
@@ -66,19 +76,19 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         if block.state().residency() == Residency::Vacant {
             let nothing = live == 0 && !block.has_copy();
             holds(nothing, || format!("block {number} is vacant and has nodes or a copy"))?;
-            holds(unused.contains(&number) || core.options.paranoid, || format!("block {number} is lost"))?;
+            holds(is_unused(number) || core.options.paranoid, || format!("block {number} is lost"))?;
             continue;
         }
-        holds(!unused.contains(&number), || format!("block {number} is not in use and not vacant"))?;
+        holds(!is_unused(number), || format!("block {number} is not in use and not vacant"))?;
         let is_mine = me != 0 && allocator == me;
         holds(allocator == 0 || is_mine, || format!("a session that is over allocates from block {number}"))?;
         holds(live > 0 || is_mine, || format!("block {number} has no nodes"))?;
         match block.state().residency() {
-            Residency::Resident(frame) => resident.push(frame),
+            Residency::Resident(frame) => push(&mut resident, frame).map_err(Violation::no_memory)?,
             _ => without += usize::from(!block.has_copy()),
         }
         if !check_block(core, number, block)? {
-            core.add_lost(&mut lost, number, block);
+            core.add_lost(&mut lost, number, block).map_err(Violation::no_memory)?;
         }
     }
     let blobs = core.store.store().stats().blobs;
@@ -97,17 +107,20 @@ pub fn check(core: &Core, me: u16) -> Result<(), Violation> {
         )));
     }
     // Everything else is checked first.
-    core.add_lost_parts(&mut lost);
+    core.add_lost_parts(&mut lost).map_err(Violation::no_memory)?;
     holds(lost.is_empty(), || format!("{lost}"))
 }
 
 /// Checks that each frame has a block and is known to the policy, or is free.
 fn check_frames(core: &Core, mut resident: Vec<u32>) -> Result<(), Violation> {
     let pool = locked(&core.pool);
-    let mut known = pool.policy.frames();
+    let mut known = pool.policy.frames().map_err(Violation::no_memory)?;
     known.sort_unstable();
     resident.sort_unstable();
     holds(known == resident, || format!("the policy knows frames {known:?}, blocks are in {resident:?}"))?;
+    known
+        .try_reserve(pool.free.len() + pool.empty.len())
+        .map_err(|_| Violation::no_memory(Error::OutOfMemory))?;
     known.extend(&pool.free);
     let with_memory = known.len() == pool.made as usize;
     known.extend(pool.empty.iter().map(|&Reverse(frame)| frame));
@@ -129,7 +142,8 @@ fn check_block(core: &Core, number: u32, block: &Block) -> Result<bool, Violatio
     let shape = core.shape_of(block.kind.load(Relaxed)).ok_or_else(|| say("its kind is none"))?;
     // All of the block's data, as they would be compressed.
     let form = shape.form(core.options.block_size);
-    let mut memory = vec![Line([0; 64]); form.end().div_ceil(64)];
+    let memory = filled(form.end().div_ceil(64), Line([0; 64]));
+    let mut memory = memory.map_err(Violation::no_memory)?;
     let bytes = NonNull::from(memory.as_mut_slice()).cast::<u8>();
     // SAFETY: the memory above, in which nothing else is borrowed.
     let to = unsafe { std::slice::from_raw_parts_mut(bytes.as_ptr(), form.end()) };

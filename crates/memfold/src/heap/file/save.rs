@@ -29,6 +29,7 @@ use crate::heap::residency::frames::Frame;
 use crate::heap::stored::grouping::{ASCENDING, grouped_len};
 use crate::heap::stored::lost::Lost;
 use crate::heap::sync::locked;
+use crate::room::{filled, gather, push};
 
 /// This many bytes of payloads, or of parts of large nodes, are worth a chunk.
 const GATHERED: usize = 128 << 10;
@@ -52,11 +53,11 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
     let (end, vacant) = {
         let rooms = locked(&core.rooms);
         let (end, vacant) = rooms.numbers();
-        let mut vacant: Vec<u32> = vacant.collect();
+        let mut vacant = gather(vacant)?;
         vacant.sort_unstable();
         (end, vacant)
     };
-    let (head, shapes) = head(core, end);
+    let (head, shapes) = head(core, end)?;
     // This is checked before anything is written.
     if let Some(node) = super::node_with_gone_part(core, head.nodes.get())? {
         return Err(SaveError::Part(node));
@@ -75,14 +76,14 @@ pub fn save(heap: &mut Heap, to: impl Write) -> Result<(), SaveError> {
     for number in 1..end {
         match core.blocks.get(number) {
             Some(block) if is_used(block) => saver.add_block(number, block)?,
-            block => saver.add_vacant(block, vacant.binary_search(&number).is_ok()),
+            block => saver.add_vacant(block, vacant.binary_search(&number).is_ok())?,
         }
         if saver.payloads.len() + saver.records.len() * size_of::<Record>() >= GATHERED {
             saver.put_blocks()?;
         }
     }
     if !saver.lost.is_empty() {
-        core.add_lost_parts(&mut saver.lost);
+        core.add_lost_parts(&mut saver.lost)?;
         return Err(SaveError::Lost(saver.lost));
     }
     saver.put_blocks()?;
@@ -96,16 +97,14 @@ fn is_used(block: &Block) -> bool {
     block.state().residency() != Residency::Vacant && block.live.load(Relaxed) > 0
 }
 
-fn head(core: &Core, end: u32) -> (Head, Vec<Shape>) {
+fn head(core: &Core, end: u32) -> Result<(Head, Vec<Shape>), Error> {
     let used = || (1..end).filter_map(|number| core.blocks.get(number)).filter(|block| is_used(block));
-    let shapes: Vec<Shape> = (1..)
-        .map_while(|kind| match core.shape_of(kind) {
-            Some(Blocks::Equal(shape)) => {
-                Some(Shape { len: U32::new(shape.len), nodes: U32::new(shape.nodes() as u32) })
-            }
-            _ => None,
-        })
-        .collect();
+    let shapes = gather((1..).map_while(|kind| match core.shape_of(kind) {
+        Some(Blocks::Equal(shape)) => {
+            Some(Shape { len: U32::new(shape.len), nodes: U32::new(shape.nodes() as u32) })
+        }
+        _ => None,
+    }))?;
     let head = Head {
         block_size: U32::new(core.options.block_size as u32),
         alignment: U32::new(core.options.alignment as u32),
@@ -118,7 +117,7 @@ fn head(core: &Core, end: u32) -> (Head, Vec<Shape>) {
         shapes: U32::new(shapes.len() as u32),
         zero: U32::ZERO,
     };
-    (head, shapes)
+    Ok((head, shapes))
 }
 
 /// The codec or codecs that made a payload; the number in the file is one more than the index.
@@ -143,7 +142,7 @@ struct Saver<'c, W> {
 
 impl<W: Write> Saver<'_, W> {
     /// Adds a number without a block; `may_be_used` says whether it may be reused.
-    fn add_vacant(&mut self, block: Option<&Block>, may_be_used: bool) {
+    fn add_vacant(&mut self, block: Option<&Block>, may_be_used: bool) -> Result<(), Error> {
         let mut record = Record::default();
         if let Some(block) = block {
             let given = block.state().residency() != Residency::Vacant;
@@ -151,7 +150,7 @@ impl<W: Write> Saver<'_, W> {
             record.incarnation = block.incarnation.load(Relaxed).wrapping_add(given.into());
             record.flags = if may_be_used || given { 0 } else { format::LOST };
         }
-        self.records.push(record);
+        push(&mut self.records, record)
     }
 
     fn add_block(&mut self, number: u32, block: &Block) -> Result<(), SaveError> {
@@ -168,8 +167,7 @@ impl<W: Write> Saver<'_, W> {
                 self.add_block_copy(number, block, Some((at, frame)))
             }
             (Err(SaveError::Heap(Error::Lost)), None) => {
-                self.core.add_lost(&mut self.lost, number, block);
-                Ok(())
+                Ok(self.core.add_lost(&mut self.lost, number, block)?)
             }
             (added, _) => added,
         }
@@ -241,8 +239,7 @@ impl<W: Write> Saver<'_, W> {
         if core.contradiction(&record, shape).is_some() {
             return Err(SaveError::Heap(Error::Damaged));
         }
-        self.records.push(record);
-        Ok(())
+        Ok(push(&mut self.records, record)?)
     }
 
     fn append(&mut self, payload: &[u8]) -> Result<u32, SaveError> {
@@ -261,7 +258,7 @@ impl<W: Write> Saver<'_, W> {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, what).into());
             }
             None => {
-                self.made_by.push(maker);
+                push(&mut self.made_by, maker)?;
                 self.made_by.len() - 1
             }
         };
@@ -304,13 +301,13 @@ impl<W: Write> Saver<'_, W> {
             let (id, payload) = self.core.payload(number, copy, hands.sealed)?;
             self.core.store.open_own(number.into(), id, payload, bytes, &mut work.decode)?;
             let mut memory = ScratchBuf::for_codecs([codec], len);
-            let mut form = vec![0; codec.bound(len)];
+            let mut form = filled(codec.bound(len), 0)?;
             match codec.compress(bytes, &mut form, len - 1, &mut memory.scratch()) {
                 Compressed::Fits(size) => {
                     form.truncate(size);
                     Ok((codec.id(), form))
                 }
-                Compressed::Incompressible => Ok((CodecId::COPY, bytes.to_vec())),
+                Compressed::Incompressible => Ok((CodecId::COPY, gather(bytes.iter().copied())?)),
             }
         })?;
         made.map_err(SaveError::Heap)
@@ -332,13 +329,15 @@ impl<W: Write> Saver<'_, W> {
         let core = self.core;
         let large = locked(&core.large);
         let mut body = vec![];
-        for (generation, len, parts) in large.saved() {
+        for saved in large.saved() {
+            let (generation, len, parts) = saved?;
             let record = LargeRecord {
                 len: U64::new(len as u64),
                 parts: U32::new(parts.len() as u32),
                 generation: U16::new(generation),
                 zero: U16::ZERO,
             };
+            body.try_reserve(size_of::<LargeRecord>() + parts.len() * 8).map_err(|_| Error::OutOfMemory)?;
             body.extend_from_slice(record.as_bytes());
             for part in parts {
                 body.extend(part.map_or(0, |part| part.to_bits()).to_le_bytes());

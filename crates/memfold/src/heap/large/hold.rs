@@ -9,6 +9,7 @@ use crate::heap::access::session::Session;
 use crate::heap::block::handle::Handle;
 use crate::heap::error::Error;
 use crate::heap::sync::locked;
+use crate::room::gather;
 
 /// The session from which the guards of a large node came; they need it when they are dropped.
 pub trait Holder {
@@ -106,7 +107,7 @@ impl Session<'_> {
     /// its content. No guard may live.
     pub(crate) fn put_all_back(&self) -> Result<(), Error> {
         self.free_waiting();
-        let all = locked(&self.core().large).all();
+        let all = gather(locked(&self.core().large).all().cloned())?;
         all.iter().try_for_each(|large| self.put_back(&mut locked(&large.0)))
     }
 }

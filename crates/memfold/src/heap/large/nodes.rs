@@ -32,15 +32,17 @@ impl Core {
 
     /// Counts of all large nodes, taken one by one.
     pub fn large_counts(&self) -> Counts {
-        let (all, mut counts) = {
+        let (entries, mut counts) = {
             let table = locked(&self.large);
             let (parts, part_bytes) =
                 (table.waiting.len(), table.waiting.iter().map(|part| part.1).sum::<usize>());
             let (parts, part_bytes) = (parts as u64, part_bytes as u64);
-            (table.all(), Counts { parts, part_bytes, memory: table.bytes(), ..Counts::default() })
+            (table.len(), Counts { parts, part_bytes, memory: table.bytes(), ..Counts::default() })
         };
-        counts.nodes = all.len() as u64;
-        for large in all {
+        for index in 0..entries {
+            // A thread that holds a node's lock may take the table's, so the table's is not held meanwhile.
+            let Some(large) = locked(&self.large).at(index) else { continue };
+            counts.nodes += 1;
             let state = locked(&large.0);
             let parts = (0..state.parts.len()).filter(|&number| state.parts[number].is_some());
             for number in parts {

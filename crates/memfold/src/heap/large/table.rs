@@ -8,6 +8,7 @@ use super::{Large, State};
 use crate::heap::block::handle::{FIRST_LARGE, Handle, Parts};
 use crate::heap::error::Error;
 use crate::heap::sync::locked;
+use crate::room::{gather, push};
 
 #[derive(Default)]
 pub struct Entry {
@@ -64,20 +65,25 @@ impl Table {
         Some((index, entry))
     }
 
+    /// The node at this index, if there is one.
+    pub fn at(&self, index: usize) -> Option<Arc<Large>> {
+        self.entries.get(index)?.node.clone()
+    }
+
     /// All large nodes.
-    pub fn all(&self) -> Vec<Arc<Large>> {
-        self.entries.iter().filter_map(|entry| entry.node.clone()).collect()
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Large>> {
+        self.entries.iter().filter_map(|entry| entry.node.as_ref())
     }
 
     /// Every entry in order, as a file stores it: its generation, and the node's bytes and parts if there is
     /// one.
-    pub fn saved(&self) -> impl Iterator<Item = (u16, usize, Vec<Option<Handle>>)> + '_ {
+    pub fn saved(&self) -> impl Iterator<Item = Result<(u16, usize, Vec<Option<Handle>>), Error>> + '_ {
         self.entries.iter().map(|entry| match &entry.node {
             Some(large) => {
                 let state = locked(&large.0);
-                (entry.generation, state.len, state.parts.clone())
+                Ok((entry.generation, state.len, gather(state.parts.iter().copied())?))
             }
-            None => (entry.generation, 0, Vec::new()),
+            None => Ok((entry.generation, 0, Vec::new())),
         })
     }
 
@@ -87,15 +93,15 @@ impl Table {
     }
 
     /// The handles of nodes that have a part for which `is_so` holds.
-    pub fn with_part(&self, mut is_so: impl FnMut(&Handle) -> bool) -> Vec<Handle> {
+    pub fn with_part(&self, mut is_so: impl FnMut(&Handle) -> bool) -> Result<Vec<Handle>, Error> {
         let mut found = Vec::new();
         for (index, entry) in (0..).zip(&self.entries) {
             let Some(large) = &entry.node else { continue };
             if locked(&large.0).parts.iter().flatten().any(&mut is_so) {
-                found.push(entry.handle(index));
+                push(&mut found, entry.handle(index))?;
             }
         }
-        found
+        Ok(found)
     }
 
     /// The handle of the first node that has a part for which `is_so` holds.

@@ -23,6 +23,7 @@ use crate::heap::block::table::{Block, Copy, Residency, add, subtract};
 use crate::heap::core::{Core, Shape};
 use crate::heap::error::Error;
 use crate::heap::sync::locked;
+use crate::room::push;
 
 /// Bits of a word.
 const WORD: usize = 64;
@@ -198,22 +199,24 @@ impl Core {
     }
 
     /// Adds a block to the lost ones; the caller holds its lock.
-    pub fn add_lost(&self, lost: &mut Lost, number: u32, block: &Block) {
-        lost.blocks.push(LostBlock {
+    pub fn add_lost(&self, lost: &mut Lost, number: u32, block: &Block) -> Result<(), Error> {
+        let one = LostBlock {
             number,
             incarnation: block.incarnation.load(Relaxed),
             nodes: block.live.load(Relaxed),
             node: self.noted_node(number, block),
-        });
+        };
+        push(&mut lost.blocks, one)
     }
 
     /// Adds long nodes with a lost part.
-    pub fn add_lost_parts(&self, lost: &mut Lost) {
+    pub fn add_lost_parts(&self, lost: &mut Lost) -> Result<(), Error> {
         if !lost.is_empty() {
             let is_lost = |part: &Handle| lost.has(*part);
-            let large = locked(&self.large).with_part(is_lost);
-            lost.large.extend(large);
+            let large = locked(&self.large).with_part(is_lost)?;
+            large.into_iter().try_for_each(|node| push(&mut lost.large, node))?;
         }
+        Ok(())
     }
 
     /// Asks the tier for every copy that it should have. A resident block whose copy is lost is not lost:
@@ -239,11 +242,11 @@ impl Core {
             match (frame, found) {
                 (Some(frame), Some(Err(Error::Lost))) => self.changed(number, frame),
                 (Some(_), _) => {}
-                (None, None | Some(Err(Error::Lost))) => self.add_lost(&mut lost, number, block),
+                (None, None | Some(Err(Error::Lost))) => self.add_lost(&mut lost, number, block)?,
                 (None, Some(found)) => found?,
             }
         }
-        self.add_lost_parts(&mut lost);
+        self.add_lost_parts(&mut lost)?;
         Ok(lost)
     }
 }

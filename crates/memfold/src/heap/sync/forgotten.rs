@@ -17,7 +17,7 @@ impl Core {
     pub fn end_forgotten(&self) {
         self.participants.give_all();
         (0..self.frames.count()).filter_map(|frame| self.frames.get(frame)).for_each(|frame| frame.let_go());
-        locked(&self.large).all().iter().for_each(|large| large.let_go());
+        locked(&self.large).all().for_each(|large| large.let_go());
         let end = locked(&self.rooms).numbers().0;
         for number in 1..end {
             let Some(block) = self.blocks.get(number) else { continue };

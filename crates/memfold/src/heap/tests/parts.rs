@@ -144,7 +144,12 @@ fn parts_that_cannot_be_freed_go_later() {
         let mut heap = Heap::new(small(4096)).unwrap();
         let (mut session, mut other) = (heap.session().unwrap(), heap.session().unwrap());
         let long = session.put_bytes(&[1; 10_000]).unwrap();
-        let last = locked(&heap.core.large).saved().next().and_then(|(.., parts)| *parts.last()?).unwrap();
+        let last = locked(&heap.core.large)
+            .saved()
+            .map(Result::unwrap)
+            .next()
+            .and_then(|(.., parts)| *parts.last()?)
+            .unwrap();
         let nodes: Vec<Handle> = (0..50).map(|_| session.alloc(22).unwrap()).collect();
         let is_beside = |node: &&Handle| node.block() == last.block() && node.place() % 8 == last.place() % 8;
         let guard = other.write(*nodes.iter().find(is_beside).unwrap()).unwrap();

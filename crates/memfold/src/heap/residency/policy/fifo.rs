@@ -4,6 +4,8 @@ use std::vec::Vec;
 
 use super::order::Order;
 use super::{Policy, Uses};
+use crate::heap::error::Error;
+use crate::room::gather;
 
 /// Frames in order of arrival.
 #[derive(Default)]
@@ -26,7 +28,7 @@ impl Policy for Fifo {
         self.order.pop_first().map(|(_, frame)| frame)
     }
 
-    fn frames(&self) -> Vec<u32> {
-        self.order.iter().collect()
+    fn frames(&self) -> Result<Vec<u32>, Error> {
+        gather(self.order.iter())
     }
 }

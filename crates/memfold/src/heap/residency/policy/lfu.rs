@@ -8,6 +8,8 @@ use std::vec::Vec;
 
 use super::order::Order;
 use super::{Policy, Uses};
+use crate::heap::error::Error;
+use crate::room::gather;
 
 /// Frames by uses and time of last use, as of the last look; both only grow.
 #[derive(Default)]
@@ -50,7 +52,7 @@ impl Policy for Lfu {
         self.order.pop_first().map(|(_, frame)| frame)
     }
 
-    fn frames(&self) -> Vec<u32> {
-        self.order.iter().collect()
+    fn frames(&self) -> Result<Vec<u32>, Error> {
+        gather(self.order.iter())
     }
 }

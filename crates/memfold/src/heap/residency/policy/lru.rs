@@ -4,6 +4,8 @@ use std::vec::Vec;
 
 use super::order::Order;
 use super::{Policy, Uses};
+use crate::heap::error::Error;
+use crate::room::gather;
 
 /// Frames by time of last use, as of the last look. A use moves nothing: it is noticed when the frame comes
 /// first.
@@ -32,7 +34,7 @@ impl Policy for Lru {
         self.0.pop_first().map(|(_, frame)| frame)
     }
 
-    fn frames(&self) -> Vec<u32> {
-        self.0.iter().collect()
+    fn frames(&self) -> Result<Vec<u32>, Error> {
+        gather(self.0.iter())
     }
 }

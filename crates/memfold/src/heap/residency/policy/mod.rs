@@ -18,6 +18,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::vec::Vec;
 
+use crate::heap::error::Error;
+
 /// The uses of frames, as the frames record them.
 pub trait Uses {
     /// When the frame was last used, by the clock.
@@ -36,7 +38,7 @@ pub trait Policy: Send {
     /// the block can't be evicted.
     fn choose(&mut self, uses: &dyn Uses) -> Option<u32>;
     /// The frames that the policy knows of.
-    fn frames(&self) -> Vec<u32>;
+    fn frames(&self) -> Result<Vec<u32>, Error>;
 }
 
 /// The policies by name.

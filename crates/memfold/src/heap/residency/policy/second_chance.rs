@@ -4,6 +4,8 @@ use std::vec::Vec;
 
 use super::order::Order;
 use super::{Policy, Uses};
+use crate::heap::error::Error;
+use crate::room::gather;
 
 /// Frames by the time when they came or got another round; and, by frame, the last use at that time.
 #[derive(Default)]
@@ -45,7 +47,7 @@ impl Policy for SecondChance {
         self.order.pop_first().map(|(_, frame)| frame)
     }
 
-    fn frames(&self) -> Vec<u32> {
-        self.order.iter().collect()
+    fn frames(&self) -> Result<Vec<u32>, Error> {
+        gather(self.order.iter())
     }
 }

@@ -9,6 +9,8 @@ use std::vec::Vec;
 
 use super::order::Order;
 use super::{Policy, Uses};
+use crate::heap::error::Error;
+use crate::room::gather;
 
 /// Frames in the order in which they came; and, by frame, the last use when the hand last passed.
 #[derive(Default)]
@@ -51,7 +53,7 @@ impl Policy for Sieve {
         self.order.pop_first().map(|(_, frame)| frame)
     }
 
-    fn frames(&self) -> Vec<u32> {
-        self.order.iter().collect()
+    fn frames(&self) -> Result<Vec<u32>, Error> {
+        gather(self.order.iter())
     }
 }
