@@ -211,3 +211,19 @@ fn heaps_that_are_wrong_or_not_alone() {
     session.alloc(10).unwrap();
     assert_eq!(verdict(), [1]);
 }
+
+/// The parts of a long node are made and freed while it is locked; the check once waited for that lock for ever.
+#[test]
+fn a_heap_with_a_long_node_that_is_being_changed() {
+    if !PRESENT {
+        return;
+    }
+    let heap = small_heap();
+    let mut session = heap.session().unwrap();
+    let listener = Listener::new(&["test_heap_alloc", "test_heap_free"]);
+    let verdicts = || listener.heard().iter().map(|(_, arguments)| arguments[1]).collect::<Vec<_>>();
+    let long = session.put_bytes(&[7; 20_000]).unwrap();
+    assert!(verdicts().contains(&2));
+    session.free(long).unwrap();
+    assert!(!verdicts().contains(&1));
+}

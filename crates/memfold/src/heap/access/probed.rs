@@ -8,6 +8,7 @@ use crate::heap::access::session::Session;
 use crate::heap::block::handle::Handle;
 use crate::heap::core::check::{self, Violation};
 use crate::heap::error::Error;
+use crate::heap::sync::locked;
 use crate::probe;
 use crate::probe::{Verdict, test_probe};
 
@@ -79,6 +80,10 @@ impl Session<'_> {
         let _pause = core.board.pause();
         if (0..core.frames.count()).filter_map(|frame| core.frames.get(frame)).any(|frame| frame.is_held()) {
             return Verdict::NotLookedAt(c"a node is being written");
+        }
+        // This session may be in the middle of an operation on a long node, which makes and frees parts.
+        if locked(&core.large).is_any_locked() {
+            return Verdict::NotLookedAt(c"a long node is being changed");
         }
         let blobs = core.store.store().check(|_, _| {});
         let checked = blobs.map_err(Violation::of_store);

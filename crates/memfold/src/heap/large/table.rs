@@ -1,7 +1,7 @@
 //! The table of large nodes, by the numbers in their handles.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::vec::Vec;
 
 use super::{Large, State};
@@ -68,6 +68,11 @@ impl Table {
     /// The node at this index, if there is one.
     pub fn at(&self, index: usize) -> Option<Arc<Large>> {
         self.entries.get(index)?.node.clone()
+    }
+
+    /// Whether a node is locked.
+    pub fn is_any_locked(&self) -> bool {
+        self.all().any(|large| matches!(large.0.try_lock(), Err(TryLockError::WouldBlock)))
     }
 
     /// All large nodes.
