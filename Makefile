@@ -92,11 +92,11 @@ test-unit: ## the tests of the crates, without those of spilling
 	@scripts/setup.sh ncdu
 	@scripts/setup.sh packages bubblewrap valgrind qemu-user musl-tools
 	@$(MAKE) --no-print-directory PROFILE=tests build
-	MEMFOLD_PRELOAD_LIB=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(UNIT) -- --skip $(SLOW)
+	MEMFOLD_TEST_LIBRARY=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(UNIT) -- --skip $(SLOW)
 	cargo test --profile tests --quiet --no-fail-fast $(TESTED) --doc
 
 test-slow: ## the tests of the crates that take long
-	MEMFOLD_PRELOAD_LIB=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(UNIT) $(SLOW)
+	MEMFOLD_TEST_LIBRARY=$(abspath $(TARGET))/tests/libmemfold_preload.so cargo test --profile tests --quiet --no-fail-fast $(TESTED) $(UNIT) $(SLOW)
 
 test-servers: ## the tests of spilling, to files and to real servers
 	@scripts/setup.sh packages $(SERVERS)

@@ -2,7 +2,7 @@
 //! library's, and those that it needs come from the program. Both lists are recorded here, so that neither
 //! grows unnoticed.
 //!
-//! `MEMFOLD_PRELOAD_LIB` names the library to examine; otherwise one is built.
+//! `MEMFOLD_TEST_LIBRARY` names the library to examine; otherwise one is built.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -128,7 +128,7 @@ fn the_preload_library_defines_and_needs_only_these_symbols() {
 }
 
 fn library() -> PathBuf {
-    if let Some(given) = env::var_os("MEMFOLD_PRELOAD_LIB") {
+    if let Some(given) = env::var_os("MEMFOLD_TEST_LIBRARY") {
         return PathBuf::from(given);
     }
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
