@@ -71,11 +71,12 @@ impl<'h> Allocator<'h> {
             {
                 return Ok(handle);
             }
-            if let Some(handle) = self.alloc_equal(len)? {
-                return Ok(handle);
+            match self.alloc_equal(len) {
+                Ok(Some(handle)) => return Ok(handle),
+                // It gets no block now. Another one may have room.
+                Ok(None) | Err(Error::Limit | Error::OutOfMemory) => self.lately = (len, 0),
+                Err(error) => return Err(error),
             }
-            // It gets no block; that may be different later.
-            self.lately = (len, 0);
         } else {
             self.lately = match count {
                 _ if size == len => (size, count + 1),

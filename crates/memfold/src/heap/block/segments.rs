@@ -62,6 +62,11 @@ impl<T> Segments<T> {
         self.get(index)
     }
 
+    /// Bytes that the first piece will take, if there is none yet.
+    pub fn first_bytes(&self) -> u64 {
+        if self.bytes() == 0 { (FIRST * size_of::<T>()) as u64 } else { 0 }
+    }
+
     /// Bytes of memory that the pieces take.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)

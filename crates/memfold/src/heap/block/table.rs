@@ -283,6 +283,11 @@ impl Blocks {
         self.0.make(number, Block::default)
     }
 
+    /// Bytes that the first blocks will take, if there were none yet.
+    pub fn first_bytes(&self) -> u64 {
+        self.0.first_bytes()
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         self.0.bytes()

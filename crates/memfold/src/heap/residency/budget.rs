@@ -128,14 +128,16 @@ impl Core {
         }
     }
 
-    /// How many frames fit beside everything else, including the buffers of the first compression.
+    /// How many frames fit beside everything else, including the tables of the first session and block, and the
+    /// buffers of the first compression.
     fn frames_within(&self, bytes: u64) -> u32 {
         self.frames_beside(bytes, 0)
     }
 
     /// The same beside `pledged` more bytes.
     fn frames_beside(&self, bytes: u64, pledged: u64) -> u32 {
-        let others = self.bytes_without_frames() + self.first_work() + LIMIT_SLACK + pledged;
+        let first = self.first_work() + self.participants.first_bytes() + self.blocks.first_bytes();
+        let others = self.bytes_without_frames() + first + LIMIT_SLACK + pledged;
         self.frames.within(bytes.saturating_sub(others))
     }
 

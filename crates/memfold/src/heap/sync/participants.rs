@@ -178,6 +178,11 @@ impl Participants {
             .any(|participant| participant.blocks.iter().any(|pinned| pinned.load(Acquire) == block))
     }
 
+    /// Bytes that the first sessions will take, if there were none yet.
+    pub fn first_bytes(&self) -> u64 {
+        self.participants.first_bytes()
+    }
+
     /// Bytes of memory.
     pub fn bytes(&self) -> u64 {
         self.participants.bytes()

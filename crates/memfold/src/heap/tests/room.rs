@@ -140,3 +140,22 @@ fn nodes_of_a_block_each_beside_blocks_of_all_other_kinds() {
     let heap = Heap::load_from(&file[..], options).unwrap();
     assert_eq!(heap.session().unwrap().read(node).unwrap(), vec![7; longest]);
 }
+
+#[test]
+fn the_lowest_limit_that_is_accepted_holds_some_blocks() {
+    for block in [1 << 10, 4 << 10, 32 << 10, 1 << 20] {
+        for codec in ["zstd:1", "auto"] {
+            let new =
+                |bytes| Heap::new(Options::new().block_size(block).codec(codec).limit(Limit::Bytes(bytes)));
+            let (mut refused, mut accepted) = (0, 1u64 << 30);
+            while accepted - refused > 1 {
+                let bytes = refused + (accepted - refused) / 2;
+                *(if new(bytes).is_ok() { &mut accepted } else { &mut refused }) = bytes;
+            }
+            let heap = new(accepted).unwrap();
+            let session = heap.session().unwrap();
+            let nodes = (0..).take_while(|_| session.alloc(100).is_ok()).count();
+            assert!(nodes >= block / 256, "{block}, {codec}: {nodes} nodes with {accepted} bytes");
+        }
+    }
+}
