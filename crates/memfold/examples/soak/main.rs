@@ -57,11 +57,12 @@ fn holds(what: bool, else_say: impl FnOnce() -> String) -> Result<(), String> {
 /// Runs a round, with one heap.
 fn round(seed: u64, counts: &Counts) -> Result<(), String> {
     let mut random = Random(seed);
-    let shape = Shape::random(&mut random);
+    let mut shape = Shape::random(&mut random);
     let (options, mut tier) = shape.options(&mut random);
     let mut heap = Heap::new(options).map_err(|error| format!("{shape:?}: {error}"))?;
     let mut models: Vec<Model> = (0..shape.threads).map(|_| Model::new(random.next())).collect();
-    let what = |error: String| format!("{error}, in {shape:?}");
+    let text = format!("{shape:?}");
+    let what = |error: String| format!("{error}, in {text}");
     for _ in 0..2 + random.below(4) {
         thread::scope(|scope| {
             let play = |model: &mut Model| model.play(&heap, &shape, counts);
@@ -92,6 +93,7 @@ fn round(seed: u64, counts: &Counts) -> Result<(), String> {
                 files::change(&file, &models, &mut random, counts).map_err(what)?;
                 if random.one_in(2) {
                     (heap, tier) = (loaded, None);
+                    shape.bound = None;
                 }
             }
         }

@@ -91,6 +91,9 @@ impl Model {
                 grows = self.random.below(5) < 3;
             }
             let done = self.step(&mut session, shape, grows)?;
+            if step % 16 == 0 {
+                shape.is_within(&heap.stats())?;
+            }
             count(&counts.operations, 1);
             count(&counts.refused, u64::from(!done));
         }

@@ -1,7 +1,8 @@
 //! The options of a round's heap, and the lengths of its nodes.
 
-use memfold::heap::{Ahead, Heap, Limit, Options, PolicyKind};
+use memfold::heap::{Ahead, Heap, Limit, Options, PolicyKind, Stats};
 
+use crate::holds;
 use crate::random::Random;
 use crate::tier::Faulty;
 
@@ -31,6 +32,9 @@ pub(crate) struct Shape {
     codec: &'static str,
     policy: PolicyKind,
     limit: Limit,
+    /// The limit whose bound of memory is checked; `None` for a heap with a tier, whose buffers come and go, and for
+    /// one that was loaded with another limit.
+    pub(crate) bound: Option<Limit>,
     pub(crate) paranoid: bool,
     pub(crate) background: bool,
     ahead: Ahead,
@@ -92,6 +96,7 @@ impl Shape {
             codec,
             policy: random.of(&POLICIES),
             limit,
+            bound: tier.is_none().then_some(limit),
             paranoid,
             background: random.one_in(3),
             ahead: match random.below(4) {
@@ -139,6 +144,17 @@ impl Shape {
     /// Whether an allocation may fail because of the limit.
     pub(crate) fn has_limit(&self) -> bool {
         matches!(self.limit, Limit::Bytes(_))
+    }
+
+    /// Checks the bound of memory that docs/heap.md states for a limit in bytes. A guard or a pin of a node that is
+    /// longer than a block holds a copy of it besides.
+    pub(crate) fn is_within(&self, stats: &Stats) -> Result<(), String> {
+        let Some(Limit::Bytes(limit)) = self.bound else { return Ok(()) };
+        let blocks = 8 + self.threads - 1;
+        let longest = self.lengths.iter().flatten().max().map_or(0, |len| *len.max(&self.block));
+        let most = limit + (blocks * self.block + (128 << 10) + self.threads * longest) as u64;
+        let memory = stats.memory_bytes();
+        holds(memory <= most, || format!("{memory} bytes instead of {limit}, at most {most}: {stats:?}"))
     }
 
     pub(crate) fn len(&self, random: &mut Random) -> usize {
