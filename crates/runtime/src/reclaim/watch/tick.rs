@@ -93,6 +93,7 @@ impl ReclaimThread {
     pub(super) fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
         let (now, before) = (sys::now_ns(), runtime.reclaim.debt.load(Acquire));
+        let evicted = if self.is_to_publish(now) { self.evicted() } else { u64::MAX };
         let Some(own) = self.resident() else {
             // Without a size paging never begins, so no thread may wait for it.
             runtime.slot().call.store(call::FAR, Relaxed);
@@ -102,7 +103,7 @@ impl ReclaimThread {
         // not. The smaller value makes this process owe more rather than less.
         let counted = before.min(runtime.reclaim.debt.load(Acquire));
         self.note_delay(now);
-        self.attend_to_others(now);
+        self.attend_to_others(now, evicted);
         let mut look = Look::new(now, own, counted, runtime.shared());
         runtime.reclaim.alone.store(look.sharers == 1, Relaxed);
         let paging = runtime.is_paging();
@@ -167,14 +168,19 @@ impl ReclaimThread {
         Some(own)
     }
 
-    /// Does work that is needed less often than at each tick, and does not depend on the tick.
-    fn attend_to_others(&mut self, now: u64) {
+    fn is_to_publish(&self, now: u64) -> bool {
+        now - self.published_ns > PUBLISH_NS && self.runtime.stored.has_store()
+    }
+
+    /// Does work that is needed less often than at each tick, and does not depend on the tick. `evicted` is what
+    /// was evicted before the size was read.
+    fn attend_to_others(&mut self, now: u64, evicted: u64) {
         let runtime = self.runtime;
         if now - self.published_ns > PUBLISH_NS {
-            self.published_ns = now;
-            if runtime.stored.has_store() {
-                self.publish();
+            if self.is_to_publish(now) {
+                self.publish(evicted);
             }
+            self.published_ns = now;
             runtime.shared().note_peaks();
             runtime.check_limits();
         }
@@ -343,16 +349,22 @@ impl ReclaimThread {
     /// written before the first block was compressed, it would let growth exceed the limit.
     pub(super) fn publish_if_nothing(&mut self) {
         if self.runtime.slot().payload.load(Relaxed) == 0 && self.runtime.stored.has_store() {
-            self.publish();
+            self.publish(u64::MAX);
         }
     }
 
-    /// Writes the gauges of this process.
-    fn publish(&mut self) {
+    /// Bytes that are compressed now, or known to be zero.
+    fn evicted(&self) -> u64 {
+        let zeros = self.runtime.pages.zero_pages.load(Relaxed).max(0) as u64;
+        (self.runtime.store().store().stats().blobs + zeros) * PAGE as u64
+    }
+
+    /// Writes the gauges of this process. `evicted` is what was evicted before the size was read: if this thread
+    /// lost the processor since, much that the size includes may have been evicted, and would count twice.
+    fn publish(&mut self, evicted: u64) {
         let (runtime, slot) = (self.runtime, self.runtime.slot());
+        slot.evicted.store(self.evicted().min(evicted), Relaxed);
         let stats = runtime.store().store().stats();
-        let zeros = runtime.pages.zero_pages.load(Relaxed).max(0) as u64;
-        slot.evicted.store((stats.blobs + zeros) * PAGE as u64, Relaxed);
         slot.spilled.store(runtime.spill.pages.load(Relaxed).max(0) as u64 * PAGE as u64, Relaxed);
         slot.payload.store(stats.payload_bytes, Relaxed);
         slot.overhead.store(stats.overhead_bytes(), Relaxed);
