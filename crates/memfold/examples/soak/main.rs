@@ -43,6 +43,8 @@ struct Counts {
     changed_files_loaded: AtomicU64,
     lost_blocks: AtomicU64,
     lost_nodes: AtomicU64,
+    /// The most by which a limit in bytes was exceeded with a tier, in thousandths of the limit.
+    excess_permille: AtomicU64,
 }
 
 fn count(counter: &AtomicU64, by: u64) {
@@ -153,7 +155,7 @@ fn main() -> ExitCode {
     }
     let of = |counter: &AtomicU64| counter.load(Relaxed);
     println!(
-        "soak: {done} rounds from seed {first} in {:.0} s: {} operations ({} refused), {} heaps saved, {} changed files ({} of them loaded), {} blocks with {} nodes lost; nothing differed",
+        "soak: {done} rounds from seed {first} in {:.0} s: {} operations ({} refused), {} heaps saved, {} changed files ({} of them loaded), {} blocks with {} nodes lost; with a tier, limits in bytes were exceeded by at most {:.1} %; nothing differed",
         begin.elapsed().as_secs_f64(),
         of(&counts.operations),
         of(&counts.refused),
@@ -162,6 +164,7 @@ fn main() -> ExitCode {
         of(&counts.changed_files_loaded),
         of(&counts.lost_blocks),
         of(&counts.lost_nodes),
+        of(&counts.excess_permille) as f64 / 10.0,
     );
     ExitCode::SUCCESS
 }

@@ -92,7 +92,7 @@ impl Model {
             }
             let done = self.step(&mut session, shape, grows)?;
             if step % 16 == 0 {
-                shape.is_within(&heap.stats())?;
+                shape.is_within(&heap.stats(), counts)?;
             }
             count(&counts.operations, 1);
             count(&counts.refused, u64::from(!done));

@@ -1,10 +1,12 @@
 //! The options of a round's heap, and the lengths of its nodes.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use memfold::heap::{Ahead, Heap, Limit, Options, PolicyKind, Stats};
 
-use crate::holds;
 use crate::random::Random;
 use crate::tier::Faulty;
+use crate::{Counts, holds};
 
 const CODECS: [&str; 12] = [
     "zstd:1",
@@ -32,8 +34,7 @@ pub(crate) struct Shape {
     codec: &'static str,
     policy: PolicyKind,
     limit: Limit,
-    /// The limit whose bound of memory is checked; `None` for a heap with a tier, whose buffers come and go, and for
-    /// one that was loaded with another limit.
+    /// The limit whose bound of memory is checked; `None` for a heap that was loaded with another one.
     pub(crate) bound: Option<Limit>,
     pub(crate) paranoid: bool,
     pub(crate) background: bool,
@@ -96,7 +97,7 @@ impl Shape {
             codec,
             policy: random.of(&POLICIES),
             limit,
-            bound: tier.is_none().then_some(limit),
+            bound: Some(limit),
             paranoid,
             background: random.one_in(3),
             ahead: match random.below(4) {
@@ -147,13 +148,17 @@ impl Shape {
     }
 
     /// Checks the bound of memory that docs/heap.md states for a limit in bytes. A guard or a pin of a node that is
-    /// longer than a block holds a copy of it besides.
-    pub(crate) fn is_within(&self, stats: &Stats) -> Result<(), String> {
+    /// longer than a block holds a copy of it besides. For a heap with a tier there is no bound: the excess is counted.
+    pub(crate) fn is_within(&self, stats: &Stats, counts: &Counts) -> Result<(), String> {
         let Some(Limit::Bytes(limit)) = self.bound else { return Ok(()) };
         let blocks = 8 + self.threads - 1;
         let longest = self.lengths.iter().flatten().max().map_or(0, |len| *len.max(&self.block));
         let most = limit + (blocks * self.block + (128 << 10) + self.threads * longest) as u64;
         let memory = stats.memory_bytes();
+        if self.tier.is_some() {
+            counts.excess_permille.fetch_max(memory.saturating_sub(limit) * 1000 / limit, Relaxed);
+            return Ok(());
+        }
         holds(memory <= most, || format!("{memory} bytes instead of {limit}, at most {most}: {stats:?}"))
     }
 

@@ -89,7 +89,8 @@ impl Waits {
         }
     }
 
-    /// Gives up what is held. What is owed goes where the process has time left.
+    /// Returns what is held. What was counted late goes to a part of the time in which the process did not wait all
+    /// along.
     fn end(&mut self) -> Vec<Span> {
         let Some(held) = self.held.take() else { return Vec::new() };
         let owed = std::mem::take(&mut self.owed);

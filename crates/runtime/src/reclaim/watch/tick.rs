@@ -93,7 +93,7 @@ impl ReclaimThread {
     pub(super) fn tick(&mut self) -> u64 {
         let runtime = self.runtime;
         let (now, before) = (sys::now_ns(), runtime.reclaim.debt.load(Acquire));
-        let evicted = if self.is_to_publish(now) { self.evicted() } else { u64::MAX };
+        let evicted = if self.is_due(now) && runtime.stored.has_store() { self.evicted() } else { u64::MAX };
         let Some(own) = self.resident() else {
             // Without a size paging never begins, so no thread may wait for it.
             runtime.slot().call.store(call::FAR, Relaxed);
@@ -168,19 +168,20 @@ impl ReclaimThread {
         Some(own)
     }
 
-    fn is_to_publish(&self, now: u64) -> bool {
-        now - self.published_ns > PUBLISH_NS && self.runtime.stored.has_store()
+    /// Whether the gauges are to be written again.
+    fn is_due(&self, now: u64) -> bool {
+        now - self.published_ns > PUBLISH_NS
     }
 
     /// Does work that is needed less often than at each tick, and does not depend on the tick. `evicted` is what
     /// was evicted before the size was read.
     fn attend_to_others(&mut self, now: u64, evicted: u64) {
         let runtime = self.runtime;
-        if now - self.published_ns > PUBLISH_NS {
-            if self.is_to_publish(now) {
+        if self.is_due(now) {
+            self.published_ns = now;
+            if runtime.stored.has_store() {
                 self.publish(evicted);
             }
-            self.published_ns = now;
             runtime.shared().note_peaks();
             runtime.check_limits();
         }

@@ -143,8 +143,8 @@ fn waits_for_room_are_within_the_time_that_their_process_waited() {
     assert_eq!(throttled[..4].iter().sum::<u64>(), 4);
 }
 
-/// A thread lost the processor after it had read the clock, so its first wait of 4 ms, before 10 ms, was counted
-/// after 20 ms, with a wait of all the time since.
+/// The last read finds 14 ms of waits in 10 ms. All the time since 16 ms is taken already, so 4 ms were waited
+/// before that: their thread lost the processor before it counted them.
 #[test]
 fn what_is_counted_late_goes_where_there_is_room() {
     let mut record = Record::default();
